@@ -1,0 +1,82 @@
+"""Writing files so that a crash leaves either the old file or the new one, never half of one.
+
+Every writer of the project goes through here; a full disk becomes one clear error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from saucier.errors import WorkError
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk, so that a rename after it is ordered after its content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn a full or read-only disk into a `WorkError` that names the target."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG):
+            raise WorkError(f"cannot write: {os.strerror(error.errno)}", where=str(target),
+                            remedy="free space or choose another folder; what was there before is untouched") from error
+        raise
+
+
+def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file or folder beside `target`, sync it, and rename it into place."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            for path in [*temporary.rglob("*"), temporary] if temporary.is_dir() else [temporary]:
+                sync(path)
+            replace(temporary, target)
+            sync(target.parent)
+        finally:
+            remove(temporary)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename over `target`; a folder in the way is moved aside first and removed afterwards."""
+    if not target.is_dir():
+        os.replace(source, target)
+        return
+    aside = target.with_name(f".{target.name}.{os.getpid()}.old")
+    os.replace(target, aside)
+    os.replace(source, target)
+    remove(aside)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_atomically(target, lambda path: path.write_text(text, encoding="utf-8") and None)
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write indented JSON atomically."""
+    write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,198 @@
+"""What a recipe says about text: where it comes from, what is held out, and the tokenizer. No torch, no reading here.
+
+Every choice that excludes another is a union told apart by `kind`; the work is done in `read`, `split` and `tokenizer`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+
+
+class Fraction(Config):
+    """Hold out whole documents, one drawn from every 1/fraction; a text of too few documents gives its tail instead."""
+
+    kind: Literal["fraction"] = "fraction"
+    fraction: float = Field(default=0.05, gt=0, lt=1)
+    """The share that is held out; of the documents, or of the characters where the tail is taken."""
+
+
+class Tail(Config):
+    """Hold out the end of the text (the usual split of tiny Shakespeare)."""
+
+    kind: Literal["tail"] = "tail"
+    fraction: float = Field(default=0.1, gt=0, lt=1)
+    """The share of the characters (of the pairs, for pair data) that is held out."""
+
+
+class HeldOutFiles(Config):
+    """Hold out whole files: the corpus comes with its own split."""
+
+    kind: Literal["files"] = "files"
+    files: tuple[str, ...] = Field(min_length=1)
+    """Paths or globs, read like `data.files`."""
+
+
+HeldOut = Annotated[Fraction | Tail | HeldOutFiles, Field(discriminator="kind")]
+
+
+class TextData(Config):
+    """Running text: documents for language modelling."""
+
+    kind: Literal["text"] = "text"
+    files: tuple[str, ...] = ()
+    """Paths, globs or `-` for standard input; none means Python's own documentation."""
+    column: str | None = None
+    """The column of a table or JSONL file; none means `text`, or the only column that there is."""
+    document: Literal["file", "paragraph", "line"] = "file"
+    """What one document is in a .txt file (a row is a document everywhere else)."""
+    deduplicate: bool = False
+    """Skip documents seen before (exact; remembers 16 bytes of hash for each). Always on for Python's documentation."""
+    limit: int | None = Field(default=None, gt=0)
+    """Stop after so many documents."""
+    held_out: HeldOut = Fraction()
+    """What is kept away from training, to measure with."""
+
+
+class PairData(Config):
+    """Pairs of texts: translation, summarization and everything else with a source and a target."""
+
+    kind: Literal["pairs"] = "pairs"
+    files: tuple[str, ...] = ()
+    """Paths, globs or `-` for standard input; tables or JSONL."""
+    source: str | None = None
+    """The source column; none (with `target`) means the first column of exactly two."""
+    target: str | None = None
+    """The target column; none (with `source`) means the second column of exactly two."""
+    deduplicate: bool = False
+    """Skip pairs seen before (exact; remembers 16 bytes of hash for each)."""
+    limit: int | None = Field(default=None, gt=0)
+    """Stop after so many pairs."""
+    held_out: HeldOut = Fraction()
+    """What is kept away from training, to measure with."""
+
+
+Data = Annotated[TextData | PairData, Field(discriminator="kind")]
+
+
+class SpecialTokens(Config):
+    """Names of the special tokens (none = the tokenizer has no such token) and what is put around a text.
+
+    Ids are given in the order of the fields; `sentinels` are the last ids of the vocabulary.
+    """
+
+    pad: str | None = None
+    """Fills rows up to one length."""
+    unk: str | None = None
+    """Stands for what the vocabulary cannot spell."""
+    bos: str | None = None
+    """Begins a text."""
+    eos: str | None = None
+    """Ends a text or a document."""
+    cls: str | None = None
+    """BERT's first position, whose output stands for the whole text."""
+    sep: str | None = None
+    """Ends each of BERT's segments."""
+    mask: str | None = None
+    """Stands for a hidden token."""
+    extra: tuple[str, ...] = ()
+    """More tokens that are never split."""
+    sentinels: int = Field(default=0, ge=0)
+    """How many `<extra_id_0>`, `<extra_id_1>`, ... for T5's span corruption; `<extra_id_0>` has the highest id."""
+    single: str = "$A"
+    """What `encode` makes of one text, such as `[CLS] $A [SEP]`."""
+    pair: str = "$A $B:1"
+    """What `encode` makes of two texts, with type ids, such as `[CLS] $A [SEP] $B:1 [SEP]:1`."""
+
+
+GPT2_TOKENS = SpecialTokens(eos="<|endoftext|>")
+LLAMA_TOKENS = SpecialTokens(unk="<unk>", bos="<s>", eos="</s>", single="<s> $A", pair="<s> $A <s>:1 $B:1")
+BERT_TOKENS = SpecialTokens(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]",
+                            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
+T5_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
+TRANSLATION_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
+CHARACTER_TOKENS = SpecialTokens(unk="<unk>", eos="<eos>")
+
+
+class ByteBPE(Config):
+    """Byte-level byte-pair encoding: spells every string, so nothing is ever unknown.
+
+    Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", §2.2.
+    """
+
+    kind: Literal["byte_bpe"] = "byte_bpe"
+    vocab: int = Field(default=2048, gt=0)
+    """Size of the vocabulary, special tokens included."""
+    min_frequency: int = Field(default=2, ge=1)
+    """A merge must occur so often."""
+    special: SpecialTokens = GPT2_TOKENS
+    """Special tokens."""
+
+
+class BPE(Config):
+    """Byte-pair encoding of the characters of white-space-separated words, each ended by `</w>`.
+
+    Source: Sennrich et al. 2016, §3.2, arXiv:1508.07909.
+    """
+
+    kind: Literal["bpe"] = "bpe"
+    vocab: int = Field(default=8000, gt=0)
+    """Size of the vocabulary, special tokens included."""
+    min_frequency: int = Field(default=2, ge=1)
+    """A merge must occur so often."""
+    lowercase: bool = False
+    """Lower-case the text first (as GPT-1 does)."""
+    special: SpecialTokens = TRANSLATION_TOKENS
+    """Special tokens."""
+
+
+class WordPiece(Config):
+    """BERT's tokenizer: words and punctuation apart, then the longest known pieces, `##` inside a word.
+
+    Source: Devlin et al. 2019, §3, arXiv:1810.04805; Wu et al. 2016, §4.1, arXiv:1609.08144.
+    """
+
+    kind: Literal["wordpiece"] = "wordpiece"
+    vocab: int = Field(default=8000, gt=0)
+    """Size of the vocabulary, special tokens included."""
+    min_frequency: int = Field(default=2, ge=1)
+    """A merge must occur so often."""
+    lowercase: bool = True
+    """Lower-case and strip accents first (BERT "uncased")."""
+    special: SpecialTokens = BERT_TOKENS
+    """Special tokens."""
+
+
+class Unigram(Config):
+    """Unigram language model over pieces, as in SentencePiece: white space is a piece's own character.
+
+    Source: Kudo 2018, §3.2, arXiv:1804.10959.
+    """
+
+    kind: Literal["unigram"] = "unigram"
+    vocab: int = Field(default=8000, gt=0)
+    """Size of the vocabulary, special tokens included."""
+    special: SpecialTokens = T5_TOKENS
+    """Special tokens."""
+
+
+class Bytes(Config):
+    """One token per UTF-8 byte: nothing to train, nothing unknown. Source: Xue et al. 2022 (ByT5), §3, arXiv:2105.13626."""
+
+    kind: Literal["bytes"] = "bytes"
+    special: SpecialTokens = SpecialTokens(pad="<pad>", eos="</s>")
+    """Special tokens; they come before the 256 bytes."""
+
+
+class Characters(Config):
+    """One token per Unicode character that the training text holds."""
+
+    kind: Literal["characters"] = "characters"
+    special: SpecialTokens = CHARACTER_TOKENS
+    """Special tokens."""
+
+
+TokenizerConfig = Annotated[ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters, Field(discriminator="kind")]

@@ -1,0 +1,77 @@
+"""Illegal combinations, refused once and with the path, before anything is built."""
+
+from __future__ import annotations
+
+from saucier.config.layers import CrossAttention, Projection, SelfAttention
+from saucier.config.model import LanguageHead, PretrainingHead, Stack, Transformer
+from saucier.config.positions import MusicTransformer, Rotary, T5Bias
+from saucier.config.visibility import is_causal
+from saucier.errors import InputError
+
+
+def check(config: Transformer) -> None:
+    """Raise `InputError` with the path of the first combination that cannot work, and what would."""
+    if config.encoder is None and config.decoder is None:
+        raise InputError("a model needs an encoder, a decoder or both", where="encoder", remedy="give at least one stack")
+    if config.decoder_embed and not (config.encoder and config.decoder):
+        raise InputError("a decoder embedding of its own needs an encoder and a decoder", where="decoder_embed", remedy="remove it, or add the missing stack")
+    for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
+        if stack:
+            check_stack(name, stack, config)
+    check_head(config)
+
+
+def check_head(config: Transformer) -> None:
+    """A sentence classifier reads what the pooler gives; nothing gives it otherwise."""
+    if isinstance(config.head, PretrainingHead) and config.pooler is None:
+        raise InputError("the pretraining head reads the pooled first token, and the model has no pooler", where="head", remedy="add `pooler: {}` or use kind: language")
+    if isinstance(config.head, LanguageHead) and config.head.tied and config.pooler and config.decoder:
+        raise InputError("a pooler reads the first token of an encoder, and this model ends in a decoder", where="pooler", remedy="remove the pooler")
+
+
+def check_stack(name: str, stack: Stack, config: Transformer) -> None:
+    """Check every sublayer, and that a stack has at most one T5 bias, since its layers share it."""
+    biases: dict[str, tuple[T5Bias, int]] = {}
+    crossed = False
+    for index, block in enumerate(stack.blocks()):
+        for residual in block.sublayers:
+            path = f"{name}.blocks.{index}.{residual.inner.kind}"
+            match residual.inner:
+                case SelfAttention() as attention:
+                    check_projection(path, attention.projection, config.dim)
+                    check_positions(path, attention, config.dim)
+                    if isinstance(attention.positions, T5Bias):
+                        biases[path] = (attention.positions, attention.projection.heads)
+                case CrossAttention(projection=projection):
+                    crossed = True
+                    check_projection(path, projection, config.dim)
+                    if name == "encoder" or config.encoder is None:
+                        raise InputError("cross-attention has no encoder output to read here", where=path, remedy="use it in a decoder beside an encoder")
+        if index and stack.layers.kind != "cycle":
+            break  # the same block again
+    if len(set(biases.values())) > 1:
+        raise InputError("the layers of a stack share one T5 bias, and these differ", where=" and ".join(biases), remedy="give them the same buckets, distance and heads")
+    if name == "decoder" and config.encoder and not crossed:
+        raise InputError("this decoder never looks at the encoder", where="decoder", remedy="add a cross_attention sublayer, or remove the encoder")
+
+
+def check_projection(path: str, projection: Projection, dim: int) -> None:
+    """Heads divide the width, and key-value heads divide the heads."""
+    if projection.head_dim is None and dim % projection.heads:
+        raise InputError(f"dim {dim} does not divide into {projection.heads} heads", where=f"{path}.projection", remedy="change heads, or give head_dim")
+    if projection.heads % (projection.kv_heads or projection.heads):
+        raise InputError(f"{projection.heads} heads do not divide into {projection.kv_heads} key-value heads", where=f"{path}.projection.kv_heads", remedy="use a divisor of heads")
+
+
+def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
+    """Positions that assume something of the visibility or of the head's width."""
+    head = attention.projection.widths(dim)[2]
+    match attention.positions:
+        case Rotary(share=share) if int(head * share) % 2 or int(head * share) == 0:
+            raise InputError(f"rotary turns pairs of values, and {share:g} of a head of {head} is {int(head * share)}", where=f"{path}.positions", remedy="make the rotated part even")
+        case MusicTransformer() if not is_causal(attention.visibility):
+            raise InputError("the skewed relative positions know only the past", where=f"{path}.positions", remedy="use visibility causal, or kind: shaw")
+        case T5Bias(bidirectional=True) if is_causal(attention.visibility):
+            raise InputError("half of the T5 buckets would be for a future that is never seen", where=f"{path}.positions", remedy="use bidirectional: false")
+        case T5Bias(buckets=buckets, max_distance=distance, bidirectional=both) if distance <= buckets // (4 if both else 2):
+            raise InputError(f"max_distance {distance} is within the {buckets // (4 if both else 2)} exact buckets", where=f"{path}.positions", remedy="raise max_distance or lower buckets")

@@ -1,0 +1,240 @@
+"""Counting a model from its config, without building it: parameters, FLOPs, and the anatomy that `saucier show` draws.
+
+Letters: B batch, L length, D dim. FLOPs are forward, per token, one multiply-add = 2; a backward pass costs twice as
+much. Only matrix products are counted, as is usual (Kaplan et al. 2020, §2.1, arXiv:2001.08361).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+
+from saucier.config.base import Config
+from saucier.config.layers import CrossAttention, FeedForward, GatedFeedForward, Norm, Projection, RMSNorm, SelfAttention
+from saucier.config.model import Block, Cycle, Embedding, Head, LanguageHead, PretrainingHead, Repeat, Share, Stack, Transformer
+from saucier.config.positions import Learned, MusicTransformer, Shaw, T5Bias
+from saucier.config.visibility import visible_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One part of a model: its own figures where it is a leaf, the sum of its children otherwise.
+
+    `times` parts like this one stand in a row; `parameters` and `flops` are those of all of them together.
+    """
+
+    name: str
+    kind: str
+    detail: str = ""
+    shape: str = ""
+    parameters: int = 0
+    flops: float = 0.0
+    times: int = 1
+    children: tuple[Node, ...] = field(default=())
+
+    def leaves(self) -> Iterator[Node]:
+        """Yield the parts that hold the parameters."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+def group(name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None) -> Node:
+    """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
+    copies = times if stored is None else stored
+    return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
+                flops=times * sum(child.flops for child in children), times=times, children=tuple(children))
+
+
+def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
+    """A linear map; with or without bias."""
+    return Node(name, "linear", "with bias" if bias else "", f"{inputs} → {outputs}", inputs * outputs + bias * outputs, 2.0 * inputs * outputs)
+
+
+def norm_node(name: str, norm: Norm, dim: int) -> Node:
+    """A norm's gain and, where it has one, bias."""
+    bias = not isinstance(norm, RMSNorm) and norm.bias
+    return Node(name, norm.kind, "with bias" if bias else "", str(dim), dim * (1 + bias))
+
+
+@singledispatch
+def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
+    """Return the parts of a sublayer of width `dim` in a sequence of `length` tokens."""
+    raise TypeError(type(part))
+
+
+@sublayer_nodes.register
+def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
+    query, key, _ = part.projection.widths(dim)
+    keys = visible_keys(part.visibility, length)
+    nodes = [linear("qkv", dim, query + 2 * key, bias=part.projection.bias), *position_nodes(part, dim)]
+    nodes.append(Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query))
+    return [*nodes, linear("out", query, dim, bias=part.projection.output_bias)]
+
+
+def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
+    """Return the trained tables of a self-attention's positions; a T5 bias belongs to the stack instead."""
+    head = part.projection.widths(dim)[2]
+    match part.positions:
+        case Shaw(max_distance=reach):
+            rows = 2 * reach + 1
+            return [Node("positions", "shaw", "keys and values", f"2 × {rows} × {head}", 2 * rows * head)]
+        case MusicTransformer(length=rows):
+            heads = part.projection.heads
+            return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]
+        case other:
+            return [] if other.kind == "none" else [Node("positions", other.kind)]
+
+
+@sublayer_nodes.register
+def _cross_attention(part: CrossAttention, dim: int, length: int) -> list[Node]:
+    query, key, _ = part.projection.widths(dim)
+    bias = part.projection.bias
+    return [linear("q", dim, query, bias=bias), linear("kv", dim, 2 * key, bias=bias),
+            Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
+            linear("out", query, dim, bias=part.projection.output_bias)]
+
+
+@sublayer_nodes.register
+def _feed_forward(part: FeedForward, dim: int, length: int) -> list[Node]:
+    return [linear("up", dim, part.hidden, bias=part.bias), Node("activation", part.activation),
+            linear("down", part.hidden, dim, bias=part.bias)]
+
+
+@sublayer_nodes.register
+def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[Node]:
+    return [linear("up", dim, 2 * part.hidden, bias=part.bias), Node("activation", f"gated {part.activation}"),
+            linear("down", part.hidden, dim, bias=part.bias)]
+
+
+def sublayer_name(part: Config) -> str:
+    """Return the name that a sublayer has inside its block, in the built model as in the anatomy."""
+    kind: str = part.kind  # type: ignore[attr-defined]  # every sublayer is a tagged config
+    return {"gated_feed_forward": "feed_forward", "cross_attention": "cross"}.get(kind, kind)
+
+
+def projection_detail(projection: Projection) -> str:
+    """Say in words which heads an attention has."""
+    kv = projection.kv_heads or projection.heads
+    return f"{projection.heads} heads" + ("" if kv == projection.heads else f", {kv} for keys and values")
+
+
+def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
+    """Return one node for each sublayer of a block, its norms included."""
+    nodes = []
+    for residual in block.sublayers:
+        inner = residual.inner
+        norms = [norm_node("norm", residual.norm, dim)]
+        if residual.kind == "sandwich":
+            norms.append(norm_node("norm_after", residual.norm, dim))
+        detail = projection_detail(inner.projection) if isinstance(inner, SelfAttention | CrossAttention) else ""
+        detail = f"{residual.kind}-norm" + (f", {detail}" if detail else "")
+        nodes.append(group(sublayer_name(inner), inner.kind, [*norms, *sublayer_nodes(inner, dim, length)], detail=detail))
+    return nodes
+
+
+def stack_bias(stack: Stack) -> tuple[T5Bias, int] | None:
+    """Return the T5 bias of a stack and its number of heads, if its attentions have one."""
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, T5Bias):
+                return residual.inner.positions, residual.inner.projection.heads
+    return None
+
+
+def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
+    """Return the anatomy of an encoder or decoder."""
+    children: list[Node] = []
+    if found := stack_bias(stack):
+        bias, heads = found
+        children.append(Node("bias", "t5_bias", "shared by all layers", f"{bias.buckets} × {heads}", bias.buckets * heads))
+    match stack.layers:
+        case Repeat(block=block, times=times):
+            children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))
+        case Share(block=block, times=times):
+            children.append(group("blocks", "share", block_nodes(block, dim, length), detail="one set of weights", times=times, stored=1))
+        case Cycle(blocks=blocks, times=times):
+            turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
+            children.append(group("blocks", "cycle", turns, times=times))
+    if stack.final_norm:
+        children.append(norm_node("final_norm", stack.final_norm, dim))
+    return group(name, "stack", children)
+
+
+def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
+    """Return the anatomy of an embedding."""
+    children = [Node("tokens", "embedding", "", f"{embed.vocab} × {dim}", embed.vocab * dim)]
+    if isinstance(embed.positions, Learned):
+        children.append(Node("positions", "learned", "", f"{embed.positions.length} × {dim}", embed.positions.length * dim))
+    elif embed.positions.kind != "none":
+        children.append(Node("positions", embed.positions.kind))
+    if embed.segments:
+        children.append(Node("segments", "embedding", "", f"{embed.segments} × {dim}", embed.segments * dim))
+    if embed.norm:
+        children.append(norm_node("norm", embed.norm, dim))
+    return group(name, "embedding", children)
+
+
+def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
+    """Return the parts of a language head."""
+    nodes = []
+    if head.transform:
+        nodes += [linear("transform", dim, dim, bias=True), norm_node("norm", head.transform.norm, dim)]
+    output = linear("output", dim, vocab, bias=False)
+    nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
+    return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
+
+
+def head_node(head: Head, dim: int, vocab: int) -> Node:
+    """Return the anatomy of a head."""
+    match head:
+        case LanguageHead():
+            return group("head", head.kind, language_nodes(head, dim, vocab))
+        case PretrainingHead():
+            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            sentence = replace(linear("sentence", dim, head.classes, bias=True), flops=0.0, detail="once a sequence")
+            return group("head", head.kind, [language, sentence])
+
+
+def anatomy(config: Transformer, length: int = 512) -> Node:
+    """Return the whole model as a tree of parts, with parameters and forward FLOPs per token at this length.
+
+    In an encoder-decoder a "token" is one source token and one target token, at equal lengths.
+    """
+    dim = config.dim
+    parts = [embedding_node("embed", config.embed, dim)]
+    if config.encoder:
+        parts.append(stack_node("encoder", config.encoder, dim, length))
+    if config.decoder_embed:
+        parts.append(embedding_node("decoder_embed", config.decoder_embed, dim))
+    if config.decoder:
+        parts.append(stack_node("decoder", config.decoder, dim, length))
+    if config.pooler:
+        parts.append(replace(linear("pooler", dim, dim, bias=True), flops=0.0, detail="once a sequence"))
+    if config.head:
+        parts.append(head_node(config.head, dim, config.output_embed.vocab))
+    return group("model", "transformer", parts)
+
+
+def parameters(config: Transformer) -> int:
+    """Return the number of parameters, tied ones counted once."""
+    return anatomy(config, 1).parameters
+
+
+def flops_per_token(config: Transformer, length: int) -> float:
+    """Return the forward FLOPs per token in sequences of this length; training costs three times as much."""
+    return anatomy(config, length).flops
+
+
+def cache_bytes(config: Transformer, *, batch: int, length: int, source_length: int = 0, bytes_per_value: int = 2) -> int:
+    """Return the size of the key-value cache that generation needs, cross-attention's keys and values included."""
+    values = 0
+    for block in config.decoder.blocks() if config.decoder else ():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, SelfAttention):
+                values += 2 * length * residual.inner.projection.widths(config.dim)[1]
+            elif isinstance(residual.inner, CrossAttention):
+                values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
+    return batch * values * bytes_per_value

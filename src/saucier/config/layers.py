@@ -1,0 +1,144 @@
+"""The parts of a block as data: attention with its four slots, feed-forward, norms, and how a residual wraps them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+from saucier.config.positions import AttentionPositions, NoPositions
+from saucier.config.visibility import Full, Visibility
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+
+class LayerNorm(Config):
+    """Centre, scale, gain and bias. Source: Ba et al. 2016, arXiv:1607.06450."""
+
+    kind: Literal["layer_norm"] = "layer_norm"
+    eps: float = Field(default=1e-5, ge=0)
+    """Added to the variance."""
+    bias: bool = True
+    """Whether a trained bias is added after the gain."""
+
+
+class RMSNorm(Config):
+    """Scale by the root mean square, then gain; no centring. Source: Zhang and Sennrich 2019, arXiv:1910.07467."""
+
+    kind: Literal["rms_norm"] = "rms_norm"
+    eps: float = Field(default=1e-6, ge=0)
+    """Added to the mean square."""
+
+
+Norm = Annotated[LayerNorm | RMSNorm, Field(discriminator="kind")]
+
+
+class Projection(Config):
+    """The linear maps of an attention: heads for queries, and as many or fewer for keys and values.
+
+    `kv_heads` equal to `heads` is multi-head (Vaswani et al. 2017), 1 is multi-query (Shazeer 2019,
+    arXiv:1911.02150), in between is grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
+    """
+
+    heads: int = Field(gt=0)
+    kv_heads: int | None = Field(default=None, gt=0)
+    """None: as many as `heads`."""
+    head_dim: int | None = Field(default=None, gt=0)
+    """None: the model's `dim` divided by `heads`."""
+    bias: bool = True
+    """Bias on queries, keys and values."""
+    output_bias: bool = True
+    """Bias on the output map."""
+    scale: float | None = Field(default=None, gt=0)
+    """Factor on the scores; None: one over the square root of the head's width (T5 uses 1)."""
+
+    def widths(self, dim: int) -> tuple[int, int, int]:
+        """Return (query width, key width, head width) for a model of this `dim`."""
+        head = self.head_dim or dim // self.heads
+        return self.heads * head, (self.kv_heads or self.heads) * head, head
+
+
+class Softmax(Config):
+    """Exact attention: softmax over all visible keys. Source: Vaswani et al. 2017, §3.2.1."""
+
+    kind: Literal["softmax"] = "softmax"
+    dropout: Probability = 0.0
+    """Dropout on the attention weights."""
+
+
+Kernel = Softmax
+
+
+class SelfAttention(Config):
+    """Attention of a sequence to itself, from four independent choices."""
+
+    kind: Literal["attention"] = "attention"
+    projection: Projection
+    positions: AttentionPositions = NoPositions()
+    visibility: Visibility = Full()
+    kernel: Kernel = Softmax()
+
+
+class CrossAttention(Config):
+    """Attention of the decoder to the encoder's output; sees every token of it that is not padding."""
+
+    kind: Literal["cross_attention"] = "cross_attention"
+    projection: Projection
+    kernel: Kernel = Softmax()
+
+
+class FeedForward(Config):
+    """Two linear maps with an activation between. Source: Vaswani et al. 2017, §3.3."""
+
+    kind: Literal["feed_forward"] = "feed_forward"
+    hidden: int = Field(gt=0)
+    activation: Activation = "gelu"
+    bias: bool = True
+    dropout: Probability = 0.0
+    """Dropout on the hidden activations."""
+
+
+class GatedFeedForward(Config):
+    """The hidden activations multiplied by a second linear map. Source: Shazeer 2020, arXiv:2002.05202."""
+
+    kind: Literal["gated_feed_forward"] = "gated_feed_forward"
+    hidden: int = Field(gt=0)
+    activation: Activation = "silu"
+    bias: bool = False
+    dropout: Probability = 0.0
+    """Dropout on the gated activations."""
+
+
+Sublayer = Annotated[SelfAttention | CrossAttention | FeedForward | GatedFeedForward, Field(discriminator="kind")]
+
+
+class PreNorm(Config):
+    """`x + dropout(inner(norm(x)))`. Source: Radford et al. 2019 (GPT-2), §2.3; Xiong et al. 2020, arXiv:2002.04745."""
+
+    kind: Literal["pre"] = "pre"
+    inner: Sublayer
+    norm: Norm = LayerNorm()
+    dropout: Probability = 0.0
+
+
+class PostNorm(Config):
+    """`norm(x + dropout(inner(x)))`. Source: Vaswani et al. 2017, §3.1."""
+
+    kind: Literal["post"] = "post"
+    inner: Sublayer
+    norm: Norm = LayerNorm()
+    dropout: Probability = 0.0
+
+
+class SandwichNorm(Config):
+    """`x + dropout(norm_after(inner(norm(x))))`. Source: Ding et al. 2021, arXiv:2105.13290, §2.4."""
+
+    kind: Literal["sandwich"] = "sandwich"
+    inner: Sublayer
+    norm: Norm = LayerNorm()
+    dropout: Probability = 0.0
+
+
+Residual = Annotated[PreNorm | PostNorm | SandwichNorm, Field(discriminator="kind")]

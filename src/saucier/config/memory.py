@@ -1,0 +1,61 @@
+"""How much memory a model needs, estimated from its config: weights, gradients, optimizer, activations, logits.
+
+The figures are for our own loop: 32-bit master weights, activations in the chosen number format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from saucier.config.count import cache_bytes, parameters
+from saucier.config.layers import CrossAttention, FeedForward, GatedFeedForward, SelfAttention
+from saucier.config.model import Stack, Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes by purpose."""
+
+    weights: int
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.cache
+
+
+def stack_activations(stack: Stack, dim: int) -> int:
+    """Return how many values a token leaves behind in a stack for the backward pass."""
+    total = 0
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            total += 2 * dim  # the norm's input, and its output which the next map reads
+            match residual.inner:
+                case SelfAttention(projection=projection) | CrossAttention(projection=projection):
+                    query, key, _ = projection.widths(dim)
+                    total += 2 * query + 2 * key
+                case FeedForward(hidden=hidden):
+                    total += 2 * hidden
+                case GatedFeedForward(hidden=hidden):
+                    total += 3 * hidden
+    return total
+
+
+def memory(config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4) -> Memory:
+    """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
+
+    `optimizer_states` is the number of 32-bit values that the optimizer keeps for a parameter (AdamW 2, Muon 1).
+    """
+    count = parameters(config)
+    if not training:
+        cache = cache_bytes(config, batch=batch, length=length, source_length=length if config.encoder else 0, bytes_per_value=value_bytes)
+        return Memory(weights=count * value_bytes, cache=cache)
+    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+    values = sum(stack_activations(stack, config.dim) for stack in stacks)
+    copies = 4 * count + (value_bytes * count if value_bytes < 4 else 0)  # a low-precision copy beside the master weights
+    return Memory(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
+                  activations=values * value_bytes * batch * length)

@@ -1,0 +1,165 @@
+"""A whole model as data: embedding, stacks of blocks, head, and the single `Transformer` that holds them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+from saucier.config.layers import Activation, Norm, Probability, Residual
+from saucier.config.positions import EmbeddingPositions, NoPositions
+
+MAX_LAYERS = 10_000
+"""More layers than any real model has: a hostile file cannot make us build for hours."""
+
+
+class Block(Config):
+    """Sublayers one after the other, each inside its own residual."""
+
+    sublayers: tuple[Residual, ...] = Field(min_length=1)
+
+
+class Repeat(Config):
+    """The same block `times` times, each with weights of its own."""
+
+    kind: Literal["repeat"] = "repeat"
+    block: Block
+    times: int = Field(gt=0, le=MAX_LAYERS)
+
+
+class Cycle(Config):
+    """Different blocks in turn, the whole turn `times` times, each with weights of its own."""
+
+    kind: Literal["cycle"] = "cycle"
+    blocks: tuple[Block, ...] = Field(min_length=1)
+    times: int = Field(gt=0, le=MAX_LAYERS)
+
+
+class Share(Config):
+    """One block with one set of weights, applied `times` times. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942."""
+
+    kind: Literal["share"] = "share"
+    block: Block
+    times: int = Field(gt=0, le=MAX_LAYERS)
+
+
+Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
+
+
+class Stack(Config):
+    """The blocks of an encoder or of a decoder, and the norm after the last one."""
+
+    layers: Layers
+    final_norm: Norm | None = None
+    dropout: Probability = 0.0
+    """Dropout on the stack's output (T5)."""
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks in the order they are applied, shared ones repeated."""
+        match self.layers:
+            case Repeat(block=block, times=times) | Share(block=block, times=times):
+                return [block] * times
+            case Cycle(blocks=blocks, times=times):
+                return list(blocks) * times
+
+
+class Embedding(Config):
+    """Tokens to vectors: table, optional positions and segments, norm, dropout."""
+
+    vocab: int = Field(gt=0, le=2**31)
+    positions: EmbeddingPositions = NoPositions()
+    segments: int = Field(default=0, ge=0)
+    """Number of segment (token type) vectors; 0 for none. Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
+    norm: Norm | None = None
+    dropout: Probability = 0.0
+    scale: float = Field(default=1.0, gt=0)
+    """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
+
+
+class HeadTransform(Config):
+    """Dense layer, activation and norm before BERT's output layer. Source: Devlin et al. 2019, code release."""
+
+    activation: Activation = "gelu"
+    norm: Norm
+
+
+class LanguageHead(Config):
+    """Hidden vectors to one logit for each token of the vocabulary."""
+
+    kind: Literal["language"] = "language"
+    tied: bool = True
+    """Use the token embedding's table as the output matrix. Source: Press and Wolf 2017, arXiv:1608.05859."""
+    bias: bool = False
+    transform: HeadTransform | None = None
+    scale: float = Field(default=1.0, gt=0)
+    """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
+
+
+class PretrainingHead(Config):
+    """A language head and a classifier of the pooled first token (next-sentence prediction). Source: Devlin et al. 2019, §3.1."""
+
+    kind: Literal["pretraining"] = "pretraining"
+    language: LanguageHead = LanguageHead()
+    classes: int = Field(default=2, gt=0)
+
+
+Head = Annotated[LanguageHead | PretrainingHead, Field(discriminator="kind")]
+
+
+class Pooler(Config):
+    """A dense layer with tanh on the first token. Source: Devlin et al. 2019, code release."""
+
+
+class NormalInit(Config):
+    """Matrices from a normal distribution, biases zero. Source: Radford et al. 2019 (GPT-2), §2.3, for the depth scaling."""
+
+    kind: Literal["normal"] = "normal"
+    std: float = Field(default=0.02, gt=0)
+    depth_scaled: bool = False
+    """Divide the deviation of the maps that write to the residual by the square root of their number."""
+
+
+class XavierInit(Config):
+    """Matrices from a uniform distribution scaled by fan-in plus fan-out, embeddings normal with dim**-0.5. Source: Glorot and Bengio 2010; the usual choice for Vaswani et al. 2017."""
+
+    kind: Literal["xavier"] = "xavier"
+
+
+class FanInInit(Config):
+    """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice. Source: Raffel et al. 2020, code release.
+
+    Differs from T5 in the query map: T5 folds the missing score scale into its start; so do we, through the map's
+    projection scale.
+    """
+
+    kind: Literal["fan_in"] = "fan_in"
+    embedding_std: float = Field(default=1.0, gt=0)
+
+
+Initialization = Annotated[NormalInit | XavierInit | FanInInit, Field(discriminator="kind")]
+
+
+class Transformer(Config):
+    """Any model of the family: encoder only, decoder only, or both."""
+
+    dim: int = Field(gt=0, le=2**20)
+    """Width of the residual stream."""
+    embed: Embedding
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    decoder_embed: Embedding | None = None
+    """The decoder's own embedding; None: the decoder uses `embed` too."""
+    pooler: Pooler | None = None
+    head: Head | None = None
+    initialization: Initialization = NormalInit()
+
+    @property
+    def output_embed(self) -> Embedding:
+        """The embedding that the language head may be tied to, and whose vocabulary it speaks."""
+        return self.decoder_embed or self.embed
+
+    @property
+    def language_head(self) -> LanguageHead | None:
+        """The head that gives token logits, if the model has one."""
+        return self.head.language if isinstance(self.head, PretrainingHead) else self.head

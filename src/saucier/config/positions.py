@@ -1,0 +1,83 @@
+"""How a model knows the order of its tokens: two slots, by where the positions enter.
+
+`EmbeddingPositions` are added to the token embeddings; `AttentionPositions` act inside self-attention, by rotating
+queries and keys or as an addition to the scores. A parameter lives in the kind that uses it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+
+
+class Learned(Config):
+    """One trained vector a position. Source: Gehring et al. 2017, arXiv:1705.03122; used by GPT and BERT."""
+
+    kind: Literal["learned"] = "learned"
+    length: int = Field(gt=0)
+    """Number of positions, the longest input the model can take."""
+
+
+class Sinusoidal(Config):
+    """Fixed sines and cosines of geometrically spaced wavelengths. Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762."""
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+    base: float = Field(default=10000.0, gt=1)
+    """Ratio between the longest and the shortest wavelength."""
+
+
+class NoPositions(Config):
+    """No positional information in this slot. A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634)."""
+
+    kind: Literal["none"] = "none"
+
+
+class Shaw(Config):
+    """Learned vectors for clipped relative distances, added to keys and to values. Source: Shaw et al. 2018, arXiv:1803.02155."""
+
+    kind: Literal["shaw"] = "shaw"
+    max_distance: int = Field(default=16, gt=0)
+    """Distances beyond this share one vector (k in the paper)."""
+
+
+class MusicTransformer(Config):
+    """Learned relative keys without clipping, computed by skewing in O(L·D) memory. Source: Huang et al. 2018, arXiv:1809.04281, §3.4.1."""
+
+    kind: Literal["music_transformer"] = "music_transformer"
+    length: int = Field(gt=0)
+    """The largest number of past positions, itself included, that has a vector."""
+
+
+class T5Bias(Config):
+    """One learned scalar a head for each bucket of relative distance, shared by all layers of a stack. Source: Raffel et al. 2020, §2.1, arXiv:1910.10683."""
+
+    kind: Literal["t5_bias"] = "t5_bias"
+    buckets: int = Field(default=32, ge=4, multiple_of=2)
+    """Number of buckets; half of them (a quarter a side, when bidirectional) hold exact distances."""
+    max_distance: int = Field(default=128, gt=1)
+    """From this distance on everything falls into the last bucket."""
+    bidirectional: bool = True
+    """Whether the future has buckets of its own: true in an encoder, false in a causal decoder."""
+
+
+class Rotary(Config):
+    """Queries and keys rotated by an angle proportional to the position. Source: Su et al. 2021, §3.4, arXiv:2104.09864."""
+
+    kind: Literal["rotary"] = "rotary"
+    base: float = Field(default=10000.0, gt=1)
+    """Base of the geometric series of frequencies."""
+    share: float = Field(default=1.0, gt=0, le=1)
+    """The part of every head that is rotated (GPT-NeoX rotates a quarter)."""
+
+
+class Alibi(Config):
+    """A penalty on the score, linear in the distance, with one fixed slope a head. Source: Press et al. 2022, §3, arXiv:2108.12409."""
+
+    kind: Literal["alibi"] = "alibi"
+
+
+EmbeddingPositions = Annotated[Learned | Sinusoidal | NoPositions, Field(discriminator="kind")]
+AttentionPositions = Annotated[Shaw | MusicTransformer | T5Bias | Rotary | Alibi | NoPositions, Field(discriminator="kind")]

@@ -1,0 +1,15 @@
+"""The families: one short function each, from hyper-parameters to a config. `FAMILIES` is the whole list."""
+
+from collections.abc import Callable
+
+from saucier.config import Transformer
+from saucier.families.bert import bert
+from saucier.families.gpt import gpt, gpt2
+from saucier.families.llama import llama
+from saucier.families.t5 import t5
+from saucier.families.transformer import transformer
+
+FAMILIES: dict[str, Callable[..., Transformer]] = {
+    "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
+}
+"""Family name -> function from hyper-parameters to a config."""

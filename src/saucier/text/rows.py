@@ -1,0 +1,129 @@
+"""`Rows`, `PairRows` and `Batches`: what the data side hands to an objective's corruption. Plain numpy, no torch.
+
+Axes: B rows, L positions of a row, S source positions, T target positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+PADDING = -1
+"""The document number of a padded position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of running text, packed (several documents in one row) or padded (one text in each row).
+
+    Shapes: tokens, documents, positions, segments [B, L]; context, next_is_random, row, item [B].
+    """
+
+    tokens: Ints
+    """Token ids; the pad id (0 where the tokenizer has none) at padding."""
+    documents: Ints
+    """A number per document, equal for tokens that may attend to each other; -1 at padding."""
+    positions: Ints
+    """Positions counted anew from 0 at every document start; 0 at padding."""
+    segments: Ints
+    """Token types: 0, or 1 in the second text of a sentence pair."""
+    context: Ints
+    """The first `context` tokens of the row are there to be attended to only; they are not targets."""
+    next_is_random: Ints
+    """For sentence pairs: 0 where the second text follows the first, 1 where it was drawn at random; else 0."""
+    row: Ints
+    """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
+    item: Ints
+    """The row's number in the stored order of the data, the same in every epoch: seed static masks with it."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """True where there is a real token. Shapes: [B, L]."""
+        return self.documents != PADDING
+
+    def select(self, rows: slice) -> Rows:
+        """Take some of the rows (a micro-batch), as long as the longest of them."""
+        length = int(self.mask[rows].sum(axis=1).max(initial=1))
+        wide = {name: getattr(self, name)[rows, :length] for name in ("tokens", "documents", "positions", "segments")}
+        flat = {name: getattr(self, name)[rows] for name in ("context", "next_is_random", "row", "item")}
+        return replace(self, **wide, **flat)
+
+
+@dataclass(frozen=True, slots=True)
+class PairRows:
+    """Rows of source and target texts, each ended as the tokenizer ends a text; padding is on the right.
+
+    Nothing is shifted: a decoder's input is the start token followed by `target` without its last token.
+    Shapes: source [B, S]; target [B, T]; source_lengths, target_lengths, row, item [B].
+    """
+
+    source: Ints
+    """Token ids of the source texts; the pad id (0 where there is none) at padding."""
+    target: Ints
+    """Token ids of the target texts; the pad id (0 where there is none) at padding."""
+    source_lengths: Ints
+    """Real tokens of each source."""
+    target_lengths: Ints
+    """Real tokens of each target."""
+    row: Ints
+    """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
+    item: Ints
+    """The pair's number in the stored order of the data."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def source_mask(self) -> NDArray[np.bool_]:
+        """True where there is a real source token. Shapes: [B, S]."""
+        return np.arange(self.source.shape[1]) < self.source_lengths[:, None]
+
+    @property
+    def target_mask(self) -> NDArray[np.bool_]:
+        """True where there is a real target token. Shapes: [B, T]."""
+        return np.arange(self.target.shape[1]) < self.target_lengths[:, None]
+
+    def select(self, rows: slice) -> PairRows:
+        """Take some of the rows (a micro-batch), as long as the longest of them."""
+        source, target = self.source_lengths[rows], self.target_lengths[rows]
+        return PairRows(source=self.source[rows, : int(source.max(initial=1))],
+                        target=self.target[rows, : int(target.max(initial=1))],
+                        source_lengths=source, target_lengths=target, row=self.row[rows], item=self.item[rows])
+
+
+R_co = TypeVar("R_co", bound=Rows | PairRows, covariant=True)
+
+
+class Batches(Protocol[R_co]):
+    """An endless supply of global batches; batch `step` is a pure function of (data, seed, step)."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show the data once (rounded up)."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened to the data, for the report: rows, tokens, truncated, dropped, padding, ..."""
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> R_co:
+        """Give the rows of batch `step` that process `rank` of `world` works on; together they are the whole batch."""
+
+    def __getitem__(self, step: int) -> R_co:
+        """Give the whole batch of one step."""
+
+
+def share(count: int, rank: int, world: int) -> slice:
+    """Cut `count` rows into `world` consecutive shares that differ by one row at most, and give the one of `rank`."""
+    return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def generator(seed: int, *stream: int) -> np.random.Generator:
+    """Give the random generator of one purpose: the same numbers for the same seed and stream, on every machine."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *stream])))

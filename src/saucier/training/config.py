@@ -1,0 +1,130 @@
+"""How a model is trained, as data: steps, batch, optimizer, schedule, precision, saving. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class AdamW(Config):
+    """Adam with decoupled weight decay, on matrices only. Source: Loshchilov and Hutter 2019, arXiv:1711.05101."""
+
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """The highest rate, reached after warm-up."""
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.95
+    eps: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.1, ge=0)
+    """Not applied to norms, biases and embeddings."""
+
+
+class Muon(Config):
+    """Orthogonalized momentum for the matrices inside blocks; AdamW for all else.
+
+    Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; the step is scaled to the size of AdamW's, so that
+    rates carry over (Liu et al. 2025, §2.2, arXiv:2502.16982).
+    """
+
+    kind: Literal["muon"] = "muon"
+    learning_rate: float = Field(default=3e-3, gt=0)
+    """The highest rate of the orthogonalized matrices."""
+    momentum: Fraction = 0.95
+    weight_decay: float = Field(default=0.1, ge=0)
+    others: AdamW = AdamW()
+    """For embeddings, heads, norms and biases."""
+
+
+class Adafactor(Config):
+    """Second moments kept as row and column sums: little memory. Source: Shazeer and Stern 2018, arXiv:1804.04235."""
+
+    kind: Literal["adafactor"] = "adafactor"
+    learning_rate: float = Field(default=1e-2, gt=0)
+    """Relative to the size of each weight (§8 of the paper)."""
+    beta2_decay: float = Field(default=-0.8, lt=0)
+    threshold: float = Field(default=1.0, gt=0)
+    """Root mean square above which an update is clipped (§6 of the paper)."""
+    weight_decay: float = Field(default=0.0, ge=0)
+
+
+OptimizerConfig = Annotated[AdamW | Muon | Adafactor, Field(discriminator="kind")]
+
+
+class Cosine(Config):
+    """Half a cosine from the highest rate down to `final` of it. Source: Loshchilov and Hutter 2017, arXiv:1608.03983."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup: int = Field(default=0, ge=0)
+    """Steps over which the rate rises linearly from zero; so in every schedule."""
+    final: float = Field(default=0.1, ge=0, le=1)
+
+
+class Linear(Config):
+    """A straight line from the highest rate down to `final` of it. Source: Devlin et al. 2019, appendix A.2."""
+
+    kind: Literal["linear"] = "linear"
+    warmup: int = Field(default=0, ge=0)
+    final: float = Field(default=0.0, ge=0, le=1)
+
+
+class InverseSquareRoot(Config):
+    """Falls as one over the square root of the step. Source: Vaswani et al. 2017, §5.3.
+
+    The paper's rate is this one with a highest rate of `(dim * warmup) ** -0.5`.
+    """
+
+    kind: Literal["inverse_square_root"] = "inverse_square_root"
+    warmup: int = Field(default=4000, gt=0)
+
+
+class Constant(Config):
+    """The same rate all along; `cooldown` lets it fall linearly to zero at the end. Source: Hägele et al. 2024, arXiv:2405.18392."""
+
+    kind: Literal["constant"] = "constant"
+    warmup: int = Field(default=0, ge=0)
+    cooldown: int = Field(default=0, ge=0)
+    """Last steps over which the rate falls to zero."""
+
+
+ScheduleConfig = Annotated[Cosine | Linear | InverseSquareRoot | Constant, Field(discriminator="kind")]
+
+
+class Training(Config):
+    """One run of the loop."""
+
+    steps: Positive
+    """Updates of the weights."""
+    batch: Positive = 16
+    """Rows in one update, over all micro-batches and processes. Batches cut by token count have as many rows as fit."""
+    micro_batch: Positive | None = None
+    """Rows in one forward pass; None: the whole share of a process. Does not change what is learned."""
+    length: Positive = 256
+    """Tokens in a row, as the model sees them."""
+    optimizer: OptimizerConfig = AdamW()
+    schedule: ScheduleConfig = Cosine()
+    clip: float | None = Field(default=1.0, gt=0)
+    """Largest norm of the whole gradient; None: no limit. Source: Pascanu et al. 2013, §3.2, arXiv:1211.5063."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number format of the multiplications; weights are always kept in float32. auto: bfloat16 where it is faster."""
+    compile: bool = False
+    """Compile the model with torch.compile: slower to start, faster on a GPU."""
+    evaluate_every: Positive = 500
+    """Steps between evaluations on held-out text; there is one more after the last step."""
+    save_every: Positive | None = None
+    """Steps between checkpoints; None: with every evaluation."""
+    keep: Positive = 2
+    """Newest checkpoints kept; the best one is kept besides."""
+    average: Positive = 1
+    """At the end, average the weights of this many newest checkpoints. Source: Vaswani et al. 2017, §6.1."""
+    patience: Positive | None = None
+    """Stop after so many evaluations without a better one; None: never."""
+    log_every: Positive = 20
+    """Steps between lines in metrics.jsonl and, without a terminal, on the screen."""
+    seed: int = Field(default=0, ge=0)
+    """Feeds the order of the data, the corruption and the dropout."""

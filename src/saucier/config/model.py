@@ -129,8 +129,7 @@ class XavierInit(Config):
 class FanInInit(Config):
     """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice. Source: Raffel et al. 2020, code release.
 
-    Differs from T5 in the query map: T5 folds the missing score scale into its start; so do we, through the map's
-    projection scale.
+    Where the scores are not scaled by the root of the head's width, the query map starts smaller by that factor.
     """
 
     kind: Literal["fan_in"] = "fan_in"

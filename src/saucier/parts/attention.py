@@ -1,0 +1,179 @@
+"""Self-attention and cross-attention: projections around a kernel, with positions, visibility and cache.
+
+Letters: B batch, L length, S memory length, H heads, G key-value heads, E head width, D dim.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.parts.context import Context
+from saucier.parts.kernels import Scores, attention_weights, explicit, fused, merged
+from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias, rotate, rotation
+from saucier.parts.visibility import Mask
+
+
+def split(x: Tensor, head_dim: int) -> Tensor:
+    """Shapes: [B, L, H·E] -> [B, H, L, E]."""
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+
+
+def join(x: Tensor) -> Tensor:
+    """Shapes: [B, H, L, E] -> [B, L, H·E]."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def cut(mask: Mask, bias: Tensor | None, row: int, queries: int, keys: int) -> tuple[Mask, Tensor | None]:
+    """Return the mask and bias of one row of a packed batch, which holds `queries` and `keys` real tokens."""
+    allowed = mask.allowed
+    if allowed is not None:
+        allowed = allowed[row if allowed.shape[0] > 1 else 0][None, :, :queries, :keys]
+    return Mask(mask.causal, allowed), None if bias is None else bias[:, :, :queries, :keys]
+
+
+class SelfAttention(nn.Module):
+    """Attention of a sequence to itself. Source: Vaswani et al. 2017, §3.2, arXiv:1706.03762."""
+
+    def __init__(self, config: c.SelfAttention, dim: int) -> None:
+        """Build one map for queries, keys and values together, in this order of rows, and the output map."""
+        super().__init__()
+        self.config = config
+        self.widths = config.projection.widths(dim)
+        query, key, self.head_dim = self.widths
+        self.qkv = nn.Linear(dim, query + 2 * key, bias=config.projection.bias)
+        self.out = nn.Linear(query, dim, bias=config.projection.output_bias)
+        self.positions = build_attention_positions(config, self.head_dim)
+        self.scale = config.projection.scale or self.head_dim**-0.5
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        query_width, key_width, _ = self.widths
+        query, key, value = (split(part, self.head_dim) for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
+        positions = self.config.positions
+        if isinstance(positions, c.Rotary):
+            turn = context.once(("rotation", positions, self.head_dim), lambda: rotation(positions, context.positions, self.head_dim))
+            query, key = rotate(query, turn), rotate(key, turn)
+        if context.cache is not None:
+            key, value = context.cache.extend(context.layer, key, value)
+        return self.out(join(self.attend(query, key, value, context)))  # type: ignore[no-any-return]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
+        """Mix the values; row by row where the batch is packed. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
+        mask, bias = context.mask(self.config.visibility), self.bias(query.shape[1], context)
+        if bias is not None and not context.want_weights:
+            key_of = ("addend", self.config.visibility, self.config.positions, query.shape[1])
+            mask, bias = Mask(), context.once(key_of, lambda: merged(mask, bias, query.dtype))
+        if context.layout is None:
+            return self.mix(query, key, value, Scores(mask, self.scale, bias, self.dropout), context)
+        lengths = context.layout.lengths
+        rows = zip(*(part.split(lengths, dim=2) for part in (query, key, value)), strict=True)
+        mixed = []
+        for row, (q, k, v) in enumerate(rows):
+            row_mask, row_bias = cut(mask, bias, row, lengths[row], lengths[row])
+            mixed.append(self.mix(q, k, v, Scores(row_mask, self.scale, row_bias, self.dropout), context))
+        return torch.cat(mixed, dim=2)
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
+        """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
+        start = key.shape[2] - query.shape[2]
+        if isinstance(self.positions, SkewedPositions):
+            relative = self.positions.scores(query, start, key.shape[2]) * self.scale
+            scores.bias = relative if scores.bias is None else scores.bias + relative
+        if isinstance(self.positions, ShawPositions):
+            mixed, weights = self.shaw(query, key, value, scores)
+        elif context.want_weights:
+            mixed, weights = explicit(query, key, value, scores)
+        else:
+            return fused(query, key, value, scores)
+        if context.want_weights:
+            context.attentions.append(weights)
+        return mixed
+
+    def shaw(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
+        """Relative vectors on keys and values. Source: Shaw et al. 2018, §3.2, eq 3–5 (scores split as in §3.3)."""
+        assert isinstance(self.positions, ShawPositions)
+        rows = self.positions.rows(key.shape[2] - query.shape[2], query.shape[2], key.shape[2])
+        scores.bias = self.positions.scores(query, rows) * self.scale
+        weights = attention_weights(query, key, scores)
+        dropped = nn.functional.dropout(weights, scores.dropout) if scores.dropout else weights
+        mixed = dropped @ value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+        return mixed + self.positions.mix(dropped, rows), weights
+
+    def bias(self, heads: int, context: Context) -> Tensor | None:
+        """Return the relative bias of this attention: the stack's T5 table, ALiBi's slopes, or none."""
+        match self.config.positions:
+            case c.T5Bias():
+                return context.bias
+            case c.Alibi():
+                span = context.span
+                return context.once(("alibi", heads), lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
+            case _:
+                return None
+
+    @property
+    def dropout(self) -> float:
+        """Dropout on the weights, in training only."""
+        return self.config.kernel.dropout if self.training else 0.0
+
+
+def build_attention_positions(config: c.SelfAttention, head_dim: int) -> nn.Module | None:
+    """Return the trained tables of the positions slot, where the attention itself holds them."""
+    match config.positions:
+        case c.Shaw() as shaw:
+            return ShawPositions(shaw, head_dim)
+        case c.MusicTransformer() as skewed:
+            return SkewedPositions(skewed, config.projection.heads, head_dim)
+        case _:
+            return None
+
+
+class CrossAttention(nn.Module):
+    """Attention of the decoder to the encoder's output. Source: Vaswani et al. 2017, §3.2.3."""
+
+    def __init__(self, config: c.CrossAttention, dim: int) -> None:
+        """Build the query map, one map for keys and values together, and the output map."""
+        super().__init__()
+        self.config = config
+        query, key, self.head_dim = config.projection.widths(dim)
+        self.q = nn.Linear(dim, query, bias=config.projection.bias)
+        self.kv = nn.Linear(dim, 2 * key, bias=config.projection.bias)
+        self.out = nn.Linear(query, dim, bias=config.projection.output_bias)
+        self.scale = config.projection.scale or self.head_dim**-0.5
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D], context.memory [B, S, D] -> [B, L, D]."""
+        query = split(self.q(x), self.head_dim)
+        key, value = self.memory(context)
+        mask = context.memory_mask()
+        dropout = self.config.kernel.dropout if self.training else 0.0
+        if context.layout is None or context.memory_layout is None:
+            return self.out(join(self.mix(query, key, value, Scores(mask, self.scale, dropout=dropout), context)))  # type: ignore[no-any-return]
+        queries, keys = context.layout.lengths, context.memory_layout.lengths
+        rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
+        mixed = []
+        for row, (q, k, v) in enumerate(rows):
+            row_mask, _ = cut(mask, None, row, queries[row], keys[row])
+            mixed.append(self.mix(q, k, v, Scores(row_mask, self.scale, dropout=dropout), context))
+        return self.out(join(torch.cat(mixed, dim=2)))  # type: ignore[no-any-return]
+
+    def memory(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of the encoder output, from the cache where it has them. Shapes: -> [B, G, S, E] twice."""
+        cache = context.cache
+        if cache is not None and context.layer in cache.cross:
+            return cache.cross[context.layer]
+        assert context.memory is not None, "cross-attention runs only where the model gave a memory"
+        key, value = (split(part, self.head_dim) for part in self.kv(context.memory).chunk(2, dim=-1))
+        if cache is not None:
+            key, value = key.contiguous(), value.contiguous()  # read at every step from now on
+            cache.cross[context.layer] = (key, value)
+        return key, value
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
+        """One attention without packing, by the fused kernel unless weights are wanted."""
+        if not context.want_weights:
+            return fused(query, key, value, scores)
+        mixed, weights = explicit(query, key, value, scores)
+        context.cross_attentions.append(weights)
+        return mixed

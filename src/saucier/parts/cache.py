@@ -1,0 +1,61 @@
+"""The key-value cache: preallocated, written in place, with the encoder's keys and values computed once.
+
+Letters: B batch, K key-value heads, L length, E head width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Cache:
+    """Keys and values of every decoder block for up to `capacity` positions. Source: Shazeer 2019, §2.4, arXiv:1911.02150."""
+
+    keys: list[Tensor]
+    """One [B, K, capacity, E] a block with self-attention."""
+    values: list[Tensor]
+    capacity: int
+    length: int = 0
+    """Positions that are filled."""
+    cross: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Block -> the encoder output's keys and values [B, K, S, E]."""
+
+    @classmethod
+    def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype, device: torch.device) -> Cache:
+        """Allocate for blocks of the given (key-value heads, head width)."""
+        def allocate() -> list[Tensor]:
+            return [torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device) for heads, head in widths]
+
+        return cls(allocate(), allocate(), capacity)
+
+    def extend(self, block: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new keys and values [B, K, L, E] behind the filled ones; return views of all of them."""
+        end = self.length + key.shape[2]
+        keys, values = self.keys[block], self.values[block]
+        keys[:, :, self.length:end] = key
+        values[:, :, self.length:end] = value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Replace row i by row `rows[i]` (beam search); the number of rows may change. Shapes: rows [B']."""
+        self.keys = [self._moved(key, rows) for key in self.keys]
+        self.values = [self._moved(value, rows) for value in self.values]
+        self.cross = {block: (key.index_select(0, rows), value.index_select(0, rows)) for block, (key, value) in self.cross.items()}
+
+    def _moved(self, stored: Tensor, rows: Tensor) -> Tensor:
+        """Copy the filled positions of the chosen rows; what is not filled yet need not be copied."""
+        filled = stored[:, :, :self.length].index_select(0, rows)
+        if rows.shape[0] != stored.shape[0]:
+            stored = stored.new_zeros(rows.shape[0], *stored.shape[1:])
+        stored[:, :, :self.length] = filled
+        return stored
+
+    @property
+    def bytes(self) -> int:
+        """Size of everything held."""
+        tensors = [*self.keys, *self.values, *(tensor for pair in self.cross.values() for tensor in pair)]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -1,0 +1,60 @@
+"""What the layers of a stack share during one forward pass: masks, position tables, cache, and what is to be recorded.
+
+Everything here is made at most once a pass and reused by all layers.
+Letters: B batch, L length, H heads, D dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from torch import Tensor
+
+from saucier import config as c
+from saucier.parts.cache import Cache
+from saucier.parts.ragged import Ragged
+from saucier.parts.visibility import Mask, Span, materialize
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Context:
+    """One pass through one stack."""
+
+    span: Span
+    positions: Tensor
+    """[B or 1, L] position of each query, for tables that are looked up by position."""
+    layout: Ragged | None = None
+    """Set when rows are packed: x is then [1, T, D]."""
+    cache: Cache | None = None
+    memory: Tensor | None = None
+    """[B, S, D] encoder output, [1, T, D] when packed."""
+    memory_span: Span | None = None
+    memory_layout: Ragged | None = None
+    bias: Tensor | None = None
+    """[1, H, Q, K] relative bias that the layers of the stack share (T5)."""
+    want_weights: bool = False
+    attentions: list[Tensor] = field(default_factory=list)
+    cross_attentions: list[Tensor] = field(default_factory=list)
+    layer: int = 0
+    """Index of the block being computed; a shared block is computed several times."""
+    made: dict[Hashable, object] = field(default_factory=dict)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` gave the first time this key was asked for in this pass."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
+
+    def mask(self, visibility: c.Visibility) -> Mask:
+        """Return the mask of a visibility over this pass's queries and keys."""
+        return self.once(("mask", visibility), lambda: materialize(visibility, self.span))
+
+    def memory_mask(self) -> Mask:
+        """Return the mask of the encoder output for the decoder's queries."""
+        span = self.memory_span
+        assert span is not None, "cross-attention runs only where the model gave a memory"
+        return self.once("memory_mask", lambda: materialize(c.Full(), span))

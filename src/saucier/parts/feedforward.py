@@ -1,0 +1,53 @@
+"""Position-wise feed-forward networks, plain and gated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.parts.context import Context
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The tanh approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[c.Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": F.silu}
+"""Activation name -> function."""
+
+
+class FeedForward(nn.Module):
+    """`down(activation(up(x)))`. Source: Vaswani et al. 2017, §3.3."""
+
+    def __init__(self, config: c.FeedForward, dim: int) -> None:
+        """Build both maps for a residual of width `dim`."""
+        super().__init__()
+        self.up = nn.Linear(dim, config.hidden, bias=config.bias)
+        self.down = nn.Linear(config.hidden, dim, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]. The context is not read: every position is on its own."""
+        return self.down(self.dropout(self.activation(self.up(x))))  # type: ignore[no-any-return]
+
+
+class GatedFeedForward(nn.Module):
+    """`down(activation(gate(x)) * value(x))`, gate and value as one map. Source: Shazeer 2020, arXiv:2002.05202."""
+
+    def __init__(self, config: c.GatedFeedForward, dim: int) -> None:
+        """Build the maps; the rows of `up` are the gate's, then the value's."""
+        super().__init__()
+        self.up = nn.Linear(dim, 2 * config.hidden, bias=config.bias)
+        self.down = nn.Linear(config.hidden, dim, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        gate, value = self.up(x).chunk(2, dim=-1)
+        return self.down(self.dropout(self.activation(gate) * value))  # type: ignore[no-any-return]

@@ -1,0 +1,180 @@
+"""Positions as modules: tables added to the embedding, rotations of queries and keys, and scores of relative distance.
+
+Letters: B batch, H heads, L length, Q queries, K keys, E head width, D dim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.errors import InputError
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector for each position. Source: Gehring et al. 2017, arXiv:1705.03122."""
+
+    def __init__(self, config: c.Learned, dim: int) -> None:
+        """Build a table of `config.length` rows."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.length, dim))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Shapes: positions [B, L] -> [B, L, D]. Raises `InputError` for a position beyond the table."""
+        if not torch.compiler.is_compiling() and positions.numel() and positions.device.type != "meta" and int(positions.max()) >= len(self.weight):
+            raise InputError(f"position {int(positions.max())} is beyond the {len(self.weight)} learned positions", where="input_ids",
+                             remedy="shorten the input, or use a model with more positions")
+        return F.embedding(positions, self.weight)
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines at even and cosines at odd places. Source: Vaswani et al. 2017, §3.5 (S eq 19)."""
+
+    def __init__(self, config: c.Sinusoidal, dim: int) -> None:
+        """Keep the base; nothing is trained and any length works."""
+        super().__init__()
+        self.base, self.dim = config.base, dim
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Shapes: positions [B, L] -> [B, L, D], float32."""
+        even = torch.arange(0, self.dim, 2, device=positions.device, dtype=torch.float32)
+        angles = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.dim))
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :self.dim]
+
+
+def build_embedding_positions(config: c.Learned | c.Sinusoidal | c.NoPositions, dim: int) -> nn.Module | None:
+    """Return the module that is added to the token vectors, if any."""
+    match config:
+        case c.Learned():
+            return LearnedPositions(config, dim)
+        case c.Sinusoidal():
+            return SinusoidalPositions(config, dim)
+        case c.NoPositions():
+            return None
+
+
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines, each [B, 1, L, rotated width], float32."""
+
+
+def rotation(config: c.Rotary, positions: Tensor, head_dim: int) -> Rotation:
+    """Return the cosines and sines for these positions. Source: Su et al. 2021, §3.4.2, eq 34, arXiv:2104.09864.
+
+    Pairs are value i and value i + half (as GPT-NeoX and LLaMA store them), not neighbours as in the paper: the two
+    differ by a fixed permutation of the head's width.
+    """
+    width = int(head_dim * config.share)
+    even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
+    angles = positions[:, None, :, None].float() * config.base ** (-even / width)
+    angles = torch.cat([angles, angles], dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, by: Rotation) -> Tensor:
+    """Rotate the first part of each head. Shapes: x [B, H, L, E] -> the same."""
+    cosine, sine = by
+    width = cosine.shape[-1]
+    turned, kept = x[..., :width], x[..., width:]
+    first, second = turned.chunk(2, dim=-1)
+    turned = (turned * cosine + torch.cat([-second, first], dim=-1) * sine).to(x.dtype)
+    return torch.cat([turned, kept], dim=-1) if kept.shape[-1] else turned
+
+
+def relative_distance(start: int, queries: int, keys: int, device: torch.device) -> Tensor:
+    """Key position minus query position. Shapes: -> [Q, K]."""
+    return torch.arange(keys, device=device)[None, :] - torch.arange(start, start + queries, device=device)[:, None]
+
+
+class T5BiasTable(nn.Module):
+    """A learned scalar a head and bucket. Source: Raffel et al. 2020, §2.1; bucket formula from its code release."""
+
+    def __init__(self, config: c.T5Bias, heads: int) -> None:
+        """Build the table [buckets, H]."""
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(torch.empty(config.buckets, heads))
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Return the bucket of each key-minus-query distance: exact when near, logarithmic when far."""
+        buckets, offset = self.config.buckets, torch.zeros_like(distance)
+        if self.config.bidirectional:
+            buckets //= 2
+            offset, distance = (distance > 0).long() * buckets, distance.abs()
+        else:
+            distance = (-distance).clamp(min=0)
+        exact = buckets // 2
+        ratio = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.config.max_distance / exact)
+        far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return offset + torch.where(distance < exact, distance, far)
+
+    def forward(self, start: int, queries: int, keys: int) -> Tensor:
+        """Shapes: -> [1, H, Q, K]."""
+        buckets = self.bucket(relative_distance(start, queries, keys, self.weight.device))
+        return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Return the slope of each head: powers of 2**(-8/n), interleaved for other head counts. Source: Press et al. 2022, §3 and code release."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
+
+
+def alibi_bias(heads: int, start: int, queries: int, keys: int, device: torch.device) -> Tensor:
+    """Minus slope times distance; symmetric, so that it also serves encoders. Shapes: -> [1, H, Q, K], float32."""
+    slopes = torch.tensor(alibi_slopes(heads), device=device)
+    return -slopes[None, :, None, None] * relative_distance(start, queries, keys, device).abs()
+
+
+class ShawPositions(nn.Module):
+    """Relative vectors for keys and values. Source: Shaw et al. 2018, §3.2, eq 3–4, arXiv:1803.02155."""
+
+    def __init__(self, config: c.Shaw, head_dim: int) -> None:
+        """Build the two tables [2·max_distance + 1, E]."""
+        super().__init__()
+        self.reach = config.max_distance
+        self.keys = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
+        self.values = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
+
+    def rows(self, start: int, queries: int, keys: int) -> Tensor:
+        """Return the table row of each query-key pair. Shapes: -> [Q, K]."""
+        return relative_distance(start, queries, keys, self.keys.device).clamp(-self.reach, self.reach) + self.reach
+
+    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
+        """Shapes: query [B, H, Q, E], rows [Q, K] -> [B, H, Q, K]. Every query meets each table row once, then picks."""
+        return (query @ self.keys.T).gather(-1, rows.expand(*query.shape[:2], *rows.shape))
+
+    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """The values' part of the output: weights summed by table row first. Shapes: weights [B, H, Q, K] -> [B, H, Q, E]."""
+        summed = weights.new_zeros(*weights.shape[:3], len(self.values))
+        return summed.scatter_add(-1, rows.expand_as(weights), weights) @ self.values
+
+
+class SkewedPositions(nn.Module):
+    """Relative keys of the past, one table a head, by skewing. Source: Huang et al. 2018, §3.4.1, arXiv:1809.04281 (S alg 1)."""
+
+    def __init__(self, config: c.MusicTransformer, heads: int, head_dim: int) -> None:
+        """Build the table [H, length, E]; its last row is distance 0."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, config.length, head_dim))
+
+    def scores(self, query: Tensor, start: int, keys: int) -> Tensor:
+        """Shapes: query [B, H, Q, E] -> [B, H, Q, K]; entries for later keys have no meaning and must be masked."""
+        if keys > self.weight.shape[1]:
+            raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones", where="input_ids", remedy="shorten the input")
+        relative = query @ self.weight[:, -keys:].transpose(-1, -2)
+        if query.shape[2] == keys:
+            return skew(relative)
+        rows = torch.arange(keys, device=query.device)[None, :] - torch.arange(start, start + query.shape[2], device=query.device)[:, None]
+        return relative.gather(-1, (rows + keys - 1).clamp(max=keys - 1).expand_as(relative))
+
+
+def skew(relative: Tensor) -> Tensor:
+    """Move scores from relative distance to key position without an O(L²·E) tensor. Shapes: [B, H, L, L] -> the same."""
+    length = relative.shape[-1]
+    padded = F.pad(relative, (1, 0))
+    return padded.reshape(*relative.shape[:2], length + 1, length)[:, :, 1:]

@@ -1,0 +1,50 @@
+"""A stack of blocks: an encoder or a decoder.
+
+Letters: B batch, L length, D dim.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.config.count import stack_bias
+from saucier.parts.block import Block
+from saucier.parts.context import Context
+from saucier.parts.norms import build_norm
+from saucier.parts.positions import T5BiasTable
+
+
+class Stack(nn.Module):
+    """Blocks in a row, the bias they share, and the norm after the last."""
+
+    def __init__(self, config: c.Stack, dim: int) -> None:
+        """Build as many blocks as have weights of their own."""
+        super().__init__()
+        found = stack_bias(config)
+        self.bias = T5BiasTable(*found) if found else None
+        match config.layers:
+            case c.Share(block=block, times=times):
+                blocks, self.rounds = [block], times
+            case _:
+                blocks, self.rounds = config.blocks(), 1
+        self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
+        self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
+        """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
+
+        Shapes: x [B, L, D] -> [B, L, D].
+        """
+        if self.bias is not None:
+            context.bias = self.bias(context.span.start, context.span.queries, context.span.keys)
+        for context.layer, block in enumerate([*self.blocks] * self.rounds):
+            if record is not None:
+                record.append(x)
+            x = block(x, context)
+        x = x if self.final_norm is None else self.final_norm(x)
+        x = self.dropout(x)
+        if record is not None:
+            record.append(x)
+        return x

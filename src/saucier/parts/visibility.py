@@ -1,0 +1,96 @@
+"""From a visibility config and a batch to the mask that attention reads, made late and once for all layers.
+
+Letters: B batch, Q queries, K keys, H heads. True = may attend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+
+
+@dataclass(slots=True)
+class Span:
+    """Where the queries and keys of one attention stand: what a mask is made from, apart from the visibility.
+
+    Queries are positions `start … start+queries-1` of the `keys` positions of the row.
+    """
+
+    queries: int
+    keys: int
+    start: int
+    device: torch.device
+    padding: Tensor | None = None
+    """[B, K], True where the key is a real token."""
+    query_documents: Tensor | None = None
+    """[B, Q], the document of each query; attention stays within a document."""
+    key_documents: Tensor | None = None
+    """[B, K]."""
+    prefix: Tensor | None = None
+    """[B], length of the prefix that all may see."""
+
+
+@dataclass(slots=True)
+class Mask:
+    """What an attention may see: either by the flag alone (no tensor is made), or by a tensor."""
+
+    causal: bool = False
+    """Queries and keys are the same positions, and each query sees no later key."""
+    allowed: Tensor | None = None
+    """Boolean, broadcasts to [B, H, Q, K]."""
+
+
+def materialize(visibility: c.Visibility, span: Span) -> Mask:
+    """Return the mask of a visibility over a span, as a flag where that suffices."""
+    whole = span.start == 0 and span.queries == span.keys
+    unmasked = span.padding is None and span.query_documents is None
+    if unmasked and isinstance(visibility, c.Causal) and (whole or span.queries == 1):
+        return Mask(causal=whole and span.queries > 1)
+    allowed = pattern(visibility, span)
+    if span.padding is not None:
+        allowed = both(allowed, span.padding[:, None, None, :])
+    if span.query_documents is not None and span.key_documents is not None:
+        allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
+    return Mask(allowed=allowed)
+
+
+def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Conjunction where None allows everything."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
+    """Return the visibility itself as a boolean tensor that broadcasts to [B, 1, Q, K]; None when all is visible."""
+    if isinstance(visibility, c.Full):
+        return None
+    queries = torch.arange(span.start, span.start + span.queries, device=span.device)[:, None]
+    keys = torch.arange(span.keys, device=span.device)[None, :]
+    return allowed_pairs(visibility, queries, keys, span)
+
+
+def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
+    """Evaluate the algebra on positions. Shapes: queries [Q, 1], keys [1, K] -> broadcasts to [B, 1, Q, K]."""
+    match visibility:
+        case c.Full():
+            return torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
+        case c.Causal():
+            return (keys <= queries)[None, None]
+        case c.Window(size=size):
+            return ((queries - keys).abs() < size)[None, None]
+        case c.Prefix():
+            if span.prefix is None:
+                raise InputError("a prefix visibility needs to know the prefix", where="prefix_length", remedy="give prefix_length, one number for each row")
+            return (keys <= queries)[None, None] | (keys[None, None] < span.prefix[:, None, None, None])
+        case c.And(terms=terms):
+            parts = [allowed_pairs(term, queries, keys, span) for term in terms]
+            return torch.stack(torch.broadcast_tensors(*parts)).all(0)
+        case c.Or(terms=terms):
+            parts = [allowed_pairs(term, queries, keys, span) for term in terms]
+            return torch.stack(torch.broadcast_tensors(*parts)).any(0)

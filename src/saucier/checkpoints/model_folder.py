@@ -1,0 +1,112 @@
+"""A model as a folder, in our own layout: the config tree and the weights under the names of the built model.
+
+`config.json` holds `{"model_type": "saucier", "model": <tree>}`; tied weights are stored once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from saucier import config as c
+from saucier.checkpoints.tensors import read_tensors
+from saucier.errors import InputError
+from saucier.files import write_atomically
+from saucier.model import Transformer, retie
+
+MODEL_TYPE = "saucier"
+FORMAT = 1
+"""Raised when the layout changes in a way that older readers cannot read."""
+
+
+def save_model(model: Transformer, folder: Path) -> None:
+    """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full."""
+    if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
+        raise InputError("the folder holds something else", where=str(folder), remedy="give a new folder")
+    write_atomically(folder, lambda temporary: write_model(model, temporary))
+
+
+def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write the model's files into a folder, for callers who make the folder atomic themselves.
+
+    `weights` replaces the model's own (averaged ones, master weights), under the same names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"model_type": MODEL_TYPE, "format": FORMAT, "model": model.config.model_dump(mode="json")}
+    (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if model.generation:
+        (folder / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
+    save_file(stored_weights(model) if weights is None else dict(weights), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def stored_weights(model: Transformer) -> dict[str, Tensor]:
+    """Return every parameter once, under its first name, contiguous and on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises `InputError` that names the file and the line."""
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), remedy="give a model folder or a run folder")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}", remedy="write the file again") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}", remedy="write the file again") from error
+    if not isinstance(value, dict):
+        raise InputError("not a JSON object", where=str(path), remedy="write the file again")
+    return value
+
+
+def read_config(folder: Path) -> c.Transformer:
+    """Read the config tree of a folder in our layout. Raises `InputError` for anything else."""
+    path = folder / "config.json"
+    document = read_json(path)
+    if document.get("model_type") != MODEL_TYPE:
+        raise InputError(f"model_type {document.get('model_type')!r} is not known", where=str(path), remedy=f"known: {MODEL_TYPE}")
+    if document.get("format") != FORMAT:
+        raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=str(path), remedy="use the version of Saucier that wrote it")
+    try:
+        return c.Transformer.model_validate(document.get("model"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        raise InputError(first["msg"], where=f"{path}: model.{at}", remedy="the file was changed; write it again") from error
+
+
+def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
+    """Build the model of a folder and fill it. Raises `InputError` that lists every missing, unknown or misshapen weight."""
+    config = read_config(folder)
+    with torch.device("meta"):
+        model = Transformer(config)
+    model = (model if dtype is None else model.to(dtype)).to_empty(device=device)
+    retie(model)
+    fill(model, folder / "model.safetensors")
+    if (folder / "generation_config.json").is_file():
+        model.generation = read_json(folder / "generation_config.json")
+    return model
+
+
+def fill(model: Transformer, path: Path) -> None:
+    """Copy the weights of a file into a model, each exactly once."""
+    wanted, faults = dict(model.named_parameters()), []
+    for name, tensor in read_tensors(path):
+        parameter = wanted.pop(name, None)
+        if parameter is None:
+            faults.append(f"{name} is unknown")
+        elif parameter.shape != tensor.shape:
+            faults.append(f"{name} is {list(tensor.shape)} instead of {list(parameter.shape)}")
+        else:
+            parameter.data.copy_(tensor)
+    faults += [f"{name} is missing" for name in wanted]
+    if faults:
+        shown = "; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")
+        raise InputError(shown, where=str(path), remedy="the weights do not belong to this config.json")

@@ -46,7 +46,7 @@ class Rows:
     @property
     def mask(self) -> NDArray[np.bool_]:
         """True where there is a real token. Shapes: [B, L]."""
-        return self.documents != PADDING
+        return np.not_equal(self.documents, PADDING)
 
     def select(self, rows: slice) -> Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""

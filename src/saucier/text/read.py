@@ -1,0 +1,212 @@
+"""Files -> documents and pairs, streaming: never more than a few blocks of text in memory, whatever the file's size.
+
+What was skipped is counted in `Counts`, never dropped silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from saucier.errors import InputError
+from saucier.text.sources import BLOCK, Source, find_sources, lines, text_blocks
+from saucier.text.tables import Row, columns_of, missing_column, rows, text_cell
+
+Unit = Literal["file", "paragraph", "line"]
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text, or a part of one: a document longer than about `BLOCK` characters comes in several parts."""
+
+    text: str
+    source: str
+    """The file (or the name of the module, for Python's documentation)."""
+    line: int = 1
+    """The line (of a table: the row's line) where the document starts."""
+    part: int = 0
+    """0 starts a document; 1, 2, ... go on with the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A source text and its target."""
+
+    source: str
+    target: str
+    where: str
+    """File and line."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What reading met, filled while a reader is consumed; `parts` of one document count as one document."""
+
+    files: int = 0
+    """Files read."""
+    documents: int = 0
+    """Documents (or pairs) given out."""
+    characters: int = 0
+    """Characters given out (source and target together, for pairs)."""
+    bytes: int = 0
+    """The same text in UTF-8 bytes."""
+    empty: int = 0
+    """Rows, lines and paragraphs skipped because they hold no text."""
+    duplicates: int = 0
+    """Documents (or pairs) skipped because they were seen before."""
+    repaired: int = 0
+    """Lone halves of surrogate pairs (from JSON escapes) replaced by U+FFFD."""
+    names: list[str] = field(default_factory=list)
+    """The files, in the order read."""
+
+    def add(self, *texts: str, starts: bool = True) -> None:
+        """Count texts that are given out."""
+        self.documents += starts
+        self.characters += sum(map(len, texts))
+        self.bytes += sum(len(text.encode("utf-8")) for text in texts)
+
+    def as_dict(self) -> dict[str, object]:
+        """Give all counts by name, for a report."""
+        return asdict(self)
+
+
+def read_documents(files: Sequence[str], *, column: str | None = None, unit: Unit = "file",
+                   counts: Counts | None = None) -> Iterator[Document]:
+    """Yield the documents of files, globs and standard input, in order. `column`, `unit`: see `TextData`.
+
+    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no text at all.
+    """
+    counts = counts if counts is not None else Counts()
+    for source in find_sources(files):
+        counts.files += 1
+        counts.names.append(source.name)
+        before = counts.documents
+        for document in _documents(source, column, unit, counts):
+            counts.add(document.text, starts=document.part == 0)
+            yield document
+        if counts.documents == before:
+            raise InputError("holds no text", where=source.name, remedy="leave it out")
+
+
+def _documents(source: Source, column: str | None, unit: Unit, counts: Counts) -> Iterator[Document]:
+    if source.format != "txt":
+        return _table_documents(source, column, counts)
+    match unit:
+        case "file":
+            return _file_document(source)
+        case "paragraph":
+            return _paragraphs(source, counts)
+        case "line":
+            return _line_documents(source, counts)
+
+
+def _file_document(source: Source) -> Iterator[Document]:
+    part = 0
+    for block in text_blocks(source):
+        if part or block.strip():
+            yield Document(block, source.name, part=part)
+            part += 1
+
+
+def _line_documents(source: Source, counts: Counts) -> Iterator[Document]:
+    for number, line in lines(source):
+        if line.strip():
+            yield from split_parts(line, source.name, number)
+        else:
+            counts.empty += 1
+
+
+def _paragraphs(source: Source, counts: Counts) -> Iterator[Document]:
+    """Join lines until an empty one; a paragraph that grows beyond a block goes out in parts."""
+    held: list[str] = []
+    size, start, part = 0, 1, 0
+    for number, line in lines(source):
+        ends = not line.strip()
+        if held and (ends or size > BLOCK):
+            yield Document("\n".join(held) + "\n" * (not ends), source.name, start, part)
+            held, size, part = [], 0, part + 1
+        if ends:
+            part = 0
+            continue
+        start = start if held or part else number
+        held.append(line)
+        size += len(line)
+    if held:
+        yield Document("\n".join(held), source.name, start, part)
+
+
+def _table_documents(source: Source, column: str | None, counts: Counts) -> Iterator[Document]:
+    column = column or _only_text_column(source)
+    for row in rows(source, [column]):
+        text = _cell(row, column, source, counts)
+        if text:
+            yield from split_parts(text, source.name, row.line)
+
+
+def _only_text_column(source: Source) -> str:
+    known = columns_of(source)
+    if "text" in known or len(known) == 1:
+        return "text" if "text" in known else known[0]
+    raise InputError(f"which column holds the text? There are {', '.join(known)}", where=source.name,
+                     remedy=f"say which, for example data.column={known[-1]}")
+
+
+def _cell(row: Row, column: str, source: Source, counts: Counts) -> str:
+    """Give the text of a cell, repaired, or "" where there is none (which is counted)."""
+    text = text_cell(row, column, source) or ""
+    if not text.strip():
+        counts.empty += 1
+        return ""
+    if SURROGATE.search(text):
+        text, repaired = SURROGATE.subn("\ufffd", text)
+        counts.repaired += repaired
+    return text
+
+
+def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
+    """Yield one text as a document, in parts of at most `BLOCK` characters that end at white space where there is some."""
+    start, part = 0, 0
+    while start < len(text):
+        end = min(start + BLOCK, len(text))
+        if end < len(text):
+            end = max(text.rfind("\n", start, end), text.rfind(" ", start, end)) + 1 or end
+        yield Document(text[start:end], source, line, part)
+        start, part = end, part + 1
+
+
+def read_pairs(files: Sequence[str], *, source: str | None = None, target: str | None = None,
+               counts: Counts | None = None) -> Iterator[Pair]:
+    """Yield (source, target) texts from two columns of tables, in order. `source`, `target`: see `PairData`.
+
+    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no pair at all.
+    """
+    counts = counts if counts is not None else Counts()
+    for file in find_sources(files):
+        counts.files += 1
+        counts.names.append(file.name)
+        before = counts.documents
+        columns = pair_columns(file, source, target)
+        for row in rows(file, columns):
+            texts = [_cell(row, column, file, counts) for column in columns]
+            if all(texts):
+                counts.add(*texts)
+                yield Pair(texts[0], texts[1], f"{file.name}, line {row.line}")
+        if counts.documents == before:
+            raise InputError("holds no pair of texts", where=file.name, remedy="leave it out")
+
+
+def pair_columns(file: Source, source: str | None, target: str | None) -> list[str]:
+    """Give the names of the source and the target column: those asked for, or the only two that there are."""
+    known = columns_of(file)
+    if source is None and target is None and len(known) == 2:
+        return known
+    if source is None or target is None:
+        raise InputError(f"which columns are source and target? There are {', '.join(known)}", where=file.name,
+                         remedy=f"say which, for example data.source={known[0]} data.target={known[-1]}")
+    for column in (source, target):
+        if column not in known:
+            raise missing_column(column, known, file.name)
+    return [source, target]

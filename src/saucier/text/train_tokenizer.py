@@ -1,0 +1,190 @@
+"""Training tokenizers: one short function for each kind, all through the `tokenizers` library.
+
+Every one ends with exactly the vocabulary that was asked for, or with one clear error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, assert_never
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer as Backend
+
+from saucier.errors import InputError
+from saucier.text.config import BPE, ByteBPE, Bytes, Characters, SpecialTokens, TokenizerConfig, Unigram, WordPiece
+from saucier.text.tokenizer import ROLES, Tokenizer
+
+WORD_END = "</w>"
+WORD_INSIDE = "##"
+BYTES = 256
+
+
+def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+    """Train a tokenizer on texts, which are read once and not kept.
+
+    Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
+    """
+    backend = _trained(config, texts)
+    special = config.special
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _sentinels(special)])
+    _add_template(backend, special)
+    names = {role: name for role in ROLES if (name := getattr(special, role)) is not None}
+    return Tokenizer(backend, names)
+
+
+def _trained(config: TokenizerConfig, texts: Iterable[str]) -> Backend:
+    match config:
+        case ByteBPE():
+            return _byte_bpe(config, texts)
+        case BPE():
+            return _bpe(config, texts)
+        case WordPiece():
+            return _wordpiece(config, texts)
+        case Unigram():
+            return _unigram(config, texts)
+        case Bytes():
+            return _bytes(config)
+        case Characters():
+            return _characters(config, texts)
+        case _:
+            assert_never(config)
+
+
+def special_names(special: SpecialTokens) -> list[str]:
+    """List the special tokens in the order of their ids, without the sentinels. Several roles may share one token."""
+    named = [name for role in ROLES if (name := getattr(special, role)) is not None]
+    return list(dict.fromkeys([*named, *special.extra]))
+
+
+def _sentinels(special: SpecialTokens) -> list[str]:
+    """T5 numbers its sentinels from the end of the vocabulary backwards."""
+    return [f"<extra_id_{number}>" for number in reversed(range(special.sentinels))]
+
+
+def _add_template(backend: Backend, special: SpecialTokens) -> None:
+    used = [part for part in f"{special.single} {special.pair}".replace(":0", "").replace(":1", "").split() if part[0] != "$"]
+    for name in used:
+        if backend.token_to_id(name) is None:
+            raise InputError(f"the template uses {name!r}, which is no special token", where="tokenizer.special",
+                             remedy="name it as one of pad, unk, bos, eos, cls, sep, mask, extra")
+    backend.post_processor = processors.TemplateProcessing(
+        single=special.single, pair=special.pair,
+        special_tokens=[(name, backend.token_to_id(name)) for name in dict.fromkeys(used)])
+
+
+def _byte_bpe(config: ByteBPE, texts: Iterable[str]) -> Backend:
+    least = BYTES + len(special_names(config.special)) + config.special.sentinels
+    if config.vocab < least:
+        raise _too_small(config.vocab, least, "256 bytes and the special tokens")
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False,
+                                  **_sizes(config))
+    return _train(backend, trainer, config, texts)
+
+
+def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
+    unk = _need_unk(config.special)
+    backend = Backend(models.BPE(unk_token=unk, end_of_word_suffix=WORD_END))
+    backend.normalizer = normalizers.Lowercase() if config.lowercase else None
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    trainer = trainers.BpeTrainer(end_of_word_suffix=WORD_END, show_progress=False, **_sizes(config))
+    return _train(backend, trainer, config, texts)
+
+
+def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
+    unk = _need_unk(config.special)
+    backend = Backend(models.WordPiece(unk_token=unk, continuing_subword_prefix=WORD_INSIDE))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=config.lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix=WORD_INSIDE)
+    trainer = trainers.WordPieceTrainer(continuing_subword_prefix=WORD_INSIDE, show_progress=False, **_sizes(config))
+    return _train(backend, trainer, config, texts)
+
+
+def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
+    unk = _need_unk(config.special)
+    backend = Backend(models.Unigram())
+    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    backend.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(unk_token=unk, vocab_size=config.vocab - config.special.sentinels,
+                                      special_tokens=special_names(config.special), show_progress=False)
+    return _train(backend, trainer, config, texts)
+
+
+def _bytes(config: Bytes) -> Backend:
+    """The bytes keep their order: byte b has the id b + number of special tokens before."""
+    special = special_names(config.special)
+    vocab = {name: number for number, name in enumerate([*special, *_byte_characters()])}
+    backend = Backend(models.BPE(vocab=vocab, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    return backend
+
+
+def _byte_characters() -> list[str]:
+    """The printable character that stands for each byte: itself, or for unprintable ones the next free from U+0100 on.
+
+    Source: Radford et al. 2019, the `bytes_to_unicode` table of GPT-2's encoder.
+    """
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    free = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(free)) for byte in range(BYTES)]
+
+
+def _characters(config: Characters, texts: Iterable[str]) -> Backend:
+    unk = _need_unk(config.special)
+    special = special_names(config.special)
+    found: set[str] = set()
+    for text in texts:
+        found.update(text)
+    if not found:
+        raise InputError("the text is empty", where="tokenizer", remedy="give some text")
+    vocab = {name: number for number, name in enumerate([*special, *sorted(found)])}
+    backend = Backend(models.WordLevel(vocab=vocab, unk_token=unk))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    backend.decoder = decoders.Fuse()
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    return backend
+
+
+def _sizes(config: ByteBPE | BPE | WordPiece) -> dict[str, Any]:
+    return {"vocab_size": config.vocab - config.special.sentinels, "min_frequency": config.min_frequency,
+            "special_tokens": special_names(config.special)}
+
+
+def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | Unigram, texts: Iterable[str]) -> Backend:
+    """Train, and check that the text gave exactly the vocabulary asked for."""
+    backend.train_from_iterator(_not_empty(texts), trainer)
+    size = backend.get_vocab_size() + config.special.sentinels
+    if size < config.vocab:
+        raise InputError(f"a vocabulary of {config.vocab} is more than this text gives ({size})", where="tokenizer.vocab",
+                         remedy=f"set tokenizer.vocab={size} or give more text")
+    if size > config.vocab:
+        raise _too_small(config.vocab, size, "the characters of this text and the special tokens")
+    return backend
+
+
+def _not_empty(texts: Iterable[str]) -> Iterator[str]:
+    text = None
+    for text in texts:
+        yield text
+    if text is None:
+        raise InputError("the text is empty", where="tokenizer", remedy="give some text")
+
+
+def _need_unk(special: SpecialTokens) -> str:
+    if special.unk is None:
+        raise InputError("this kind of tokenizer needs an unknown token", where="tokenizer.special.unk",
+                         remedy="name one, such as <unk>, or use kind: byte_bpe")
+    return special.unk
+
+
+def _too_small(asked: int, least: int, what: str) -> InputError:
+    return InputError(f"a vocabulary of {asked} is too small: {what} take {least}", where="tokenizer.vocab",
+                      remedy=f"set tokenizer.vocab to {least} or more")

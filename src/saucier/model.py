@@ -274,4 +274,4 @@ def retie(model: Transformer) -> None:
     language = model.config.language_head
     if language is not None and language.tied and model.head is not None:
         head = model.head.language if isinstance(model.config.head, c.PretrainingHead) else model.head
-        head.weight = (model.decoder_embed or model.embed).tokens.weight  # type: ignore[union-attr,assignment]
+        head.weight = (model.decoder_embed or model.embed).tokens.weight  # type: ignore[union-attr]

@@ -51,7 +51,7 @@ class Window(Algebra):
 
     def __init__(self, size: int, **rest: str) -> None:
         """Take the size as the only positional argument, as the algebra reads best."""
-        super().__init__(size=size, **rest)
+        super().__init__(**{"size": size, **rest})
 
 
 class And(Algebra):

@@ -17,7 +17,7 @@ from saucier.parts.visibility import Mask
 
 def split(x: Tensor, head_dim: int) -> Tensor:
     """Shapes: [B, L, H·E] -> [B, H, L, E]."""
-    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+    return x.view(*x.shape[:-1], -1, head_dim).transpose(1, 2)
 
 
 def join(x: Tensor) -> Tensor:
@@ -63,8 +63,7 @@ class SelfAttention(nn.Module):
         """Mix the values; row by row where the batch is packed. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
         mask, bias = context.mask(self.config.visibility), self.bias(query.shape[1], context)
         if bias is not None and not context.want_weights:
-            key_of = ("addend", self.config.visibility, self.config.positions, query.shape[1])
-            mask, bias = Mask(), context.once(key_of, lambda: merged(mask, bias, query.dtype))
+            mask, bias = Mask(), self.addend(mask, bias, query.dtype, context)
         if context.layout is None:
             return self.mix(query, key, value, Scores(mask, self.scale, bias, self.dropout), context)
         lengths = context.layout.lengths
@@ -111,6 +110,11 @@ class SelfAttention(nn.Module):
                 return context.once(("alibi", heads), lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
             case _:
                 return None
+
+    def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context) -> Tensor:
+        """Put mask and bias together, once for all layers that have the same."""
+        key = ("addend", self.config.visibility, self.config.positions, bias.shape[1])
+        return context.once(key, lambda: merged(mask, bias, dtype))
 
     @property
     def dropout(self) -> float:

@@ -33,7 +33,7 @@ class Ragged:
         """Shapes: [1, T, ...] -> [B, L, ...], zeros where there was padding."""
         rows, length = self.shape
         full = x.new_zeros(rows * length, *x.shape[2:])
-        return full.index_copy(0, self.index, x[0]).unflatten(0, self.shape)
+        return full.index_copy(0, self.index, x[0]).view(rows, length, *x.shape[2:])
 
 
 def ragged_of(mask: Tensor) -> Ragged | None:

@@ -5,13 +5,14 @@ Every one ends with exactly the vocabulary that was asked for, or with one clear
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError
+from saucier.text.alphabet import Affixed, Again, marked_symbols, without_special
 from saucier.text.config import BPE, ByteBPE, Bytes, Characters, SpecialTokens, TokenizerConfig, Unigram, WordPiece
 from saucier.text.tokenizer import ROLES, Tokenizer
 
@@ -21,8 +22,9 @@ BYTES = 256
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
-    """Train a tokenizer on texts, which are read once and not kept.
+    """Train a tokenizer on texts. The same texts give the same tokenizer, but for Unigram's scores (see `_unigram`).
 
+    BPE and WordPiece read the texts twice; those of a one-way iterator go to a temporary file meanwhile.
     Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
     """
     backend = _trained(config, texts)
@@ -91,8 +93,14 @@ def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
     backend.normalizer = normalizers.Lowercase() if config.lowercase else None
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
-    trainer = trainers.BpeTrainer(end_of_word_suffix=WORD_END, show_progress=False, **_sizes(config))
-    return _train(backend, trainer, config, texts)
+
+    def affixed(word: str) -> set[str]:
+        return {word[-1] + WORD_END}
+
+    def trainer(sizes: dict[str, Any]) -> trainers.BpeTrainer:
+        return trainers.BpeTrainer(end_of_word_suffix=WORD_END, show_progress=False, **sizes)
+
+    return _train_sorted(backend, trainer, affixed, config, texts)
 
 
 def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
@@ -101,19 +109,35 @@ def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
     backend.normalizer = normalizers.BertNormalizer(lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix=WORD_INSIDE)
-    trainer = trainers.WordPieceTrainer(continuing_subword_prefix=WORD_INSIDE, show_progress=False, **_sizes(config))
-    return _train(backend, trainer, config, texts)
+
+    def affixed(word: str) -> set[str]:
+        return {WORD_INSIDE + character for character in word[1:]}
+
+    def trainer(sizes: dict[str, Any]) -> trainers.WordPieceTrainer:
+        return trainers.WordPieceTrainer(continuing_subword_prefix=WORD_INSIDE, show_progress=False, **sizes)
+
+    return _train_sorted(backend, trainer, affixed, config, texts)
 
 
 def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
+    """The library sums in hash order: two runs give the same pieces, but scores that differ by some 1e-4."""
     unk = _need_unk(config.special)
+    least = len(special_names(config.special)) + config.special.sentinels + 1
+    if config.vocab < least:
+        raise _too_small(config.vocab, least, "a piece and the special tokens")
     backend = Backend(models.Unigram())
     backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
     backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
     backend.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(unk_token=unk, vocab_size=config.vocab - config.special.sentinels,
                                       special_tokens=special_names(config.special), show_progress=False)
-    return _train(backend, trainer, config, texts)
+    try:
+        return _train(backend, trainer, config, texts)
+    except Exception as error:  # the library raises nothing narrower
+        if "not large enough to contain all chars" not in str(error):
+            raise
+        raise InputError(f"a vocabulary of {config.vocab} is too small for the characters of this text",
+                         where="tokenizer.vocab", remedy="make it larger, or use kind: byte_bpe") from error
 
 
 def _bytes(config: Bytes) -> Backend:
@@ -168,6 +192,15 @@ def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | U
     if size > config.vocab:
         raise _too_small(config.vocab, size, "the characters of this text and the special tokens")
     return backend
+
+
+def _train_sorted(backend: Backend, trainer: Callable[[dict[str, Any]], Any], affixed: Affixed, config: BPE | WordPiece,
+                  texts: Iterable[str]) -> Backend:
+    """Train with the marked symbols in sorted order (see `alphabet`)."""
+    texts = Again(texts)
+    special = special_names(config.special)
+    sizes = _sizes(config) | {"special_tokens": [*special, *marked_symbols(backend, texts, affixed)]}
+    return without_special(_train(backend, trainer(sizes), config, texts), set(special))
 
 
 def _not_empty(texts: Iterable[str]) -> Iterator[str]:

@@ -127,8 +127,9 @@ def bert_pair() -> tuple[Transformer, Any]:
 def t5_pair(gated: bool) -> tuple[Transformer, Any]:
     kind = {"feed_forward_proj": "gated-gelu"} if gated else {}
     config = transformers.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=60, **kind)
-    config.tie_word_embeddings = not gated  # its constructor overrides the argument
+    config.tie_word_embeddings = config.scale_decoder_outputs = not gated  # its constructor overrides the arguments
     reference = transformers.T5ForConditionalGeneration(config)
+    reference.encoder.embed_tokens = reference.decoder.embed_tokens = reference.shared  # without tied outputs it unties these too
     return pair("t5", reference, t5_weights, dim=32, layers=2, heads=4, head_dim=8, vocab=60, hidden=48, gated=gated), reference
 
 

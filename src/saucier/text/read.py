@@ -59,6 +59,8 @@ class Counts:
     """Documents (or pairs) skipped because they were seen before."""
     repaired: int = 0
     """Lone halves of surrogate pairs (from JSON escapes) replaced by U+FFFD."""
+    unreadable: int = 0
+    """Modules skipped because this Python cannot parse them (its own documentation only)."""
     names: list[str] = field(default_factory=list)
     """The files, in the order read."""
 

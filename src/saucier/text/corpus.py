@@ -1,0 +1,166 @@
+"""`TextCorpus` and `PairCorpus`: the data of a recipe, cut into what is trained on and what is held out.
+
+Both parts can be read any number of times and stream every time; nothing of the text is kept in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from saucier.errors import InputError
+from saucier.text.config import HeldOutFiles, PairData, TextData
+from saucier.text.documentation import python_documentation
+from saucier.text.read import Counts, Document, Pair, read_documents, read_pairs
+from saucier.text.split import Cut, Part, choose, drawn_documents
+
+T = TypeVar("T")
+
+
+class View(Generic[T]):
+    """Something to iterate over again and again; `counts` tells what the last complete reading met."""
+
+    def __init__(self, read: Callable[[Counts], Iterator[T]]) -> None:
+        """`read` starts a new reading, which fills the counts that it is given."""
+        self._read = read
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[T]:
+        self.counts = Counts()
+        return self._read(self.counts)
+
+
+class TextCorpus:
+    """The documents of a `TextData`. `train` and `held_out` are read separately and never share a document.
+
+    `texts` is the text of `train`, for a tokenizer; `how` says in words what is held out.
+    """
+
+    def __init__(self, data: TextData, *, seed: int = 0) -> None:
+        """Look at the data once, to see how it is to be cut. `seed` draws the documents that are held out.
+
+        Errors: `InputError` as told in `read`; where there is too little text to hold some out.
+        """
+        self.data = data
+        self._chosen, self.how = choose(data.held_out, self._measure, seed)
+        self.train: View[Document] = View(lambda counts: self._part("train", counts))
+        self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
+        self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
+
+    def _measure(self, most: int | None) -> tuple[int, int]:
+        """Count documents (stopping behind `most`) and characters."""
+        documents = characters = 0
+        for document in _documents(self.data, self.data.files, Counts()):
+            documents += document.part == 0
+            characters += len(document.text)
+            if most is not None and documents > most:
+                break
+        return documents, characters
+
+    def _part(self, part: Part, counts: Counts) -> Iterator[Document]:
+        read = Counts()
+        documents = self._cut(part, read)
+        for document in documents:
+            counts.add(document.text, starts=document.part == 0)
+            yield document
+        _take_over(counts, read)
+
+    def _cut(self, part: Part, counts: Counts) -> Iterator[Document]:
+        held_out = self.data.held_out
+        if isinstance(held_out, HeldOutFiles):
+            return _documents(self.data, self.data.files if part == "train" else held_out.files, counts)
+        documents = _documents(self.data, self.data.files, counts)
+        if isinstance(self._chosen, Cut):
+            return self._chosen.documents(documents, part)
+        return drawn_documents(documents, self._chosen, part)
+
+
+class PairCorpus:
+    """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
+
+    `texts` is the text of `train`, sources and targets in turn, for a tokenizer; `how` says in words what is held out.
+    """
+
+    def __init__(self, data: PairData, *, seed: int = 0) -> None:
+        """Look at the data once, to see how it is to be cut. `seed` draws the pairs that are held out.
+
+        Errors: `InputError` as told in `read`; where there are too few pairs to hold some out, or no files.
+        """
+        if not data.files:
+            raise InputError("no file of pairs is given", where="data.files", remedy="give one with --data FILE.tsv")
+        self.data = data
+        self._chosen, self.how = choose(data.held_out, self._measure, seed)
+        self.train: View[Pair] = View(lambda counts: self._part("train", counts))
+        self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
+        self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts)
+                                                     for text in (pair.source, pair.target)))
+
+    def _measure(self, most: int | None) -> tuple[int, int]:
+        pairs = 0
+        for pairs, _ in enumerate(_pairs(self.data, self.data.files, Counts()), start=1):
+            if most is not None and pairs > most:
+                break
+        return pairs, pairs
+
+    def _part(self, part: Part, counts: Counts) -> Iterator[Pair]:
+        held_out, read = self.data.held_out, Counts()
+        separate = isinstance(held_out, HeldOutFiles)
+        files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
+        for number, pair in enumerate(_pairs(self.data, files, read)):
+            if separate or self._belongs(number, part):
+                counts.add(pair.source, pair.target)
+                yield pair
+        _take_over(counts, read)
+
+    def _belongs(self, number: int, part: Part) -> bool:
+        held = number >= self._chosen.at if isinstance(self._chosen, Cut) else self._chosen(number)
+        return held == (part == "held_out")
+
+
+def _documents(data: TextData, files: tuple[str, ...], counts: Counts) -> Iterator[Document]:
+    """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
+    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files \
+        else python_documentation(counts)
+    seen: set[bytes] | None = set() if data.deduplicate and files else None
+    number, held = 0, None
+    for document in read:
+        # A part is given out when the next shows whether the document is whole: only whole documents are compared.
+        if held is not None and not (document.part == 0 and _is_duplicate(held.text, held.part, seen, counts)):
+            yield held
+        if document.part == 0:
+            number += 1
+            if data.limit is not None and number > data.limit:
+                return
+        held = document
+    if held is not None and not _is_duplicate(held.text, held.part, seen, counts):
+        yield held
+
+
+def _pairs(data: PairData, files: tuple[str, ...], counts: Counts) -> Iterator[Pair]:
+    seen: set[bytes] | None = set() if data.deduplicate else None
+    pairs = read_pairs(files, source=data.source, target=data.target, counts=counts)
+    fresh = (pair for pair in pairs if not _is_duplicate(f"{pair.source}\t{pair.target}", 0, seen, counts))
+    for number, pair in enumerate(fresh):
+        if data.limit is not None and number >= data.limit:
+            return
+        yield pair
+
+
+def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts) -> bool:
+    """Tell whether a text was seen before. Documents of several parts (longer than a block) are always kept."""
+    if seen is None or part:
+        return False
+    mark = hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
+    if mark in seen:
+        counts.duplicates += 1
+        return True
+    seen.add(mark)
+    return False
+
+
+def _take_over(counts: Counts, read: Counts) -> None:
+    """Copy what was skipped over the whole reading to the counts of a part."""
+    counts.files, counts.names = read.files, read.names
+    counts.empty, counts.duplicates = read.empty, read.duplicates
+    counts.repaired, counts.unreadable = read.repaired, read.unreadable

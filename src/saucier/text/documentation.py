@@ -1,0 +1,82 @@
+"""Python's own documentation: English text that lies on every machine that can run this program.
+
+The help topics of `pydoc_data.topics` and the docstrings of the standard library, taken from the source files through `ast`:
+nothing is imported or run. Order and text depend only on the Python version.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from saucier.errors import InputError
+from saucier.text.read import Counts, Document, split_parts
+
+SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+"""Folders left out: what is not the standard library, and tests (which many distributions leave out, too)."""
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def python_documentation(counts: Counts | None = None) -> Iterator[Document]:
+    """Yield a document per help topic and per module: its docstrings in the order of the source, an empty line between.
+
+    A topic or docstring that was seen before is skipped and counted; so is a module whose source this Python cannot parse.
+    (Topic pages quote passages of each other: only whole texts are compared.)
+    Errors: `InputError` where this Python has no source files.
+    """
+    counts = counts if counts is not None else Counts()
+    documents, skipped = _all_documents()
+    counts.files, counts.duplicates, counts.unreadable = skipped.files, skipped.duplicates, skipped.unreadable
+    for document in documents:
+        counts.add(document.text, starts=document.part == 0)
+        yield document
+
+
+@functools.cache
+def _all_documents() -> tuple[tuple[Document, ...], Counts]:
+    """Parsing takes seconds, the text is small (2 MB) and cannot change while a program runs: keep it."""
+    counts, seen = Counts(), set[str]()
+    documents: list[Document] = []
+    for name, texts in _topics_and_modules(counts):
+        counts.files += 1
+        new = [text for text in dict.fromkeys(texts) if text not in seen]
+        counts.duplicates += len(texts) - len(new)
+        seen.update(new)
+        documents += split_parts("\n\n".join(new), name, 1)
+    return tuple(documents), counts
+
+
+def _topics_and_modules(counts: Counts) -> Iterator[tuple[str, list[str]]]:
+    library = Path(sysconfig.get_paths()["stdlib"])
+    topics = library / "pydoc_data" / "topics.py"
+    if not topics.is_file():
+        raise InputError("this Python comes without its documentation", where=str(topics),
+                         remedy="give text with --data FILE")
+    for name, text in sorted(_topics(topics).items()):
+        yield f"topic {name}", [text.strip()]
+    for path in sorted(library.rglob("*.py"), key=lambda path: path.relative_to(library).parts):
+        parts = path.relative_to(library).parts
+        if path != topics and not SKIPPED.intersection(parts):
+            yield ".".join([*parts[:-1], path.stem]), _docstrings(path, counts)
+
+
+def _topics(path: Path) -> dict[str, str]:
+    """Read the literal dictionary `topics = {name: text}`."""
+    for statement in ast.parse(path.read_bytes()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict):
+            topics: dict[str, str] = ast.literal_eval(statement.value)
+            return topics
+    return {}
+
+
+def _docstrings(path: Path, counts: Counts) -> list[str]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        counts.unreadable += 1
+        return []
+    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, DOCUMENTED))
+    return [text.strip() for text in found if text and text.strip()]

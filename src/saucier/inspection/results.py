@@ -1,0 +1,131 @@
+"""What a finished run has to say for itself: the schema of `evaluation.json`, written by the cook and read by the report.
+
+Frozen records only: no measuring and no drawing here. Every count that is not zero is shown to the reader; nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.files import write_text
+
+FILE_NAME = "evaluation.json"
+
+
+class TextCounts(Config):
+    """One side of the data (training or held-out), after cleaning and splitting."""
+
+    documents: int = 0
+    """Documents, or pairs for translation."""
+    tokens: int = 0
+    """Tokens in the store, special tokens included."""
+    bytes: int = 0
+    """UTF-8 bytes of the text."""
+
+
+class DataCounts(Config):
+    """What was read and what became of it."""
+
+    source: str
+    """Where the text came from, in words: "Python's documentation", or the file names."""
+    train: TextCounts = TextCounts()
+    held_out: TextCounts = TextCounts()
+    dropped: dict[str, int] = {}
+    """Documents or rows that were left out, by reason: {"duplicate": 412, "empty": 3}."""
+    truncated_rows: int = 0
+    """Rows that were longer than the model's length and were cut."""
+    truncated_tokens: int = 0
+    """Tokens that were lost to these cuts."""
+
+
+class HeldOut(Config):
+    """The model's loss on held-out text: natural logarithms, mean over real target tokens."""
+
+    loss: float
+    """Nats per target token."""
+    tokens: int
+    """Real target tokens that were scored."""
+    bytes: int
+    """UTF-8 bytes of the text that these tokens spell."""
+    bits_per_byte: float | None = None
+    """Sum of the losses / ln 2 / bytes; None where the objective is no likelihood of the text (masked, translation)."""
+    accuracy: float | None = None
+    """Share of target tokens that were the model's first choice, 0..1."""
+
+
+class Score(Config):
+    """One further number of the evaluation, such as BLEU."""
+
+    name: str
+    value: float
+    better: Literal["higher", "lower"] = "higher"
+    note: str = ""
+    """How it was computed: the sacrebleu signature, the test set."""
+
+
+class Baseline(Config):
+    """What a simpler method needs for the same held-out text."""
+
+    name: str
+    bits_per_byte: float
+    about: str = ""
+    """One phrase that says what it is and what it was given."""
+
+
+class Cost(Config):
+    """What the run took, as measured."""
+
+    seconds: float
+    """Wall-clock seconds of the whole job."""
+    phases: dict[str, float] = {}
+    """Seconds by phase, in order: {"read": 1.2, "tokenizer": 3.4, "train": 170.0, ...}."""
+    training_flops: float | None = None
+    """Floating-point operations of training (forward and backward)."""
+    peak_memory: int | None = None
+    """Largest resident memory of the process, bytes."""
+    tokens_per_second: float | None = None
+    """Training tokens per second."""
+
+
+class Results(Config):
+    """The whole of `evaluation.json`."""
+
+    step: int
+    """The optimizer step whose weights were evaluated."""
+    steps: int
+    """Optimizer steps that the run made."""
+    checkpoint: str = ""
+    """The checkpoint's folder, relative to the run folder."""
+    held_out: HeldOut
+    data: DataCounts
+    cost: Cost
+    baselines: tuple[Baseline, ...] = ()
+    scores: tuple[Score, ...] = Field(default=())
+
+    def write(self, folder: Path) -> None:
+        """Write `evaluation.json` into a run folder, atomically."""
+        write_text(folder / FILE_NAME, self.model_dump_json(indent=2) + "\n")
+
+
+def read_results(folder: Path) -> Results:
+    """Read `evaluation.json` of a run folder.
+
+    Errors: `InputError` that names the file and the first wrong field.
+    """
+    path = folder / FILE_NAME
+    try:
+        return Results.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), remedy="the run has not been evaluated yet") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}", remedy="evaluate the run again") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{place}: {first['msg']}", where=str(path), remedy="evaluate the run again") from None

@@ -1,0 +1,72 @@
+# Two commands for a fresh machine (Python 3.11 and make): `make demo`, `make test`.
+# Everything is installed into .venv, once; a stamp file per group says what is there.
+
+PYTHON ?= python3
+RUN ?= runs/demo
+PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INPUTS = pyproject.toml constraints.txt
+export PYTHONUNBUFFERED = 1
+
+.PHONY: help demo test test-slow check bench book clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo       install, then cook a small language model on Python's own documentation"
+	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
+	@echo "make test-slow  the tests that take minutes each"
+	@echo "make check      ruff, mypy --strict, docstring check, size check"
+	@echo "make bench      measure, and write benchmarks/RESULTS.md"
+	@echo "make book       write docs/book.md from the recipes"
+	@echo "make clean      remove .venv and caches (never your runs)"
+
+demo: .venv/.core
+	.venv/bin/saucier cook gpt-nano --out $(RUN)
+
+test: .venv/.test
+	.venv/bin/python -m pytest -q
+
+test-slow: .venv/.test
+	.venv/bin/python -m pytest -q -m "slow and not gpu"
+
+check: .venv/.check
+	.venv/bin/ruff check --quiet src tests tools benchmarks
+	.venv/bin/mypy
+	.venv/bin/python tools/check_docstrings.py src tools
+	.venv/bin/python tools/check_size.py src tools tests benchmarks
+
+bench: .venv/.bench
+	.venv/bin/python -m benchmarks
+
+book: .venv/.core
+	.venv/bin/saucier recipes --book > docs/book.md
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build
+
+# torch first and alone, pinned: nothing that follows can ask for another build of it.
+.venv/.torch: constraints.txt
+	@echo "installing torch into .venv (once; a few minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Saucier needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@$(PYTHON) -m venv .venv
+	@$(PIP) torch==2.13.0
+	@touch $@
+
+.venv/.core: .venv/.torch $(INPUTS)
+	@echo "installing saucier into .venv"
+	@$(PIP) -e ".[all]"
+	@touch $@
+
+.venv/.test: .venv/.core
+	@echo "installing what the tests need"
+	@$(PIP) -e ".[test]"
+	@touch $@
+
+.venv/.check: .venv/.core
+	@echo "installing ruff and mypy"
+	@$(PIP) -e ".[check]"
+	@touch $@
+
+.venv/.bench: .venv/.core
+	@echo "installing what the benchmarks compare with"
+	@$(PIP) -e ".[bench]"
+	@touch $@

@@ -1,0 +1,228 @@
+"""One text (or pair) in a row, batched with others of about its length so that little is padded.
+
+Texts are sorted by length with ties in random order, cut into batches, and the batches shuffled: the number of batches is the
+same in every epoch. Axes: B rows, L positions, S source, T target positions, N texts of the store.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from saucier.errors import InputError
+from saucier.text.rows import PADDING, Ints, PairRows, Rows, generator, share
+from saucier.text.store import PairStore, TokenStore
+
+TooLong = Literal["truncate", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a batch and a text may be."""
+
+    batch: int
+    """Rows in a batch, at most."""
+    tokens: int | None = None
+    """Tokens in a batch with its padding, at most (the larger side, for pairs); none = no bound but `batch`."""
+    length: int | None = None
+    """Tokens in a text, at most; none = any length."""
+    too_long: TooLong = "truncate"
+    """What happens to longer ones: cut, or left out. Either is counted."""
+    end: int | None = None
+    """The id of the token that ends a text: where a text that has it is cut, it stays at the end."""
+    pad: int = 0
+    """The id that fills a row up."""
+
+
+class _Plan:
+    """Which texts make up which batch, in every epoch. Shapes: lengths [N, sides]."""
+
+    def __init__(self, lengths: Ints, limits: Limits, seed: int) -> None:
+        self._seed = seed
+        cut = lengths if limits.length is None else np.minimum(lengths, limits.length)
+        longer = (cut < lengths).any(axis=1)
+        kept = ~longer if limits.too_long == "drop" else np.ones(len(lengths), dtype=bool)
+        self._items, self._lengths = np.flatnonzero(kept), cut[kept]
+        if not len(self._items):
+            raise InputError("every text is longer than the limit and is dropped", where="data",
+                             remedy=f"raise the length of {limits.length}, or truncate")
+        self.borders = _borders(self._lengths[self.sorted_by_length(None)], limits)
+        self.counts = {"rows": len(self._items), "batches": len(self.borders) - 1, "tokens": int(self._lengths.sum()),
+                       "truncated": int((longer & kept).sum()), "dropped": int((longer & ~kept).sum()),
+                       "tokens_cut": int((lengths - cut)[kept].sum()), "padding": self._padding()}
+        self._epoch = functools.lru_cache(maxsize=2)(self._shuffled)
+
+    def sorted_by_length(self, epoch: int | None) -> Ints:
+        """Order the kept texts by length (first side first); ties are drawn by epoch, or stay in their order."""
+        ties = np.arange(len(self._items)) if epoch is None else generator(self._seed, epoch).permutation(len(self._items))
+        return np.lexsort((ties, *self._lengths.T[::-1]))
+
+    def _shuffled(self, epoch: int) -> tuple[Ints, Ints]:
+        batches = generator(self._seed, epoch, 1).permutation(len(self.borders) - 1)
+        return self._items[self.sorted_by_length(epoch)], batches
+
+    def _padding(self) -> int:
+        ordered = self._lengths[self.sorted_by_length(None)]
+        widths = np.maximum.reduceat(ordered, self.borders[:-1], axis=0)
+        return int((widths * np.diff(self.borders)[:, None]).sum() - ordered.sum())
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch."""
+        return len(self.borders) - 1
+
+    def shuffled_batch(self, step: int) -> Ints:
+        """Give the numbers of the texts of one batch, training order."""
+        epoch, slot = divmod(step, self.batches)
+        items, batches = self._epoch(epoch)
+        return items[self.borders[batches[slot]]:self.borders[batches[slot] + 1]]
+
+    def ordered_batch(self, step: int) -> Ints:
+        """Give the numbers of the texts of one batch, shortest first, the same in all epochs."""
+        items = self._items[self.sorted_by_length(None)]
+        return items[self.borders[step]:self.borders[step + 1]]
+
+
+def _borders(lengths: Ints, limits: Limits) -> Ints:
+    """Cut sorted lengths greedily into batches that keep both limits; a batch has one text at least.
+
+    Shapes: lengths [N, sides]; gives [batches + 1].
+    """
+    widest = lengths.max(axis=1).tolist()
+    borders, width = [0], 0
+    for number, length in enumerate(widest):
+        rows = number - borders[-1]
+        width = max(width, length)
+        full = rows == limits.batch or (limits.tokens is not None and rows and width * (rows + 1) > limits.tokens)
+        if full:
+            borders.append(number)
+            width = length
+    return np.array([*borders, len(widest)], dtype=np.int64)
+
+
+def pad_texts(store: TokenStore, items: Ints, limits: Limits) -> tuple[Ints, Ints]:
+    """Read texts and fill them up to the longest. Shapes: items [B]; gives tokens [B, L] and lengths [B]."""
+    texts = [_cut(store.document(int(item)), limits) for item in items]
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+    tokens = np.full((len(texts), int(lengths.max(initial=1))), limits.pad, dtype=np.int64)
+    for row, text in zip(tokens, texts, strict=True):
+        row[:len(text)] = text
+    return tokens, lengths
+
+
+def _cut(text: Ints, limits: Limits) -> Ints:
+    if limits.length is None or len(text) <= limits.length:
+        return text
+    ends = limits.end is not None and text[-1] == limits.end
+    return np.concatenate([text[:limits.length - 1], text[-1:]]) if ends else text[:limits.length]
+
+
+class BucketedTexts:
+    """Endless batches of single texts, each in a row of its own."""
+
+    def __init__(self, store: TokenStore, limits: Limits, *, seed: int = 0) -> None:
+        """Plan batches over the documents of `store`. Errors: `InputError` where every text would be dropped."""
+        self._store, self._limits = store, limits
+        self._plan = _Plan(store.lengths[:, None], limits, seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show the data once."""
+        return self._plan.batches
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows, batches, tokens, truncated and dropped texts, tokens cut off, padding."""
+        return self._plan.counts
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        return self._read(self._plan.shuffled_batch(step), rank, world)
+
+    def _read(self, items: Ints, rank: int, world: int) -> Rows:
+        mine = share(len(items), rank, world)
+        tokens, lengths = pad_texts(self._store, items[mine], self._limits)
+        return text_rows(tokens, lengths, row=np.arange(len(items))[mine], item=items[mine])
+
+    def __getitem__(self, step: int) -> Rows:
+        """Give the whole batch of one step."""
+        return self.rows(step)
+
+
+def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints) -> Rows:
+    """Make rows of one text each. Shapes: tokens [B, L]; lengths, row, item [B]."""
+    place = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+    real, none = place < lengths[:, None], np.zeros(len(tokens), dtype=np.int64)
+    return Rows(tokens=tokens, documents=np.where(real, 0, PADDING), positions=np.where(real, place, 0),
+                segments=np.zeros_like(tokens), context=none, next_is_random=none, row=row, item=item)
+
+
+class BucketedPairs:
+    """Endless batches of pairs of about equal lengths. Source: Vaswani et al. 2017, §5.1, arXiv:1706.03762."""
+
+    def __init__(self, store: PairStore, limits: Limits, *, seed: int = 0) -> None:
+        """Plan batches over the pairs of `store`. Errors: `InputError` where every pair would be dropped."""
+        self._store, self._limits = store, limits
+        self._plan = _Plan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show the data once."""
+        return self._plan.batches
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows, batches, tokens, truncated and dropped pairs, tokens cut off, padding (both sides together)."""
+        return self._plan.counts
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        return read_pairs(self._store, self._plan.shuffled_batch(step), self._limits, rank, world)
+
+    def __getitem__(self, step: int) -> PairRows:
+        """Give the whole batch of one step."""
+        return self.rows(step)
+
+
+class EvaluationPairs:
+    """Every pair of a store once, shortest first; `PairRows.item` tells which is which. Batches are counted by `len`."""
+
+    def __init__(self, store: PairStore, limits: Limits) -> None:
+        """Plan batches over the pairs of `store`."""
+        self._store, self._limits = store, limits
+        self._plan = _Plan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, 0)
+
+    def __len__(self) -> int:
+        return self._plan.batches
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches there are."""
+        return len(self)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows, batches, tokens, truncated and dropped pairs, tokens cut off, padding (both sides together)."""
+        return self._plan.counts
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        return read_pairs(self._store, self._plan.ordered_batch(step), self._limits, rank, world)
+
+    def __getitem__(self, step: int) -> PairRows:
+        """Give one whole batch."""
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        return self.rows(step)
+
+
+def read_pairs(store: PairStore, items: Ints, limits: Limits, rank: int, world: int) -> PairRows:
+    """Read one process's share of the pairs `items`. Shapes: items [rows of the whole batch]."""
+    mine = share(len(items), rank, world)
+    source, source_lengths = pad_texts(store.source, items[mine], limits)
+    target, target_lengths = pad_texts(store.target, items[mine], limits)
+    return PairRows(source=source, target=target, source_lengths=source_lengths, target_lengths=target_lengths,
+                    row=np.arange(len(items))[mine], item=items[mine])

@@ -1,0 +1,81 @@
+"""What `show`, `diff` and `plan` look at: a recipe by name or file, the recipe of a run, or the config of a saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier.config import Transformer
+from saucier.errors import InputError
+from saucier.recipes import Recipe, recipe
+
+DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
+"""Keys that tell a person about a recipe; they change nothing of what is cooked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to look at, and the recipe that it belongs to, where there is one."""
+
+    name: str
+    model: Transformer
+    recipe: Recipe | None = None
+
+
+def subject(text: str, overrides: Sequence[str] = ()) -> Subject:
+    """Find what a person means: a recipe's name, a recipe file, a run folder, or a model folder.
+
+    Raises `InputError` when there is no such thing. Only a model folder needs torch.
+    """
+    path = Path(text)
+    if path.is_dir() and (path / "recipe.yaml").is_file():
+        return of_recipe(recipe(path / "recipe.yaml", overrides), text)
+    if path.is_dir() and (path / "config.json").is_file():
+        return saved(path, overrides)
+    found = recipe(text, overrides)
+    return of_recipe(found, found.name)
+
+
+def of_recipe(found: Recipe, name: str) -> Subject:
+    """Wrap a recipe."""
+    return Subject(name, found.model, found)
+
+
+def saved(path: Path, overrides: Sequence[str]) -> Subject:
+    """Read the config of a saved model."""
+    from saucier.checkpoints.model_folder import read_config
+
+    if overrides:
+        raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
+    return Subject(str(path), read_config(path))
+
+
+def comparable(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return plain values of both that can be laid side by side.
+
+    Two recipes of one family are compared by its hyper-parameters, other models by their trees of parts; the rest of
+    a recipe is compared where both have one.
+    """
+    if left.recipe is None or right.recipe is None:
+        return trees(left, right)
+    plain = [{key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE} for one in (left.recipe, right.recipe)]
+    if left.recipe.family != right.recipe.family or left.recipe.family == "own":
+        plain = [one | model for one, model in zip(plain, trees(left, right), strict=True)]
+    return plain[0], plain[1]
+
+
+def trees(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both trees of parts; the only stack of an encoder is laid beside the only stack of a decoder."""
+    found = [one.model.model_dump(mode="json") for one in (left, right)]
+    single = [[side for side in ("encoder", "decoder") if model[side]] for model in found]
+    if all(len(sides) == 1 for sides in single) and single[0] != single[1]:
+        found = [alone(model, sides[0]) for model, sides in zip(found, single, strict=True)]
+    return {"model": found[0]}, {"model": found[1]}
+
+
+def alone(model: dict[str, Any], side: str) -> dict[str, Any]:
+    """Call the only stack of a model `stack`, and say which side it is."""
+    rest = {key: value for key, value in model.items() if key not in ("encoder", "decoder")}
+    return {"side": side, "stack": model[side]} | rest

@@ -5,13 +5,18 @@ Letters: B batch, L length, S memory length, H heads, G key-value heads, E head 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.context import Context
-from saucier.parts.kernels import Scores, attention_weights, explicit, fused, merged
+from saucier.parts.dropout import dropout
+from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias, rotate, rotation
+from saucier.parts.ragged import Ragged
 from saucier.parts.visibility import Mask
 
 
@@ -25,12 +30,39 @@ def join(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def cut(mask: Mask, bias: Tensor | None, row: int, queries: int, keys: int) -> tuple[Mask, Tensor | None]:
-    """Return the mask and bias of one row of a packed batch, which holds `queries` and `keys` real tokens."""
-    allowed = mask.allowed
+Mix = Callable[[Tensor, Tensor, Tensor, Scores], Tensor]
+
+
+def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None, memory_layout: Ragged | None) -> Tensor:
+    """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
+
+    Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
+    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows behind each other when packed.
+    """
+    query, key, value = heads
+    if layout is None or memory_layout is None:
+        return mix(query, key, value, scores)
+    if layout.short and memory_layout.short:
+        full = mix(unpacked(query, layout), unpacked(key, memory_layout), unpacked(value, memory_layout), scores)
+        return layout.pack(full.transpose(1, 2)).transpose(1, 2)
+    queries, keys = layout.lengths, memory_layout.lengths
+    rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
+    return torch.cat([mix(q, k, v, cut(scores, row, queries[row], keys[row])) for row, (q, k, v) in enumerate(rows)], dim=2)
+
+
+def unpacked(x: Tensor, layout: Ragged) -> Tensor:
+    """Shapes: [1, H, T, E] -> [B, H, L, E], zeros at padding."""
+    return layout.unpack(x.transpose(1, 2)).transpose(1, 2)
+
+
+def cut(scores: Scores, row: int, queries: int, keys: int) -> Scores:
+    """Return what belongs to one row of a packed batch, which holds so many real queries and keys."""
+    mask, bias, allowed = scores.mask, scores.bias, scores.mask.allowed
     if allowed is not None:
         allowed = allowed[row if allowed.shape[0] > 1 else 0][None, :, :queries, :keys]
-    return Mask(mask.causal, allowed), None if bias is None else bias[:, :, :queries, :keys]
+    if bias is not None:
+        bias = bias[row if bias.shape[0] > 1 else 0][None, :, :queries, :keys]
+    return replace(scores, mask=Mask(mask.causal, allowed, mask.whole, mask.device), bias=bias)
 
 
 class SelfAttention(nn.Module):
@@ -60,19 +92,12 @@ class SelfAttention(nn.Module):
         return self.out(join(self.attend(query, key, value, context)))  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
-        """Mix the values; row by row where the batch is packed. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
+        """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
         mask, bias = context.mask(self.config.visibility), self.bias(query.shape[1], context)
         if bias is not None and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, context)
-        if context.layout is None:
-            return self.mix(query, key, value, Scores(mask, self.scale, bias, self.dropout), context)
-        lengths = context.layout.lengths
-        rows = zip(*(part.split(lengths, dim=2) for part in (query, key, value)), strict=True)
-        mixed = []
-        for row, (q, k, v) in enumerate(rows):
-            row_mask, row_bias = cut(mask, bias, row, lengths[row], lengths[row])
-            mixed.append(self.mix(q, k, v, Scores(row_mask, self.scale, row_bias, self.dropout), context))
-        return torch.cat(mixed, dim=2)
+        scores = Scores(mask, self.scale, bias, self.dropout)
+        return by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout, context.layout)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
@@ -83,9 +108,9 @@ class SelfAttention(nn.Module):
         if isinstance(self.positions, ShawPositions):
             mixed, weights = self.shaw(query, key, value, scores)
         elif context.want_weights:
-            mixed, weights = explicit(query, key, value, scores)
+            mixed, weights = stepwise(query, key, value, scores)
         else:
-            return fused(query, key, value, scores)
+            return attend(query, key, value, scores)
         if context.want_weights:
             context.attentions.append(weights)
         return mixed
@@ -96,8 +121,8 @@ class SelfAttention(nn.Module):
         rows = self.positions.rows(key.shape[2] - query.shape[2], query.shape[2], key.shape[2])
         scores.bias = self.positions.scores(query, rows) * self.scale
         weights = attention_weights(query, key, scores)
-        dropped = nn.functional.dropout(weights, scores.dropout) if scores.dropout else weights
-        mixed = dropped @ value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
+        dropped = dropout(weights, scores.dropout)
+        mixed = dropped @ spread(value, query.shape[1])
         return mixed + self.positions.mix(dropped, rows), weights
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
@@ -150,17 +175,10 @@ class CrossAttention(nn.Module):
         """Shapes: x [B, L, D], context.memory [B, S, D] -> [B, L, D]."""
         query = split(self.q(x), self.head_dim)
         key, value = self.memory(context)
-        mask = context.memory_mask()
-        dropout = self.config.kernel.dropout if self.training else 0.0
-        if context.layout is None or context.memory_layout is None:
-            return self.out(join(self.mix(query, key, value, Scores(mask, self.scale, dropout=dropout), context)))  # type: ignore[no-any-return]
-        queries, keys = context.layout.lengths, context.memory_layout.lengths
-        rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
-        mixed = []
-        for row, (q, k, v) in enumerate(rows):
-            row_mask, _ = cut(mask, None, row, queries[row], keys[row])
-            mixed.append(self.mix(q, k, v, Scores(row_mask, self.scale, dropout=dropout), context))
-        return self.out(join(torch.cat(mixed, dim=2)))  # type: ignore[no-any-return]
+        rate = self.config.kernel.dropout if self.training else 0.0
+        scores = Scores(context.memory_mask(), self.scale, dropout=rate)
+        mixed = by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout, context.memory_layout)
+        return self.out(join(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return the keys and values of the encoder output, from the cache where it has them. Shapes: -> [B, G, S, E] twice."""
@@ -177,7 +195,7 @@ class CrossAttention(nn.Module):
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights are wanted."""
         if not context.want_weights:
-            return fused(query, key, value, scores)
-        mixed, weights = explicit(query, key, value, scores)
+            return attend(query, key, value, scores)
+        mixed, weights = stepwise(query, key, value, scores)
         context.cross_attentions.append(weights)
         return mixed

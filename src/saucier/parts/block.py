@@ -11,6 +11,7 @@ from saucier import config as c
 from saucier.config.count import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.context import Context
+from saucier.parts.dropout import Dropout
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.norms import build_norm
 
@@ -36,7 +37,7 @@ class PreNorm(nn.Module):
         super().__init__()
         self.norm = build_norm(config.norm, dim)
         self.inner = build_sublayer(config.inner, dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
@@ -51,7 +52,7 @@ class PostNorm(nn.Module):
         super().__init__()
         self.norm = build_norm(config.norm, dim)
         self.inner = build_sublayer(config.inner, dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
@@ -67,7 +68,7 @@ class SandwichNorm(nn.Module):
         self.norm = build_norm(config.norm, dim)
         self.inner = build_sublayer(config.inner, dim)
         self.norm_after = build_norm(config.norm, dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""

@@ -7,7 +7,7 @@ Letters: B batch, L length, H heads, D dim.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from torch import Tensor
@@ -51,10 +51,15 @@ class Context:
 
     def mask(self, visibility: c.Visibility) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys."""
-        return self.once(("mask", visibility), lambda: materialize(visibility, self.span))
+        return self.once(("mask", visibility), lambda: materialize(visibility, padded(self.span, self.layout)))
 
     def memory_mask(self) -> Mask:
         """Return the mask of the encoder output for the decoder's queries."""
         span = self.memory_span
         assert span is not None, "cross-attention runs only where the model gave a memory"
-        return self.once("memory_mask", lambda: materialize(c.Full(), span))
+        return self.once("memory_mask", lambda: materialize(c.Full(), padded(span, self.memory_layout)))
+
+
+def padded(span: Span, layout: Ragged | None) -> Span:
+    """Return the span with the padding that short packed rows get back for their attention."""
+    return replace(span, padding=layout.mask, starts_real=True) if layout is not None and layout.short else span

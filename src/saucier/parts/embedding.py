@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.dropout import Dropout
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import build_embedding_positions
 
@@ -24,7 +25,7 @@ class Embedding(nn.Module):
         self.positions = build_embedding_positions(config.positions, dim)
         self.segments = nn.Embedding(config.segments, dim) if config.segments else None
         self.norm = build_norm(config.norm, dim) if config.norm else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
         """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None -> [B, L, D]."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.context import Context
+from saucier.parts.dropout import Dropout
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -29,7 +30,7 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(dim, config.hidden, bias=config.bias)
         self.down = nn.Linear(config.hidden, dim, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. The context is not read: every position is on its own."""
@@ -45,7 +46,7 @@ class GatedFeedForward(nn.Module):
         self.up = nn.Linear(dim, 2 * config.hidden, bias=config.bias)
         self.down = nn.Linear(config.hidden, dim, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""

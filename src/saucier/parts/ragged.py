@@ -12,6 +12,8 @@ from torch import Tensor
 
 WORTH = 0.9
 """Rows are packed when at most this part of the batch is real tokens: below it the saved work outweighs the calls."""
+SHORT = 64
+"""Up to this length attention pads again: its work on padding is small beside the calls that it saves."""
 
 
 @dataclass(slots=True)
@@ -22,8 +24,18 @@ class Ragged:
     """Real tokens in each row."""
     index: Tensor
     """[T], where each real token stands in the flattened batch."""
-    shape: tuple[int, int]
-    """(B, L) of the padded batch."""
+    mask: Tensor
+    """[B, L], True where a token is real."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(B, L) of the padded batch."""
+        return self.mask.shape[0], self.mask.shape[1]
+
+    @property
+    def short(self) -> bool:
+        """Whether rows are so short that one attention over the padded batch beats one call a row."""
+        return max(self.lengths) <= SHORT
 
     def pack(self, x: Tensor) -> Tensor:
         """Shapes: [B, L, ...] -> [1, T, ...]."""
@@ -42,7 +54,7 @@ def ragged_of(mask: Tensor) -> Ragged | None:
     positions = torch.arange(mask.shape[1], device=mask.device)
     if not torch.equal(mask.bool(), positions < lengths[:, None]) or bool((lengths == 0).any()):
         return None
-    return Ragged(lengths.tolist(), mask.flatten().nonzero()[:, 0], (mask.shape[0], mask.shape[1]))
+    return Ragged(lengths.tolist(), mask.flatten().nonzero()[:, 0], mask.bool())
 
 
 def worth_packing(*masks: Tensor | None) -> bool:

@@ -11,6 +11,7 @@ from saucier import config as c
 from saucier.config.count import stack_bias
 from saucier.parts.block import Block
 from saucier.parts.context import Context
+from saucier.parts.dropout import Dropout
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import T5BiasTable
 
@@ -30,7 +31,7 @@ class Stack(nn.Module):
                 blocks, self.rounds = config.blocks(), 1
         self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
         self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.

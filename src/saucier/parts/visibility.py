@@ -5,7 +5,7 @@ Letters: B batch, Q queries, K keys, H heads. True = may attend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ class Span:
     """[B, K]."""
     prefix: Tensor | None = None
     """[B], length of the prefix that all may see."""
+    starts_real: bool = False
+    """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,25 @@ class Mask:
     causal: bool = False
     """Queries and keys are the same positions, and each query sees no later key."""
     allowed: Tensor | None = None
-    """Boolean, broadcasts to [B, H, Q, K]."""
+    """Boolean, broadcasts to [B, H, Q, K]; never set together with `causal`."""
+    whole: bool = True
+    """Whether every query sees at least one key; padding on the left can take that away."""
+    device: torch.device | None = None
+    made: dict[torch.dtype, Tensor] = field(default_factory=dict)
+
+    def addend(self, keys: int, dtype: torch.dtype) -> Tensor | None:
+        """Return the mask as a tensor to add to the scores, 0 or -inf, made once; None when all is visible."""
+        if not self.causal and self.allowed is None:
+            return None
+        if dtype not in self.made:
+            allowed = lower(keys, self.device) if self.allowed is None else self.allowed
+            self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
+        return self.made[dtype]
+
+
+def lower(length: int, device: torch.device | None) -> Tensor:
+    """The causal triangle. Shapes: -> [L, L]."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def materialize(visibility: c.Visibility, span: Span) -> Mask:
@@ -50,13 +70,13 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
     whole = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
     if unmasked and isinstance(visibility, c.Causal) and (whole or span.queries == 1):
-        return Mask(causal=whole and span.queries > 1)
+        return Mask(causal=whole and span.queries > 1, device=span.device)
     allowed = pattern(visibility, span)
     if span.padding is not None:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
         allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
-    return Mask(allowed=allowed)
+    return Mask(allowed=allowed, whole=span.padding is None or span.starts_real, device=span.device)
 
 
 def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -1,6 +1,7 @@
 """Making the `tokenizers` trainers repeatable: they number `c</w>` and `##c` in hash order, which changes every run.
 
-The remedy: read the texts once before, and hand the trainer these symbols in sorted order as if they were special tokens.
+The remedy: read the texts once before, and hand the trainer these symbols in sorted order as if they were special
+tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Again:
 
 class _Spool:
     def __init__(self, texts: Iterable[str]) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="saucier-texts-")
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="saucier-texts-")  # noqa: SIM115 - lives as long as this
         for text in texts:
             data = text.encode("utf-8")
             self._file.write(len(data).to_bytes(8, "little") + data)

@@ -1,8 +1,8 @@
 """The ways to make batches, under one roof; each lives in the file that it is imported from.
 
-To train on, endless: `PackedRows` (running text, nothing padded), `BucketedTexts` and `BucketedPairs` (one text in a row, with
-others of its length), `SentencePairs` (BERT's next-sentence material). To measure with, once through: `EvaluationRows`,
-`EvaluationPairs`.
+To train on, endless: `PackedRows` (running text, nothing padded), `BucketedTexts` and `BucketedPairs` (one text in a
+row, with others of its length), `SentencePairs` (BERT's next-sentence material). To measure with, once through:
+`EvaluationRows`, `EvaluationPairs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One text (or pair) in a row, batched with others of about its length so that little is padded.
 
-Texts are sorted by length with ties in random order, cut into batches, and the batches shuffled: the number of batches is the
-same in every epoch. Axes: B rows, L positions, S source, T target positions, N texts of the store.
+Texts are sorted by length with ties in random order, cut into batches, and the batches shuffled: the number of batches
+is the same in every epoch. Axes: B rows, L positions, S source, T target positions, N texts of the store.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class _Plan:
 
     def sorted_by_length(self, epoch: int | None) -> Ints:
         """Order the kept texts by length (first side first); ties are drawn by epoch, or stay in their order."""
-        ties = np.arange(len(self._items)) if epoch is None else generator(self._seed, epoch).permutation(len(self._items))
+        count = len(self._items)
+        ties = np.arange(count) if epoch is None else generator(self._seed, epoch).permutation(count)
         return np.lexsort((ties, *self._lengths.T[::-1]))
 
     def _shuffled(self, epoch: int) -> tuple[Ints, Ints]:
@@ -188,7 +189,7 @@ class BucketedPairs:
 
 
 class EvaluationPairs:
-    """Every pair of a store once, shortest first; `PairRows.item` tells which is which. Batches are counted by `len`."""
+    """Every pair of a store once, shortest first; `PairRows.item` tells which is which. `len` counts the batches."""
 
     def __init__(self, store: PairStore, limits: Limits) -> None:
         """Plan batches over the pairs of `store`."""

@@ -113,7 +113,8 @@ LLAMA_TOKENS = SpecialTokens(unk="<unk>", bos="<s>", eos="</s>", single="<s> $A"
 BERT_TOKENS = SpecialTokens(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]",
                             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
 T5_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
-TRANSLATION_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
+TRANSLATION_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>",
+                                   single="$A </s>", pair="$A </s> $B </s>")
 CHARACTER_TOKENS = SpecialTokens(unk="<unk>", eos="<eos>")
 
 
@@ -180,7 +181,10 @@ class Unigram(Config):
 
 
 class Bytes(Config):
-    """One token per UTF-8 byte: nothing to train, nothing unknown. Source: Xue et al. 2022 (ByT5), §3, arXiv:2105.13626."""
+    """One token per UTF-8 byte: nothing to train, nothing unknown.
+
+    Source: Xue et al. 2022 (ByT5), §3, arXiv:2105.13626.
+    """
 
     kind: Literal["bytes"] = "bytes"
     special: SpecialTokens = SpecialTokens(pad="<pad>", eos="</s>")

@@ -1,7 +1,7 @@
 """Python's own documentation: English text that lies on every machine that can run this program.
 
-The help topics of `pydoc_data.topics` and the docstrings of the standard library, taken from the source files through `ast`:
-nothing is imported or run. Order and text depend only on the Python version.
+The help topics of `pydoc_data.topics` and the docstrings of the standard library, taken from the source files through
+`ast`: nothing is imported or run. Order and text depend only on the Python version.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def python_documentation(counts: Counts | None = None) -> Iterator[Document]:
     """Yield a document per help topic and per module: its docstrings in the order of the source, an empty line between.
 
-    A topic or docstring that was seen before is skipped and counted; so is a module whose source this Python cannot parse.
-    (Topic pages quote passages of each other: only whole texts are compared.)
+    A topic or docstring that was seen before is skipped and counted; so is a module whose source this Python cannot
+    parse. (Topic pages quote passages of each other: only whole texts are compared.)
     Errors: `InputError` where this Python has no source files.
     """
     counts = counts if counts is not None else Counts()

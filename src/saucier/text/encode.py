@@ -45,12 +45,12 @@ def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, targe
                 progress: Progress | None = None) -> PairStore:
     """Encode pairs, each text inside its tokenizer's template, into a store of pairs. Errors: as `write_documents`."""
     other = target_tokenizer or tokenizer
-    return write_pair_store(folder, _pair_pieces(pairs, tokenizer, other), vocabs=(tokenizer.vocab_size, other.vocab_size),
-                            progress=progress)
+    vocabs = tokenizer.vocab_size, other.vocab_size
+    return write_pair_store(folder, _pair_pieces(pairs, tokenizer, other), vocabs=vocabs, progress=progress)
 
 
 def sentence_starts(text: str) -> list[int]:
-    """Find where sentences start: the beginning, and behind `.`, `!`, `?` and line ends. Simple, and the same for all."""
+    """Find where sentences start: at the beginning, and behind `.`, `!`, `?` and line ends, in any language."""
     return [0, *(match.end() for match in SENTENCE_END.finditer(text))]
 
 
@@ -70,21 +70,22 @@ def _groups(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list
 
 def _pieces(documents: Iterable[Document], tokenizer: Tokenizer, sentences: bool) -> Iterator[Piece]:
     for group in _groups(documents, lambda document: len(document.text)):
-        encoded = _sentence_ids(group, tokenizer) if sentences else \
-            [(ids, []) for ids in tokenizer.encode_batch([document.text for document in group], add_special_tokens=False)]
+        texts = [document.text for document in group]
+        encoded = _sentence_ids(texts, tokenizer) if sentences else \
+            [(ids, []) for ids in tokenizer.encode_batch(texts, add_special_tokens=False)]
         for document, (ids, starts) in zip(group, encoded, strict=True):
             yield Piece(ids, len(document.text.encode("utf-8")), document.part == 0, starts, _unknown(ids, tokenizer))
 
 
-def _sentence_ids(group: list[Document], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
+def _sentence_ids(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Encode sentence by sentence, so that a sentence starts with a token of its own. Gives ids and sentence starts."""
-    cut = [_sentences(document.text) for document in group]
-    encoded = iter(tokenizer.encode_batch([sentence for document in cut for sentence in document], add_special_tokens=False))
+    cut = [_sentences(text) for text in texts]
+    encoded = iter(tokenizer.encode_batch([one for text in cut for one in text], add_special_tokens=False))
     result = []
-    for document in cut:
+    for sentences in cut:
         ids: list[int] = []
         starts = []
-        for _ in document:
+        for _ in sentences:
             sentence = next(encoded)
             starts += [len(ids)] if sentence else []
             ids += sentence

@@ -1,6 +1,7 @@
-"""Rows of one length cut from running text: `PackedRows` to train on, without padding, and `EvaluationRows` to measure with.
+"""Rows of one length cut from running text: `PackedRows` to train on, `EvaluationRows` to measure with.
 
-A row may hold several documents; they carry different numbers, so that no attention crosses them, and positions start anew.
+A row may hold several documents; they carry different numbers, so that no attention crosses them, and positions start
+anew.
 Axes: B rows, L positions of a row.
 """
 
@@ -12,15 +13,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.text.rows import PADDING, Ints, Rows, generator, share
+from saucier.text.rows import PADDING, Ints, Rows, generator, picked, share
 from saucier.text.store import TokenStore
 
 
 class PackedRows:
     """Endless shuffled rows of a store, without padding.
 
-    Every epoch lays the row borders anew (by a random shift, the text taken as a ring) and shuffles the rows, so that every
-    token comes exactly once, but for the last row, which reads over the end into the beginning.
+    Every epoch lays the row borders anew (by a random shift, the text taken as a ring) and shuffles the rows, so that
+    every token comes exactly once, but for the last row, which reads over the end into the beginning.
     """
 
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0,
@@ -57,7 +58,7 @@ class PackedRows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         numbers = np.arange(self._batch)[share(self._batch, rank, world)]
         epochs, slots = np.divmod(step * self._batch + numbers, self._per_epoch)
-        items = np.array([self._order(int(epoch))[slot] for epoch, slot in zip(epochs, slots, strict=True)], dtype=np.int64)
+        items = picked(self._order, epochs, slots)
         shifts = np.array([self._start(int(epoch)) for epoch in epochs], dtype=np.int64)
         starts = shifts + items * self._length
         places = starts[:, None] + np.arange(self._length + self._overlap)
@@ -75,7 +76,8 @@ class EvaluationRows:
     (nearer to what the model can do, and dearer: length / stride times the work).
     """
 
-    def __init__(self, store: TokenStore, *, length: int, batch: int, overlap: int = 0, stride: int | None = None) -> None:
+    def __init__(self, store: TokenStore, *, length: int, batch: int, overlap: int = 0,
+                 stride: int | None = None) -> None:
         """Cut `store` into rows of `length` + `overlap` tokens, each `stride` (default: `length`) after the last."""
         self._store, self._batch, self._stride = store, batch, stride or length
         self._width = length + overlap
@@ -129,9 +131,10 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     document = np.searchsorted(store.offsets[1:], inside, side="right") + rounds * len(store)
     tokens = np.where(padding, 0, store.tokens[inside].astype(np.int64))
     documents, positions = number_documents(document)
-    return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents), positions=np.where(padding, 0, positions),
-                segments=np.zeros_like(tokens), context=context.astype(np.int64),
-                next_is_random=np.zeros(len(places), dtype=np.int64), row=row, item=item)
+    return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
+                positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),
+                context=context.astype(np.int64), next_is_random=np.zeros(len(places), dtype=np.int64),
+                row=row, item=item)
 
 
 def number_documents(document: Ints) -> tuple[Ints, Ints]:

@@ -169,7 +169,7 @@ def _cell(row: Row, column: str, source: Source, counts: Counts) -> str:
 
 
 def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
-    """Yield one text as a document, in parts of at most `BLOCK` characters that end at white space where there is some."""
+    """Yield one text as a document, in parts of at most `BLOCK` characters that end at white space if there is some."""
     start, part = 0, 0
     while start < len(text):
         end = min(start + BLOCK, len(text))

@@ -5,6 +5,7 @@ Axes: B rows, L positions of a row, S source positions, T target positions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -122,6 +123,12 @@ class Batches(Protocol[R_co]):
 def share(count: int, rank: int, world: int) -> slice:
     """Cut `count` rows into `world` consecutive shares that differ by one row at most, and give the one of `rank`."""
     return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def picked(order: Callable[[int], Ints], epochs: Ints, slots: Ints) -> Ints:
+    """Look up what stands at each slot in the order of its epoch. Shapes: epochs, slots [B]; gives [B]."""
+    pairs = zip(epochs.tolist(), slots.tolist(), strict=True)
+    return np.array([order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64)
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:

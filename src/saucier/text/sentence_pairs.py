@@ -1,4 +1,4 @@
-"""`SentencePairs`: two spans of text for BERT's next-sentence prediction; half of the time the second follows the first.
+"""`SentencePairs`: two spans of text for next-sentence prediction; half of the time the second follows the first.
 
 Axes: B rows, L positions, U units (sentences, long ones cut), C chunks (runs of units that fill a row).
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from saucier.errors import InputError
 from saucier.text.bucketed import text_rows
-from saucier.text.rows import Ints, Rows, generator, share
+from saucier.text.rows import Ints, Rows, generator, picked, share
 from saucier.text.store import TokenStore
 
 SPECIAL = 3
@@ -22,7 +22,8 @@ SPECIAL = 3
 class SentencePairs:
     """Endless rows `[CLS] A [SEP] B [SEP]`, a chunk of a document each, shuffled anew in every epoch.
 
-    Where B is drawn at random, what followed A in its chunk waits for another epoch (BERT's script puts it into the next row).
+    Where B is drawn at random, what followed A in its chunk waits for another epoch (BERT's script puts it into the
+    next row).
     Source: Devlin et al. 2019, §3.1 and appendix A.2, arXiv:1810.04805.
     """
 
@@ -38,7 +39,8 @@ class SentencePairs:
             raise InputError("next-sentence prediction needs two documents or more", where="data",
                              remedy="split the text: data.document=paragraph, or use objective.next_sentence=null")
         if length < 8:
-            raise InputError(f"a length of {length} holds no pair of sentences", where="training.length", remedy="use 8 or more")
+            raise InputError(f"a length of {length} holds no pair of sentences", where="training.length",
+                             remedy="use 8 or more")
         self._store, self._room, self._batch, self._seed = store, length - SPECIAL, batch, seed
         self._cls, self._sep, self._random_next, self._short = cls, sep, random_next, short
         self._units = _units(store, self._room // 2)
@@ -66,7 +68,7 @@ class SentencePairs:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         numbers = np.arange(self._batch)[share(self._batch, rank, world)]
         epochs, slots = np.divmod(step * self._batch + numbers, len(self._chunks))
-        items = np.array([self._order(int(epoch))[slot] for epoch, slot in zip(epochs, slots, strict=True)], dtype=np.int64)
+        items = picked(self._order, epochs, slots)
         made = [self._row(int(item), generator(self._seed, step, int(number), 2))
                 for item, number in zip(items, numbers, strict=True)]
         return self._padded(made, numbers, items)

@@ -138,7 +138,8 @@ def text_blocks(source: Source) -> Iterator[str]:
     """Yield the text in blocks of at most about `BLOCK` bytes that end at a line end wherever one is in reach.
 
     A byte order mark is dropped and `\\r\\n` becomes `\\n`.
-    Errors: `InputError` with the byte offset (in the uncompressed text) for binary data and for bytes that are not UTF-8.
+    Errors: `InputError` with the byte offset (in the uncompressed text) for binary data and for bytes that are not
+    UTF-8.
     """
     for offset, block in _byte_blocks(source):
         yield _decode(block, offset, source).replace("\r\n", "\n")

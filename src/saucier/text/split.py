@@ -80,7 +80,8 @@ def _never(number: int) -> bool:
 def _strata(fraction: float, seed: int) -> Drawn:
     """Draw one document from each run of 1/fraction, so that any number of documents can stream by.
 
-    Stratum s spans the documents from s / fraction to (s + 1) / fraction; it holds out the one at a random place in that span.
+    Stratum s spans the documents from s / fraction to (s + 1) / fraction; it holds out the one at a random place in
+    that span.
     """
     @functools.lru_cache(maxsize=8)
     def place(stratum: int) -> int:

@@ -1,8 +1,9 @@
 """`TokenStore`: token ids on the disk, read through a memory map, so that a corpus larger than memory streams.
 
-A store is a folder: `tokens.bin` (little-endian uint16 or uint32, by vocabulary), `documents.bin` and `bytes.bin` (int64: where
-each document starts in the tokens, and in the UTF-8 bytes of the text; one entry more than documents), `sentences.bin`
-(int64: where sentences start; may be empty) and `store.json`. It is written once, atomically, and never changed.
+A store is a folder: `tokens.bin` (little-endian uint16 or uint32, by vocabulary), `documents.bin` and `bytes.bin`
+(int64: where each document starts in the tokens, and in the UTF-8 bytes of the text; one entry more than documents),
+`sentences.bin` (int64: where sentences start; may be empty) and `store.json`. It is written once, atomically, and never
+changed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from saucier.text.rows import Ints
 VERSION = 1
 Progress = Callable[[int, int], None]
 """Called now and then while a store is written, with the documents and the tokens so far."""
+FILES = ("tokens", "documents", "bytes", "sentences")
 REPORT_EVERY = 1000
 """Pieces between two calls of a `Progress`."""
 
@@ -50,15 +52,15 @@ class StoreWriter:
         folder.mkdir(parents=True)
         self._folder, self._vocab = folder, vocab
         self._type = np.dtype("<u2" if vocab <= 1 << 16 else "<u4")
-        self._files = {name: (folder / f"{name}.bin").open("wb") for name in ("tokens", "documents", "bytes", "sentences")}
+        self._files = {name: (folder / f"{name}.bin").open("wb") for name in FILES}
         self.tokens = self.bytes = self.documents = self.unknown = 0
 
     def append(self, piece: Piece) -> None:
         """Add one piece. Errors: `InputError` for an id outside the vocabulary."""
         ids = np.asarray(piece.ids, dtype=np.int64)
         if ids.size and (ids.min() < 0 or ids.max() >= self._vocab):
-            raise InputError(f"token id {int(ids.max())} is outside the vocabulary of {self._vocab}", where="token store",
-                             remedy="encode with the tokenizer that the store is written for")
+            raise InputError(f"token id {int(ids.max())} is outside the vocabulary of {self._vocab}",
+                             where="token store", remedy="encode with the tokenizer that the store is written for")
         if piece.starts:
             self._mark()
             self.documents += 1

@@ -133,7 +133,8 @@ def _with_header(cells: Iterator[tuple[int, list[str]]], source: Source) -> Iter
         raise InputError(f"two columns are named {twice[0]!r}", where=f"{source.name}, line 1", remedy="rename one")
     for number, row in cells:
         if len(row) != len(header):
-            raise InputError(f"{len(row)} cells, but the header has {len(header)}", where=f"{source.name}, line {number}",
+            raise InputError(f"{len(row)} cells, but the header has {len(header)}",
+                             where=f"{source.name}, line {number}",
                              remedy=f"the columns are {', '.join(header)}; check the separators")
         yield Row(dict(zip(header, row, strict=True)), number)
 
@@ -143,7 +144,8 @@ def _parquet_file(source: Source) -> Any:
     import pyarrow.parquet
 
     if source.compression is not None:
-        raise InputError("parquet is compressed already", where=source.name, remedy=f"unpack the .{source.compression} first")
+        raise InputError("parquet is compressed already", where=source.name,
+                         remedy=f"unpack the .{source.compression} first")
     try:
         return pyarrow.parquet.ParquetFile(source.path)
     except pyarrow.ArrowInvalid as error:

@@ -23,10 +23,10 @@ CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), ("
 
 
 class Tokenizer:
-    """Text to ids and back. `names` gives the special tokens by role (`pad`, `unk`, `bos`, `eos`, `cls`, `sep`, `mask`)."""
+    """Text to ids and back. `names` gives the special tokens by role: pad, unk, bos, eos, cls, sep, mask."""
 
     def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False) -> None:
-        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding also joins `it 's .` to `it's.`, as old BERT models ask for."""
+        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for."""
         self.backend = backend
         self.names = dict(names)
         self.clean_up = clean_up
@@ -48,9 +48,10 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
         try:
-            return [one.ids for one in self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)]
+            encoded = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join(texts), error) from error
+        return [one.ids for one in encoded]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Give the text of ids. What the tokenizer's own normalization took away (case, accents) stays away."""

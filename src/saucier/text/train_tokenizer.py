@@ -19,6 +19,7 @@ from saucier.text.tokenizer import ROLES, Tokenizer
 WORD_END = "</w>"
 WORD_INSIDE = "##"
 BYTES = 256
+Trained = ByteBPE | BPE | WordPiece | Unigram
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -65,7 +66,8 @@ def _sentinels(special: SpecialTokens) -> list[str]:
 
 
 def _add_template(backend: Backend, special: SpecialTokens) -> None:
-    used = [part for part in f"{special.single} {special.pair}".replace(":0", "").replace(":1", "").split() if part[0] != "$"]
+    parts = f"{special.single} {special.pair}".replace(":0", "").replace(":1", "").split()
+    used = [part for part in parts if not part.startswith("$")]
     for name in used:
         if backend.token_to_id(name) is None:
             raise InputError(f"the template uses {name!r}, which is no special token", where="tokenizer.special",
@@ -182,13 +184,13 @@ def _sizes(config: ByteBPE | BPE | WordPiece) -> dict[str, Any]:
             "special_tokens": special_names(config.special)}
 
 
-def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | Unigram, texts: Iterable[str]) -> Backend:
+def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]) -> Backend:
     """Train, and check that the text gave exactly the vocabulary asked for."""
     backend.train_from_iterator(_not_empty(texts), trainer)
     size = backend.get_vocab_size() + config.special.sentinels
     if size < config.vocab:
-        raise InputError(f"a vocabulary of {config.vocab} is more than this text gives ({size})", where="tokenizer.vocab",
-                         remedy=f"set tokenizer.vocab={size} or give more text")
+        raise InputError(f"a vocabulary of {config.vocab} is more than this text gives ({size})",
+                         where="tokenizer.vocab", remedy=f"set tokenizer.vocab={size} or give more text")
     if size > config.vocab:
         raise _too_small(config.vocab, size, "the characters of this text and the special tokens")
     return backend

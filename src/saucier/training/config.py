@@ -126,5 +126,7 @@ class Training(Config):
     """Stop after so many evaluations without a better one; None: never."""
     log_every: Positive = 20
     """Steps between lines in metrics.jsonl and, without a terminal, on the screen."""
+    events: Literal["auto", "on", "off"] = "auto"
+    """TensorBoard events in the run folder; auto: where tensorboard is installed."""
     seed: int = Field(default=0, ge=0)
     """Feeds the order of the data, the corruption and the dropout."""

@@ -1,0 +1,159 @@
+"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Part`, `Loss`, and the two protocols.
+
+A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and knows no
+optimizer and no device. Letters: B batch, L length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from saucier.errors import InputError
+
+Batch = dict[str, Tensor]
+"""The model's arguments by name, and what is to be predicted: `labels` [B, L], `next_sentence` [B]."""
+
+IGNORED = -100
+"""The label of a position that is no target."""
+
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Tokens(Protocol):
+    """What is asked of a tokenizer: its size and its special ids."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+
+    @property
+    def special_ids(self) -> list[int]:
+        """Ids that are no text."""
+
+    @property
+    def sentinel_ids(self) -> list[int]:
+        """Ids that stand for dropped spans, the first span's first."""
+
+    @property
+    def pad_id(self) -> int | None:
+        """Id at padding."""
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id that begins a text."""
+
+    @property
+    def eos_id(self) -> int | None:
+        """Id that ends a text."""
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id that hides a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """The ids that corruptions need."""
+
+    vocab: int
+    pad: int | None = None
+    bos: int | None = None
+    eos: int | None = None
+    mask: int | None = None
+    special: tuple[int, ...] = ()
+    sentinels: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, tokenizer: Tokens) -> TokenIds:
+        """Read them from a tokenizer."""
+        return cls(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id,
+                   tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids))
+
+    @property
+    def decoder_start(self) -> int:
+        """The token that a decoder begins with: bos, or pad as in T5 (Raffel et al. 2020, code release)."""
+        start = self.pad if self.bos is None else self.bos
+        return 0 if start is None else start
+
+    @property
+    def filler(self) -> int:
+        """What stands at padding: pad, or 0, which the mask hides anyway."""
+        return 0 if self.pad is None else self.pad
+
+    def ordinary(self) -> NDArray[np.int64]:
+        """The ids that are text, in order."""
+        return np.setdiff1d(np.arange(self.vocab), np.array(self.special, dtype=np.int64))
+
+
+@dataclass(slots=True)
+class Part:
+    """A sum over targets and the number of targets."""
+
+    total: Tensor
+    weight: float
+
+
+@dataclass(slots=True)
+class Loss:
+    """The loss of one micro-batch, as sums, so that the loop can divide by the targets of the whole global batch.
+
+    The learned loss is the sum over `parts` of total / weight. `figures` are only reported (`nll`, `correct`), detached.
+    """
+
+    parts: dict[str, Part]
+    figures: dict[str, Part] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of all parts, for objectives of one part."""
+        return torch.stack([part.total for part in self.parts.values()]).sum()
+
+    @property
+    def weight(self) -> float:
+        """Number of targets of the first part."""
+        return next(iter(self.parts.values())).weight
+
+    def over(self, weights: Mapping[str, float]) -> Tensor:
+        """Return this micro-batch's share of the mean, given each part's targets in the global batch."""
+        shares = [part.total / weights[name] for name, part in self.parts.items() if weights[name]]
+        return torch.stack(shares).sum() if shares else self.total * 0.0
+
+
+class Corruption(Protocol[R_contra]):
+    """Rows of ids to a batch: a pure function of (rows, seed, step) through each row's number in the global batch."""
+
+    def __call__(self, rows: R_contra, *, seed: int, step: int) -> Batch:
+        """Make the batch."""
+
+    def row_length(self, length: int) -> int:
+        """How many tokens the rows must hold so that the model sees `length`."""
+
+
+class Objective(Protocol):
+    """(model, batch) to a loss."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Compute the loss; with gradients where they are on."""
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of targets of each part, known before the forward pass."""
+
+
+def tensor(values: NDArray[np.generic]) -> Tensor:
+    """Make an int64 tensor that owns its memory."""
+    return torch.from_numpy(np.array(values, dtype=np.int64))
+
+
+def required(value: int | None, name: str, objective: str) -> int:
+    """Return a special id that an objective cannot do without. Raises `InputError` when the tokenizer lacks it."""
+    if value is None:
+        raise InputError(f"the tokenizer has no {name} token, which {objective} needs", where=f"tokenizer.special.{name}",
+                         remedy=f"name one in the recipe, such as {name}: '[{name.upper()}]'")
+    return value

@@ -1,0 +1,130 @@
+"""The corruptions: rows of ids in, batches out. Numpy only until the last line of each; no model here.
+
+Randomness comes from one generator per row, seeded by the row's number, so that micro-batches and processes do not
+change it. Letters: B batch, L length, S source, T target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.errors import InputError
+from saucier.objectives import config as c
+from saucier.objectives.base import IGNORED, Batch, TokenIds, required, tensor
+from saucier.text.rows import PADDING, PairRows, Rows, generator
+
+Ints = NDArray[np.int64]
+MASKING, SPANS = 1, 2
+"""Streams of random numbers, one for each purpose."""
+FOR_EVER = 2**32
+"""Stands for the step where a mask is the same at every step."""
+
+
+def placed(rows: Rows, batch: Batch) -> Batch:
+    """Add to a batch what a model must know of its rows: padding, or several documents in one row."""
+    documents = rows.documents
+    if (documents == PADDING).any():
+        batch["attention_mask"] = tensor(documents != PADDING)
+    real = np.where(documents == PADDING, documents[:, :1], documents)
+    if (real != documents[:, :1]).any():
+        batch["documents"] = tensor(documents)
+        batch["position_ids"] = tensor(rows.positions)
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class CausalCorruption:
+    """Each token's label is the next token of its document. Source: Radford et al. 2018 (GPT), §3.1."""
+
+    def row_length(self, length: int) -> int:
+        """One more: the last token is only a label."""
+        return length + 1
+
+    def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
+        """Shift the rows by one. Shapes: rows [B, L+1] -> input_ids, labels [B, L]."""
+        follows = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
+        wanted = np.arange(1, rows.tokens.shape[1]) >= rows.context[:, None]
+        labels = np.where(follows & wanted, rows.tokens[:, 1:], IGNORED)
+        kept = Rows(rows.tokens[:, :-1], rows.documents[:, :-1], rows.positions[:, :-1], rows.segments[:, :-1],
+                    rows.context, rows.next_is_random, rows.row, rows.item)
+        return placed(kept, {"input_ids": tensor(kept.tokens), "labels": tensor(labels)})
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedCorruption:
+    """Hides tokens for a model that sees both sides. Source: Devlin et al. 2019, §3.1 and appendix A.1, arXiv:1810.04805.
+
+    As in the paper's code the number of targets of a row is fixed (rate times ordinary tokens, rounded, at least one).
+    Random tokens are drawn from the ordinary ones; the paper's code may draw special ones too.
+    """
+
+    config: c.Masked
+    mask_id: int
+    special: Ints
+    ordinary: Ints
+
+    def row_length(self, length: int) -> int:
+        """The same."""
+        return length
+
+    def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
+        """Hide tokens. Shapes: rows [B, L] -> input_ids, labels [B, L]; next_sentence [B] 0 = it follows, 1 = random."""
+        wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
+        candidates = rows.mask & ~np.isin(rows.tokens, self.special) & wanted
+        tokens, labels = rows.tokens.copy(), np.full_like(rows.tokens, IGNORED)
+        for number in range(len(rows)):
+            place = (step, int(rows.row[number])) if self.config.dynamic else (FOR_EVER, int(rows.item[number]))
+            self.hide(tokens[number], labels[number], candidates[number].nonzero()[0], generator(seed, MASKING, *place))
+        batch = placed(rows, {"input_ids": tensor(tokens), "labels": tensor(labels)})
+        if self.config.next_sentence is not None:
+            batch["next_sentence"] = tensor(rows.next_is_random)
+            batch["token_type_ids"] = tensor(rows.segments)
+        return batch
+
+    def hide(self, tokens: Ints, labels: Ints, candidates: Ints, random: np.random.Generator) -> None:
+        """Hide some candidates of one row, in place."""
+        if not len(candidates):
+            return
+        count = max(1, round(self.config.rate * len(candidates)))
+        targets = random.permutation(candidates)[:count]
+        labels[targets] = tokens[targets]
+        fate = random.random(count)
+        others = random.choice(self.ordinary, count)
+        tokens[targets[fate < self.config.mask]] = self.mask_id
+        swapped = (fate >= self.config.mask) & (fate < self.config.mask + self.config.random)
+        tokens[targets[swapped]] = others[swapped]
+
+
+@dataclass(frozen=True, slots=True)
+class PairCorruption:
+    """The decoder reads the target shifted by one (teacher forcing). Source: Vaswani et al. 2017, §3.1."""
+
+    ids: TokenIds
+
+    def row_length(self, length: int) -> int:
+        """The same: the target's own length."""
+        return length
+
+    def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
+        """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], decoder_input_ids, labels [B, T]."""
+        start = np.full_like(rows.target[:, :1], self.ids.decoder_start)
+        shifted = np.concatenate([start, rows.target[:, :-1]], axis=1)
+        batch = {"input_ids": tensor(rows.source), "decoder_input_ids": tensor(shifted),
+                 "labels": tensor(np.where(rows.target_mask, rows.target, IGNORED))}
+        if not rows.source_mask.all():
+            batch["attention_mask"] = tensor(rows.source_mask)
+        if not rows.target_mask.all():
+            batch["decoder_attention_mask"] = tensor(rows.target_mask)
+        return batch
+
+
+def build_masked(config: c.Masked, ids: TokenIds) -> MaskedCorruption:
+    """Check the shares and the tokenizer. Raises `InputError`."""
+    if config.mask + config.random > 1:
+        raise InputError(f"mask + random is {config.mask + config.random:g}, more than 1", where="objective",
+                         remedy="lower one of them")
+    mask = required(ids.mask, "mask", "masked")
+    return MaskedCorruption(config, mask, np.array(ids.special, dtype=np.int64), ids.ordinary())

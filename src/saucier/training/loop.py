@@ -1,0 +1,195 @@
+"""`train`, the one loop: next batch, gradients, update, evaluate, save, resume. It does not know what is learned.
+
+A run is a pure function of its recipe and its data: killed and resumed, it ends with the same weights (bit-equal on a CPU).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from saucier.checkpoints.model_folder import fill
+from saucier.errors import WorkError
+from saucier.model import Transformer
+from saucier.training import resume as r
+from saucier.training.allocator import keep_memory
+from saucier.training.config import Training
+from saucier.training.interrupt import Interrupt
+from saucier.training.optimizers import Optimizer, build_optimizer
+from saucier.training.precision import Dtype, autocast, choose_dtype
+from saucier.training.processes import Processes, processes
+from saucier.training.progress import EVENTS, METRICS, Events, MetricsFile, Progress, Reporter, Reporters, screen, want_events
+from saucier.training.schedules import factor
+from saucier.training.update import Evaluate, Study, Updater
+
+FAILURES = "failures"
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every")
+"""Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
+
+    steps: int
+    reason: Literal["done", "patience"]
+    loss: float | None
+    """Training loss of the last update; None when there was none left to do."""
+    best: r.Best | None
+    tokens: int
+    seconds: float
+    dtype: str
+
+
+def train(model: Transformer, study: Study, training: Training, *, run_folder: Path, evaluate: Evaluate | None = None,
+          reporters: Sequence[Reporter] | None = None, recipe: Mapping[str, Any] | None = None) -> Result:
+    """Train a model in place, or go on where the run in `run_folder` stopped.
+
+    `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
+    is whatever must be equal for the run to be resumed, as JSON; by default model and training.
+    Raises `InputError` for a run begun with another recipe; `WorkError` when the loss is not finite, when the disk is
+    full, and when interrupted (after saving).
+    """
+    keep_memory()
+    with processes() as us, Interrupt() as interrupt:
+        run = Run.begin(model, study, training, run_folder, us, reporters, recipe or default_recipe(model, training))
+        try:
+            return run.go(evaluate, interrupt)
+        finally:
+            run.reporter.close()
+
+
+def default_recipe(model: Transformer, training: Training) -> dict[str, Any]:
+    """Return what must be equal for a run to be resumed."""
+    return {"model": model.config.model_dump(mode="json"), "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way."""
+
+    model: Transformer
+    training: Training
+    folder: Path
+    us: Processes
+    optimizer: Optimizer
+    updater: Updater
+    state: r.State
+    reporter: Reporter
+    loss: float | None = None
+
+    @classmethod
+    def begin(cls, model: Transformer, study: Study, training: Training, folder: Path, us: Processes,
+              reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
+        """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
+        model.train()
+        optimizer, events = build_optimizer(training.optimizer, model), want_events(training.events)
+        speak = Reporters(*((screen(training.steps, training.log_every),) if reporters is None else reporters)) if us.first else Reporters()
+        state, device = r.State(recipe=dict(recipe)), next(model.parameters()).device
+        found = r.latest(folder, speak.note)
+        if found is not None:
+            r.refuse_other(r.State.read(found).recipe, recipe, folder)
+            state = r.restore(found, model, optimizer)
+            speak.note(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
+        else:
+            dtype, why = choose_dtype(training.dtype, device, model.config.dim)
+            state.dtype = "bfloat16" if us.agree(dtype == "bfloat16") else "float32"
+            speak.note(f"training on {device.type} in {why}")
+        if us.first:
+            files: list[Reporter] = [MetricsFile(folder / METRICS, training.log_every, state.step)]
+            files += [Events(folder / EVENTS, training.log_every, state.step)] if events else []
+            speak = Reporters(*speak.members, *files)
+        if training.compile:
+            model.compile()
+        updater = Updater(model, study, us, cast(Dtype, state.dtype), training.seed, training.micro_batch, training.clip, folder / FAILURES)
+        return cls(model, training, folder, us, optimizer, updater, state, speak)
+
+    def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> Result:
+        """Do the steps that are left."""
+        while self.state.step < self.training.steps and not self.out_of_patience:
+            self.update()
+            self.evaluate_and_save(evaluate)
+            if self.us.any(interrupt.asked) and self.state.step < self.training.steps:
+                self.stop()
+        if self.training.average > 1:
+            self.average(evaluate)
+        reason: Literal["done", "patience"] = "patience" if self.out_of_patience else "done"
+        if reason == "patience":
+            self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations without a better one")
+        state = self.state
+        return Result(state.step, reason, self.loss, state.best, state.tokens, state.seconds, state.dtype)
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether there were too many evaluations without a better one."""
+        return self.training.patience is not None and self.state.stale >= self.training.patience
+
+    def update(self) -> None:
+        """One update of the weights."""
+        begin, state, training = time.perf_counter(), self.state, self.training
+        learned = self.updater.gradients(state.step)
+        self.optimizer.step(factor(training.schedule, state.step, training.steps))
+        self.model.zero_grad(set_to_none=True)
+        spent = time.perf_counter() - begin
+        state.step, state.tokens, state.seconds = state.step + 1, state.tokens + learned.targets, state.seconds + spent
+        self.loss = learned.loss
+        self.reporter.progress(Progress(state.step, training.steps, learned.loss, self.optimizer.rate(), learned.gradient_norm,
+                                        state.tokens, learned.targets / spent, state.seconds))
+
+    def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
+        """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
+        training, step = self.training, self.state.step
+        last, better = step == training.steps, False
+        if evaluate is not None and (last or step % training.evaluate_every == 0):
+            better = self.judge(evaluate, f"step-{step}")
+        if last or better or self.out_of_patience or step % (training.save_every or training.evaluate_every) == 0:
+            self.save()
+
+    def judge(self, evaluate: Evaluate, name: str) -> bool:
+        """Evaluate; return whether the model is the best so far."""
+        begin, state = time.perf_counter(), self.state
+        with autocast(cast(Dtype, state.dtype), next(self.model.parameters()).device):
+            scores = evaluate(self.model)
+        state.seconds += time.perf_counter() - begin
+        self.reporter.evaluation(state.step, scores)
+        better = state.best is None or scores["loss"] < state.best.loss
+        state.stale = 0 if better else state.stale + 1
+        if better:
+            state.best = r.Best(name, state.step, scores["loss"])
+        return better
+
+    def save(self) -> Path:
+        """Save a checkpoint, point to the best one, and remove what is no longer kept. Only the first process writes."""
+        target, best = self.folder / r.FOLDER / f"step-{self.state.step}", self.state.best
+        if self.us.first:
+            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state)
+            if best is not None:
+                r.mark_best(self.folder, best)
+            r.prune(self.folder, max(self.training.keep, self.training.average), best)
+        self.us.wait()
+        return target
+
+    def stop(self) -> None:
+        """Save and end, because someone asked for it."""
+        raise WorkError(f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved",
+                        where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
+
+    def average(self, evaluate: Evaluate | None) -> None:
+        """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""
+        folders = [folder for folder in r.checkpoints(self.folder)[:self.training.average] if r.damage(folder) is None]
+        last = folders[0]
+        if self.us.first:
+            target = r.save_average(self.folder, self.model, r.average_weights(folders), self.state)
+            self.reporter.note(f"averaged {len(folders)} checkpoints into {target}")
+        self.us.wait()
+        fill(self.model, self.folder / r.FOLDER / r.AVERAGE / "model.safetensors")
+        stale = self.state.stale
+        better = evaluate is not None and self.judge(evaluate, r.AVERAGE)
+        self.state.stale = stale
+        if better and self.us.first and self.state.best is not None:
+            r.mark_best(self.folder, self.state.best)
+        if not better and evaluate is not None:
+            fill(self.model, last / "model.safetensors")

@@ -1,0 +1,150 @@
+"""From an optimizer's config to torch's optimizers over the right parameters, behind one small class.
+
+The state can be taken out and put back as named tensors, so that no pickle is needed to resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saucier.errors import InputError
+from saucier.training import config as c
+from saucier.training.roles import Role, fused_rows, roles
+
+Named = dict[str, nn.Parameter]
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some rows of a parameter, as a parameter of its own that shares the memory."""
+
+    whole: nn.Parameter
+    view: nn.Parameter
+    start: int
+
+    def lend_gradient(self) -> None:
+        """Let the view see its rows of the gradient."""
+        gradient = self.whole.grad
+        self.view.grad = None if gradient is None else gradient[self.start:self.start + len(self.view)]
+
+
+class Optimizer:
+    """One or two torch optimizers that step together. The rate of each follows one schedule factor."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer], names: dict[int, str], pieces: list[Piece]) -> None:
+        """`names`: parameter id to name, for the state; `pieces`: views whose gradients are to be lent before a step."""
+        self.parts, self.names, self.pieces = parts, names, pieces
+        self.highest = [[float(group["lr"]) for group in part.param_groups] for part in parts]
+
+    def step(self, factor: float) -> None:
+        """Update the weights at `factor` times the highest rates."""
+        for piece in self.pieces:
+            piece.lend_gradient()
+        for part, rates in zip(self.parts, self.highest, strict=True):
+            for group, rate in zip(part.param_groups, rates, strict=True):
+                group["lr"] = rate * factor
+            part.step()
+        for piece in self.pieces:
+            piece.view.grad = None
+
+    def rate(self) -> float:
+        """The current rate of the first group, for the log."""
+        return float(self.parts[0].param_groups[0]["lr"])
+
+    def state(self) -> dict[str, Tensor]:
+        """Take out the state, each tensor named `parameter:field`."""
+        return {f"{self.names[id(parameter)]}:{field}": value.detach().cpu().contiguous()
+                for part in self.parts for parameter, fields in part.state.items() for field, value in fields.items()
+                if isinstance(value, Tensor)}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Put back what `state` took out. Raises `InputError` when it belongs to other parameters."""
+        grouped: dict[str, dict[str, Tensor]] = {}
+        for key, value in state.items():
+            name, _, field = key.rpartition(":")
+            grouped.setdefault(name, {})[field] = value
+        for part in self.parts:
+            for group in part.param_groups:
+                for parameter in group["params"]:
+                    fields = grouped.pop(self.names[id(parameter)], None)
+                    if fields is not None:
+                        part.state[parameter] = {field: placed(value, parameter, field) for field, value in fields.items()}
+        if grouped:
+            raise InputError(f"state of unknown parameter {next(iter(grouped))}", where="optimizer.safetensors",
+                             remedy="resume with the recipe that the run was begun with")
+
+
+def placed(value: Tensor, parameter: Tensor, field: str) -> Tensor:
+    """Move one state tensor to where the optimizer wants it: step counts stay on the CPU unless the kernel is fused."""
+    return value.clone() if field == "step" and parameter.device.type == "cpu" else value.to(parameter.device)
+
+
+def build_optimizer(config: c.OptimizerConfig, model: nn.Module) -> Optimizer:
+    """Build the optimizer of a model. Raises `InputError` for Muon on a torch that lacks it."""
+    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    kinds = roles(model)
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    match config:
+        case c.AdamW():
+            return Optimizer([adamw(config, parameters, kinds)], names, [])
+        case c.Adafactor():
+            return Optimizer([adafactor(config, parameters, kinds)], names, [])
+        case c.Muon():
+            matrices = {name: p for name, p in parameters.items() if kinds[name] is Role.MATRIX}
+            others = {name: p for name, p in parameters.items() if name not in matrices}
+            views, pieces = split_fused(matrices, fused_rows(model), names)
+            return Optimizer([muon(config, views), adamw(config.others, others, kinds)], names, pieces)
+
+
+def decayed(parameters: Named, kinds: dict[str, Role], decay: float) -> list[dict[str, Any]]:
+    """Split parameters into those that decay and those that do not; empty groups are left out."""
+    yes = [p for name, p in parameters.items() if kinds[name] is not Role.OTHER]
+    no = [p for name, p in parameters.items() if kinds[name] is Role.OTHER]
+    return [{"params": group, "weight_decay": rate} for group, rate in ((yes, decay), (no, 0.0)) if group]
+
+
+def adamw(config: c.AdamW, parameters: Named, kinds: dict[str, Role]) -> torch.optim.Optimizer:
+    """AdamW with torch's fused kernel. Source: Loshchilov and Hutter 2019, algorithm 2."""
+    groups = decayed(parameters, kinds, config.weight_decay)
+    betas = (config.beta1, config.beta2)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+
+
+def adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, Role]) -> torch.optim.Optimizer:
+    """Adafactor, without first moments. Source: Shazeer and Stern 2018, algorithm 4."""
+    groups = decayed(parameters, kinds, config.weight_decay)
+    return torch.optim.Adafactor(groups, lr=config.learning_rate, beta2_decay=config.beta2_decay, d=config.threshold)
+
+
+def muon(config: c.Muon, views: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """Muon with steps of AdamW's size. Source: Liu et al. 2025, §2.2, arXiv:2502.16982."""
+    if not hasattr(torch.optim, "Muon"):
+        raise InputError("this torch has no Muon", where="training.optimizer.kind",
+                         remedy="install torch 2.9 or newer, or use adamw")
+    if not views:
+        raise InputError("the model has no matrices for Muon", where="training.optimizer.kind", remedy="use adamw")
+    return torch.optim.Muon(views, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay,
+                            adjust_lr_fn="match_rms_adamw")
+
+
+def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, str]) -> tuple[list[nn.Parameter], list[Piece]]:
+    """Replace each fused matrix by views of its maps; names the views in `names`."""
+    views: list[nn.Parameter] = []
+    pieces: list[Piece] = []
+    for name, parameter in matrices.items():
+        if id(parameter) not in rows:
+            views.append(parameter)
+            continue
+        start = 0
+        for count in rows[id(parameter)]:
+            view = nn.Parameter(parameter.detach()[start:start + count])
+            names[id(view)] = f"{name}[{start}:{start + count}]"
+            pieces.append(Piece(parameter, view, start))
+            views.append(view)
+            start += count
+    return views, pieces

@@ -1,0 +1,104 @@
+"""One process or many (torchrun): who we are, and sums over all of us. No wrapper around the model.
+
+Each process works on its share of the global batch's rows; gradients are summed, since the loss is already divided by
+the targets of the whole batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+BUCKET = 2**24
+"""Values in one message: few messages, and little memory beside the gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """This process among `world`; alone by default."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add a small tensor up over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sums(self, values: dict[str, float]) -> dict[str, float]:
+        """Add up named numbers; every process has the same names."""
+        if self.world == 1:
+            return values
+        total = self.sum(torch.tensor([values[name] for name in sorted(values)], dtype=torch.float64))
+        return dict(zip(sorted(values), total.tolist(), strict=True))
+
+    def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
+        """Add gradients up over all processes; a parameter that no process used keeps None."""
+        if self.world == 1:
+            return
+        used = self.sum(torch.tensor([float(p.grad is not None) for p in parameters])).tolist()
+        shared = [p for p, count in zip(parameters, used, strict=True) if count]
+        for parameter in shared:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        for bucket in buckets([p.grad for p in shared if p.grad is not None]):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            start = 0
+            for gradient in bucket:
+                gradient.copy_(flat[start:start + gradient.numel()].view_as(gradient))
+                start += gradient.numel()
+
+    def wait(self) -> None:
+        """Wait until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def any(self, value: bool) -> bool:
+        """Return whether any process says yes."""
+        return value if self.world == 1 else bool(self.sum(torch.tensor(float(value))).item())
+
+    def agree(self, value: bool) -> bool:
+        """Return the first process's answer to all."""
+        return bool(self.sum(torch.tensor(float(value and self.first))).item())
+
+
+def buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Group tensors, in order, into messages of about `BUCKET` values."""
+    group: list[Tensor] = []
+    for tensor in tensors:
+        if group and sum(t.numel() for t in group) + tensor.numel() > BUCKET:
+            yield group
+            group = []
+        group.append(tensor)
+    if group:
+        yield group
+
+
+@contextmanager
+def processes() -> Iterator[Processes]:
+    """Join the group that torchrun announces in the environment; alone without it."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Processes()
+        return
+    ours = not dist.is_initialized()
+    if ours:
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Processes(dist.get_rank(), world)
+    finally:
+        if ours:
+            dist.destroy_process_group()

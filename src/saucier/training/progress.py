@@ -1,0 +1,227 @@
+"""Telling how a run goes: a bar on a terminal, or lines; metrics.jsonl; TensorBoard events. The loop only calls `Reporter`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TextIO
+
+from saucier.errors import InputError
+from saucier.files import disk_errors, write_text
+
+METRICS, EVENTS = "metrics.jsonl", "tensorboard"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One update of the weights."""
+
+    step: int
+    steps: int
+    loss: float
+    """Mean over the targets of the whole batch, in nats; with several parts their sum."""
+    rate: float
+    """Learning rate of the update."""
+    gradient_norm: float
+    tokens: int
+    """Targets so far."""
+    tokens_per_second: float
+    seconds: float
+    """Time so far, over all parts of the run."""
+
+
+class Reporter(Protocol):
+    """Hears what happens."""
+
+    def progress(self, progress: Progress) -> None:
+        """After every update."""
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """After every evaluation."""
+
+    def note(self, text: str) -> None:
+        """What a person should know: a choice, a fallback, a reason."""
+
+    def close(self) -> None:
+        """At the end, however it came."""
+
+
+def evaluation_line(step: int, scores: Mapping[str, float]) -> str:
+    """Say an evaluation in one line."""
+    return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+
+
+class Lines:
+    """Plain lines, one every so many steps."""
+
+    def __init__(self, every: int, stream: TextIO | None = None) -> None:
+        """Write to `stream`, by default standard error."""
+        self.every, self.stream = every, stream or sys.stderr
+
+    def progress(self, progress: Progress) -> None:
+        """Write a line when it is time."""
+        if progress.step % self.every == 0 or progress.step in (1, progress.steps):
+            left = progress.seconds / progress.step * (progress.steps - progress.step)
+            self.note(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f}, rate {progress.rate:.2e}, "
+                      f"{progress.tokens_per_second:.0f} tokens/s, {left:.0f} s left")
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Write a line."""
+        self.note(evaluation_line(step, scores))
+
+    def note(self, text: str) -> None:
+        """Write a line."""
+        print(text, file=self.stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Bar:
+    """A progress bar on a terminal."""
+
+    def __init__(self, steps: int) -> None:
+        """Show an empty bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.bar = RichProgress(TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"),
+                                TimeRemainingColumn(), console=Console(stderr=True))
+        self.task = self.bar.add_task("training", total=steps, facts="")
+        self.bar.start()
+
+    def progress(self, progress: Progress) -> None:
+        """Move the bar."""
+        facts = f"loss {progress.loss:.4f}  rate {progress.rate:.1e}  {progress.tokens_per_second:.0f} tokens/s"
+        self.bar.update(self.task, completed=progress.step, facts=facts)
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Print a line above the bar."""
+        self.note(evaluation_line(step, scores))
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        self.bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        self.bar.stop()
+
+
+class MetricsFile:
+    """`metrics.jsonl`: one JSON object a line, `{"step", "loss", ...}` or `{"step", "evaluation": {...}}`."""
+
+    def __init__(self, path: Path, every: int, first: int) -> None:
+        """Go on after update `first`: later lines, of updates that will be done again, are removed."""
+        self.path, self.every = path, every
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in read_lines(path) if line["step"] <= first]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def progress(self, progress: Progress) -> None:
+        """Add a line when it is time."""
+        if progress.step % self.every == 0 or progress.step in (1, progress.steps):
+            self.add(asdict(progress))
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Add a line."""
+        self.add({"step": step, "evaluation": dict(scores)})
+
+    def note(self, text: str) -> None:
+        """Not a metric."""
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one line; a full disk is one clear error."""
+        with disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a metrics file; a last line cut short by a crash is left out."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+class Events:
+    """TensorBoard events."""
+
+    def __init__(self, folder: Path, every: int, first: int) -> None:
+        """Go on after update `first`."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.every = every
+        self.writer = SummaryWriter(str(folder), purge_step=first or None)
+
+    def progress(self, progress: Progress) -> None:
+        """Add the figures when it is time."""
+        if progress.step % self.every == 0 or progress.step in (1, progress.steps):
+            for name in ("loss", "rate", "gradient_norm", "tokens_per_second"):
+                self.writer.add_scalar(f"training/{name}", getattr(progress, name), progress.step)
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Add the scores."""
+        for name, value in scores.items():
+            self.writer.add_scalar(f"evaluation/{name}", value, step)
+
+    def note(self, text: str) -> None:
+        """Not a figure."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.writer.close()
+
+
+class Reporters:
+    """Several reporters as one."""
+
+    def __init__(self, *members: Reporter) -> None:
+        """Tell each of them, in order."""
+        self.members = members
+
+    def progress(self, progress: Progress) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.progress(progress)
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.evaluation(step, scores)
+
+    def note(self, text: str) -> None:
+        """Tell all."""
+        for member in self.members:
+            member.note(text)
+
+    def close(self) -> None:
+        """Close all."""
+        for member in self.members:
+            member.close()
+
+
+def want_events(choice: Literal["auto", "on", "off"]) -> bool:
+    """Say whether to write events. Raises `InputError` when they were asked for and tensorboard is missing."""
+    installed = importlib.util.find_spec("tensorboard") is not None
+    if choice == "on" and not installed:
+        raise InputError("tensorboard is not installed", where="training.events",
+                         remedy="pip install 'saucier[tensorboard]', or set events: off")
+    return installed and choice != "off"
+
+
+def screen(steps: int, every: int) -> Reporter:
+    """Return a bar where standard error is a terminal, else lines."""
+    return Bar(steps) if sys.stderr.isatty() else Lines(every)

@@ -1,0 +1,190 @@
+"""Checkpoints of a run, `checkpoints/step-N/`: written whole or not at all, found again, and checked before use.
+
+A checkpoint is a model folder (so it can be loaded by itself) with the optimizer's state and `state.json` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from saucier.checkpoints.model_folder import fill, write_model
+from saucier.checkpoints.tensors import read_tensors
+from saucier.errors import InputError
+from saucier.files import remove, write_atomically, write_json
+from saucier.model import Transformer
+from saucier.training.optimizers import Optimizer
+
+FOLDER, BEST, AVERAGE = "checkpoints", "best.json", "average"
+NAME = re.compile(r"step-(\d+)")
+Json = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Best:
+    """The evaluation with the lowest loss so far."""
+
+    name: str
+    """Folder of its checkpoint."""
+    step: int
+    loss: float
+
+
+@dataclass(slots=True)
+class State:
+    """What a run must remember besides weights and optimizer; the data's place follows from the step."""
+
+    step: int = 0
+    """Updates done."""
+    tokens: int = 0
+    """Targets learned from."""
+    seconds: float = 0.0
+    """Time spent, over all parts of the run."""
+    best: Best | None = None
+    stale: int = 0
+    """Evaluations since the best one."""
+    dtype: str = ""
+    """Number format of the multiplications; a resumed run keeps it."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """What the run was begun with."""
+
+    @classmethod
+    def read(cls, folder: Path) -> State:
+        """Read it from a whole checkpoint."""
+        values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        values.pop("files")
+        best = values.pop("best")
+        return cls(**values, best=Best(**best) if best else None)
+
+
+def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State) -> Path:
+    """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay."""
+    def write(folder: Path) -> None:
+        write_model(model, folder)
+        save_file(optimizer.state(), folder / "optimizer.safetensors")
+        seal(folder, state)
+
+    target = run_folder / FOLDER / f"step-{state.step}"
+    write_atomically(target, write)
+    return target
+
+
+def seal(folder: Path, state: State) -> None:
+    """Write `state.json` last, with the size of every other file, so that damage can be seen later."""
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    (folder / "state.json").write_text(json.dumps({**asdict(state), "files": sizes}, indent=2) + "\n", encoding="utf-8")
+
+
+def mark_best(run_folder: Path, best: Best) -> None:
+    """Point to the best checkpoint, for those who load the run."""
+    write_json(run_folder / FOLDER / BEST, asdict(best))
+
+
+def damage(folder: Path) -> str | None:
+    """Say what is wrong with a checkpoint; None when it is whole."""
+    try:
+        sizes = json.loads((folder / "state.json").read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"state.json cannot be read ({type(error).__name__})"
+    for name, size in sizes.items():
+        path = folder / name
+        found = path.stat().st_size if path.is_file() else 0
+        if found != size:
+            return f"{name} has {found} of {size} bytes"
+    return None
+
+
+def checkpoints(run_folder: Path) -> list[Path]:
+    """Return the step checkpoints of a run, whole or not, newest first."""
+    found = {int(match[1]): path for path in (run_folder / FOLDER).glob("step-*") if (match := NAME.fullmatch(path.name))}
+    return [found[step] for step in sorted(found, reverse=True)]
+
+
+def latest(run_folder: Path, note: Callable[[str], None] = lambda text: None) -> Path | None:
+    """Return the newest whole checkpoint; `note` hears of each damaged one that is passed over."""
+    for folder in checkpoints(run_folder):
+        reason = damage(folder)
+        if reason is None:
+            return folder
+        note(f"{folder}: damaged, {reason}; falling back to the one before")
+    return None
+
+
+def usable_checkpoint(run_folder: Path) -> Path:
+    """Return a run's best whole checkpoint, or else its newest. Raises `InputError` when there is none."""
+    try:
+        pointer = json.loads((run_folder / FOLDER / BEST).read_text(encoding="utf-8"))
+        best = run_folder / FOLDER / str(pointer["name"])
+        if damage(best) is None:
+            return best
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no evaluation yet, or the pointer is damaged: the newest one is as good
+    found = latest(run_folder)
+    if found is None:
+        raise InputError("no whole checkpoint here", where=str(run_folder),
+                         remedy="give a model folder, or a run folder whose training has saved")
+    return found
+
+
+def restore(folder: Path, model: Transformer, optimizer: Optimizer) -> State:
+    """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
+    fill(model, folder / "model.safetensors")
+    optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
+    return State.read(folder)
+
+
+def refuse_other(then: Json, now: Json, where: Path) -> None:
+    """Raise `InputError`, naming the first key that differs, when a run was begun with another recipe."""
+    found = difference(then, now)
+    if found is not None:
+        key, old, new = found
+        raise InputError(f"this run was begun with another recipe: {key} was {old!r} and is now {new!r}",
+                         where=str(where), remedy="resume with the run's own recipe, or give a new folder")
+
+
+def difference(then: object, now: object, path: str = "") -> tuple[str, object, object] | None:
+    """Find the first place where two JSON values differ: (key path, old, new)."""
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*then, *now]):
+            found = difference(then.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+            if found is not None:
+                return found
+        return None
+    return None if then == now else (path, then, now)
+
+
+def prune(run_folder: Path, keep: int, best: Best | None) -> None:
+    """Remove all but the newest `keep` checkpoints and the best one, and what killed processes left half written."""
+    for folder in checkpoints(run_folder)[keep:]:
+        if best is None or folder.name != best.name:
+            remove(folder)
+    for leftover in (run_folder / FOLDER).glob(".step-*"):
+        remove(leftover)
+
+
+def average_weights(folders: list[Path]) -> dict[str, Tensor]:
+    """Return the mean of the weights of several checkpoints, added up in float64. Source: Vaswani et al. 2017, §6.1."""
+    total: dict[str, Tensor] = {}
+    for folder in folders:
+        for name, value in read_tensors(folder / "model.safetensors"):
+            total[name] = total[name] + value.double() if name in total else value.double()
+    return {name: (value / len(folders)).to(torch.float32) for name, value in total.items()}
+
+
+def save_average(run_folder: Path, model: Transformer, weights: Mapping[str, Tensor], state: State) -> Path:
+    """Write averaged weights as `checkpoints/average`, a model folder without an optimizer."""
+    def write(folder: Path) -> None:
+        write_model(model, folder, weights)
+        seal(folder, state)
+
+    target = run_folder / FOLDER / AVERAGE
+    write_atomically(target, write)
+    return target

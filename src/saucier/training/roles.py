@@ -1,0 +1,57 @@
+"""What each parameter is to an optimizer: a matrix inside a block, an output matrix, a table, or a vector.
+
+This is the one place that says which weights decay and which are orthogonalized.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from torch import nn
+
+from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.feedforward import GatedFeedForward
+from saucier.parts.heads import LanguageHead
+
+
+class Role(Enum):
+    """The kinds of parameters."""
+
+    MATRIX = "matrix"
+    """A linear map inside a stack: decays; Muon orthogonalizes it."""
+    OUTPUT = "output"
+    """A linear map outside the stacks, such as an untied output matrix: decays."""
+    OTHER = "other"
+    """Tables, norms and biases: no decay."""
+
+
+def roles(model: nn.Module) -> dict[str, Role]:
+    """Return the role of every trainable parameter, by name; a tied output matrix counts as the table that it is."""
+    stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
+    inside = {id(module.weight) for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)}
+    maps = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear | LanguageHead)}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            key = id(parameter)
+            found[name] = Role.MATRIX if key in inside else Role.OUTPUT if key in maps - tables else Role.OTHER
+    return found
+
+
+def fused_rows(model: nn.Module) -> dict[int, list[int]]:
+    """Return, for the id of each weight that holds several maps on top of each other, the rows of each.
+
+    Queries, keys and values are orthogonalized apart, as separate maps would be.
+    """
+    found: dict[int, list[int]] = {}
+    for module in model.modules():
+        match module:
+            case SelfAttention():
+                query, key, _ = module.widths
+                found[id(module.qkv.weight)] = [query, key, key]
+            case CrossAttention():
+                found[id(module.kv.weight)] = [module.kv.out_features // 2] * 2
+            case GatedFeedForward():
+                found[id(module.up.weight)] = [module.up.out_features // 2] * 2
+    return found

@@ -1,0 +1,124 @@
+"""One update of the weights: micro-batches, the loss over the whole global batch, gradients summed, checked and clipped.
+
+Letters: B batch, L length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from saucier.errors import WorkError
+from saucier.files import write_atomically
+from saucier.objectives.base import Batch, Corruption, Loss, Objective
+from saucier.text.rows import Batches
+from saucier.training.precision import Dtype, autocast, moved
+from saucier.training.processes import Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What is learned, and from what: the data, its corruption, and the loss."""
+
+    batches: Batches[Any]
+    corruption: Corruption[Any]
+    objective: Objective
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What one update saw."""
+
+    loss: float
+    gradient_norm: float
+    targets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Updater:
+    """Computes the gradients of one step."""
+
+    model: nn.Module
+    study: Study
+    processes: Processes
+    dtype: Dtype
+    seed: int
+    micro_batch: int | None
+    clip: float | None
+    failures: Path
+    """Folder for a batch whose loss is not finite."""
+
+    def gradients(self, step: int) -> Learned:
+        """Fill the gradients of step `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
+        device = next(self.model.parameters()).device
+        micro = list(self.micro_batches(step))
+        targets = self.targets([batch for _, batch in micro])
+        sums = dict.fromkeys(targets, 0.0)
+        for row, batch in micro:
+            torch.manual_seed(noise_seed(self.seed, step, row))
+            with autocast(self.dtype, device):
+                loss = self.study.objective(self.model, moved(batch, device))
+            loss.over(targets).backward()  # type: ignore[no-untyped-call]
+            add(sums, loss)
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.processes.sum_gradients(parameters)
+        mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
+        norm = clipped([p.grad for p in parameters if p.grad is not None], self.clip)
+        if not (math.isfinite(mean) and math.isfinite(norm)):
+            self.fail(step, mean, norm, [batch for _, batch in micro])
+        return Learned(mean, norm, int(targets["tokens"]))
+
+    def micro_batches(self, step: int) -> Iterator[tuple[int, Batch]]:
+        """Give this process's rows in pieces: (number of the first row in the global batch, batch)."""
+        rows = self.study.batches.rows(step, self.processes.rank, self.processes.world)
+        size = self.micro_batch or max(1, len(rows))
+        for start in range(0, len(rows), size):
+            part = rows.select(slice(start, start + size))
+            yield int(part.row[0]), self.study.corruption(part, seed=self.seed, step=step)
+
+    def targets(self, micro: list[Batch]) -> dict[str, float]:
+        """Count the targets of each part over the whole global batch; every process knows the same parts."""
+        counts: dict[str, float] = {"tokens": 0.0, "sentences": 0.0}
+        for batch in micro:
+            for name, count in self.study.objective.count(batch).items():
+                counts[name] += count
+        return self.processes.sums(counts)
+
+    def fail(self, step: int, loss: float, norm: float, micro: list[Batch]) -> None:
+        """Save the batch and stop. The weights are still those before this step."""
+        path = self.failures / f"step-{step + 1}-process-{self.processes.rank}.safetensors"
+        tensors = {f"{number}.{name}": value.contiguous() for number, batch in enumerate(micro) for name, value in batch.items()}
+        write_atomically(path, lambda temporary: save_file(tensors, temporary))
+        raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here", where=str(path),
+                        remedy="lower the learning rate or the clip, or look at the batch; earlier checkpoints are whole")
+
+
+def add(sums: dict[str, float], loss: Loss) -> None:
+    """Add the totals of one micro-batch; reading them waits for the device."""
+    for name, part in loss.parts.items():
+        sums[name] += float(part.total.detach())
+
+
+def clipped(gradients: list[Tensor], limit: float | None) -> float:
+    """Scale the whole gradient down to a norm of `limit`, in place; return the norm before."""
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if limit is not None and norm > limit:
+        torch._foreach_mul_(gradients, limit / norm)
+    return float(norm)
+
+
+def noise_seed(seed: int, step: int, row: int) -> int:
+    """Mix a seed for dropout: the same for the same rows at the same step, so that nothing need be remembered."""
+    return int(np.random.SeedSequence([seed, step, row]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+Evaluate = Callable[[nn.Module], dict[str, float]]
+"""The model's scores on held-out data, `loss` among them; the lower the better."""

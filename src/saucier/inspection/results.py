@@ -1,6 +1,6 @@
-"""What a finished run has to say for itself: the schema of `evaluation.json`, written by the cook and read by the report.
+"""What a finished run has to say: the schema of `evaluation.json`, written by the cook and read by the report.
 
-Frozen records only: no measuring and no drawing here. Every count that is not zero is shown to the reader; nothing is lost silently.
+Frozen records only: no measuring and no drawing here. Every count that is not zero is shown to the reader.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DataCounts(Config):
     """Where the text came from, in words: "Python's documentation", or the file names."""
     train: TextCounts = TextCounts()
     held_out: TextCounts = TextCounts()
-    dropped: dict[str, int] = {}
+    dropped: dict[str, int] = Field(default_factory=dict)
     """Documents or rows that were left out, by reason: {"duplicate": 412, "empty": 3}."""
     truncated_rows: int = 0
     """Rows that were longer than the model's length and were cut."""
@@ -83,7 +83,7 @@ class Cost(Config):
 
     seconds: float
     """Wall-clock seconds of the whole job."""
-    phases: dict[str, float] = {}
+    phases: dict[str, float] = Field(default_factory=dict)
     """Seconds by phase, in order: {"read": 1.2, "tokenizer": 3.4, "train": 170.0, ...}."""
     training_flops: float | None = None
     """Floating-point operations of training (forward and backward)."""
@@ -106,7 +106,7 @@ class Results(Config):
     data: DataCounts
     cost: Cost
     baselines: tuple[Baseline, ...] = ()
-    scores: tuple[Score, ...] = Field(default=())
+    scores: tuple[Score, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Write `evaluation.json` into a run folder, atomically."""
@@ -124,7 +124,8 @@ def read_results(folder: Path) -> Results:
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), remedy="the run has not been evaluated yet") from None
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}", remedy="evaluate the run again") from None
+        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}",
+                         remedy="evaluate the run again") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

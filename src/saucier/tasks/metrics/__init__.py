@@ -1,0 +1,8 @@
+"""Metrics: pure functions from texts or sums of losses to a number. Nothing here reads a file or runs a model."""
+
+from saucier.tasks.metrics.likelihood import bits_per_byte, perplexity
+from saucier.tasks.metrics.rouge import Overlap, rouge, rouge_l, rouge_l_summary, rouge_n
+from saucier.tasks.metrics.translation import TranslationScore, bleu, chrf
+
+__all__ = ["Overlap", "TranslationScore", "bits_per_byte", "bleu", "chrf", "perplexity", "rouge", "rouge_l",
+           "rouge_l_summary", "rouge_n"]

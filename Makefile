@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 RUN ?= runs/demo
-PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 

@@ -88,7 +88,7 @@ class SelfAttention(nn.Module):
             turn = context.once(("rotation", positions, self.head_dim), lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
         if context.cache is not None:
-            key, value = context.cache.extend(context.layer, key, value)
+            key, value = context.cache.extend(context.self_slot(), key, value)
         return self.out(join(self.attend(query, key, value, context)))  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
@@ -183,13 +183,14 @@ class CrossAttention(nn.Module):
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return the keys and values of the encoder output, from the cache where it has them. Shapes: -> [B, G, S, E] twice."""
         cache = context.cache
-        if cache is not None and context.layer in cache.cross:
-            return cache.cross[context.layer]
+        slot = context.cross_slot() if cache is not None else 0
+        if cache is not None and slot in cache.cross:
+            return cache.cross[slot]
         assert context.memory is not None, "cross-attention runs only where the model gave a memory"
         key, value = (split(part, self.head_dim) for part in self.kv(context.memory).chunk(2, dim=-1))
         if cache is not None:
             key, value = key.contiguous(), value.contiguous()  # read at every step from now on
-            cache.cross[context.layer] = (key, value)
+            cache.cross[slot] = (key, value)
         return key, value
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:

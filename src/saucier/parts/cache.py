@@ -16,26 +16,26 @@ class Cache:
     """Keys and values of every decoder block for up to `capacity` positions. Source: Shazeer 2019, §2.4, arXiv:1911.02150."""
 
     keys: list[Tensor]
-    """One [B, K, capacity, E] a block with self-attention."""
+    """One [B, K, capacity, E] for each self-attention, in the order they are computed."""
     values: list[Tensor]
     capacity: int
     length: int = 0
     """Positions that are filled."""
     cross: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """Block -> the encoder output's keys and values [B, K, S, E]."""
+    """Number of the cross-attention -> the encoder output's keys and values [B, K, S, E]."""
 
     @classmethod
     def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype, device: torch.device) -> Cache:
-        """Allocate for blocks of the given (key-value heads, head width)."""
+        """Allocate for self-attentions of the given (key-value heads, head width)."""
         def allocate() -> list[Tensor]:
             return [torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device) for heads, head in widths]
 
         return cls(allocate(), allocate(), capacity)
 
-    def extend(self, block: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values [B, K, L, E] behind the filled ones; return views of all of them."""
         end = self.length + key.shape[2]
-        keys, values = self.keys[block], self.values[block]
+        keys, values = self.keys[slot], self.values[slot]
         keys[:, :, self.length:end] = key
         values[:, :, self.length:end] = value
         return keys[:, :, :end], values[:, :, :end]
@@ -44,7 +44,8 @@ class Cache:
         """Replace row i by row `rows[i]` (beam search); the number of rows may change. Shapes: rows [B']."""
         self.keys = [self._moved(key, rows) for key in self.keys]
         self.values = [self._moved(value, rows) for value in self.values]
-        self.cross = {block: (key.index_select(0, rows), value.index_select(0, rows)) for block, (key, value) in self.cross.items()}
+        self.cross = {slot: (key.index_select(0, rows), value.index_select(0, rows))
+                      for slot, (key, value) in self.cross.items()}
 
     def _moved(self, stored: Tensor, rows: Tensor) -> Tensor:
         """Copy the filled positions of the chosen rows; what is not filled yet need not be copied."""

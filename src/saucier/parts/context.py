@@ -39,8 +39,10 @@ class Context:
     want_weights: bool = False
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
-    layer: int = 0
-    """Index of the block being computed; a shared block is computed several times."""
+    self_attentions: int = 0
+    """Self-attentions that have used the cache in this pass; a shared block counts each time."""
+    cross_attentions_read: int = 0
+    """Likewise for cross-attention."""
     made: dict[Hashable, object] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -48,6 +50,16 @@ class Context:
         if key not in self.made:
             self.made[key] = make()
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
+
+    def self_slot(self) -> int:
+        """Return the cache's place for the self-attention that asks: they are numbered in the order they are computed."""
+        self.self_attentions += 1
+        return self.self_attentions - 1
+
+    def cross_slot(self) -> int:
+        """Return the cache's place for the cross-attention that asks."""
+        self.cross_attentions_read += 1
+        return self.cross_attentions_read - 1
 
     def mask(self, visibility: c.Visibility) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys."""

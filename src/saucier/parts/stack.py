@@ -40,7 +40,7 @@ class Stack(nn.Module):
         """
         if self.bias is not None:
             context.bias = self.bias(context.span.start, context.span.queries, context.span.keys)
-        for context.layer, block in enumerate([*self.blocks] * self.rounds):
+        for block in [*self.blocks] * self.rounds:
             if record is not None:
                 record.append(x)
             x = block(x, context)

@@ -1,0 +1,1 @@
+"""Laws: what must hold of every model, whatever its parts."""

@@ -1,0 +1,178 @@
+"""Small models for the laws: every family, every kind of part, and every recipe that is small enough to run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.families import FAMILIES
+from saucier.model import Transformer, build
+from saucier.recipes import names, recipe
+
+VOCAB = 37
+LENGTH = 64
+RUNNABLE = 20_000_000
+"""Recipes with at most this many parameters are run; the others are only counted."""
+
+SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
+FAMILY_OPTIONS: dict[str, dict[str, object]] = {
+    "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
+    "llama": {"kv_heads": 2, "hidden": 40}, "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
+}
+
+
+def family(name: str) -> c.Transformer:
+    """Return a small member of a family."""
+    return FAMILIES[name](**SMALL, **FAMILY_OPTIONS.get(name, {}))
+
+
+def decoder(attention: c.SelfAttention, *, layers: int = 2, place: type = c.PreNorm) -> c.Transformer:
+    """Return a decoder-only model around this attention."""
+    block = c.Block(sublayers=(place(inner=attention), place(inner=c.FeedForward(hidden=40))))
+    stack = c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=c.LayerNorm())
+    return c.Transformer(dim=24, embed=c.Embedding(vocab=VOCAB), decoder=stack, head=c.LanguageHead())
+
+
+def encoder(attention: c.SelfAttention, *, layers: int = 2) -> c.Transformer:
+    """Return an encoder-only model around this attention."""
+    built = decoder(attention, layers=layers)
+    return built.model_copy(update={"encoder": built.decoder, "decoder": None})
+
+
+def encoder_decoder(reader: c.SelfAttention, writer: c.SelfAttention, *, layers: int = 2) -> c.Transformer:
+    """Return an encoder-decoder around these two attentions."""
+    cross = c.CrossAttention(projection=writer.projection)
+    block = c.Block(sublayers=tuple(c.PreNorm(inner=inner) for inner in (writer, cross, c.FeedForward(hidden=40))))
+    stack = c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=c.LayerNorm())
+    return encoder(reader, layers=layers).model_copy(update={"decoder": stack})
+
+
+HEADS = c.Projection(heads=4)
+GROUPED = c.Projection(heads=4, kv_heads=2, bias=False)
+SINGLE = c.Projection(heads=4, kv_heads=1, head_dim=8, output_bias=False)
+
+
+def causal_positions() -> dict[str, c.SelfAttention]:
+    """Return a causal attention for every kind of position and of projection."""
+    kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "music": c.MusicTransformer(length=LENGTH),
+             "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
+             "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi()}
+    found = {f"{name}-mha": c.SelfAttention(projection=HEADS, positions=kind, visibility=c.Causal())
+             for name, kind in kinds.items()}
+    grouped = {f"{name}-gqa": attention.model_copy(update={"projection": GROUPED})
+               for name, attention in zip(kinds, found.values(), strict=True)}
+    return found | grouped | {"rotary-mqa": c.SelfAttention(projection=SINGLE, positions=c.Rotary(), visibility=c.Causal()),
+                              "none-mqa": c.SelfAttention(projection=SINGLE, visibility=c.Causal())}
+
+
+def full_positions() -> dict[str, c.SelfAttention]:
+    """Return an attention that sees both ways for every kind of position that can."""
+    kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "t5": c.T5Bias(buckets=8, max_distance=20),
+             "rotary": c.Rotary(), "alibi": c.Alibi()}
+    return {name: c.SelfAttention(projection=GROUPED, positions=kind) for name, kind in kinds.items()}
+
+
+def decoders() -> dict[str, c.Transformer]:
+    """Return decoder-only models: the families', and one for every kind of part."""
+    found = {name: family(name) for name in FAMILIES}
+    found = {name: config for name, config in found.items() if config.encoder is None}
+    found |= {f"part-{name}": decoder(attention) for name, attention in causal_positions().items()}
+    windowed = c.SelfAttention(projection=GROUPED, positions=c.Rotary(), visibility=c.Causal() & c.Window(3))
+    return found | {"window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
+                    "two-attentions": doubled(), "uneven": uneven(), "post": decoder(windowed, place=c.PostNorm),
+                    "sandwich": decoder(windowed, place=c.SandwichNorm)}
+
+
+def shared() -> c.Transformer:
+    """Return a model that applies one block three times."""
+    built = decoder(causal_positions()["rotary-gqa"])
+    assert built.decoder is not None
+    block = built.decoder.blocks()[0]
+    return built.model_copy(update={"decoder": c.Stack(layers=c.Share(block=block, times=3))})
+
+
+def cycled() -> c.Transformer:
+    """Return a model whose blocks take turns between a window and the whole past."""
+    near = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Causal() & c.Window(3))
+    far = c.SelfAttention(projection=GROUPED, visibility=c.Causal())
+    blocks = tuple(c.Block(sublayers=(c.PreNorm(inner=inner), c.PreNorm(inner=c.GatedFeedForward(hidden=32))))
+                   for inner in (near, far))
+    return decoder(near).model_copy(update={"decoder": c.Stack(layers=c.Cycle(blocks=blocks, times=2))})
+
+
+def doubled() -> c.Transformer:
+    """Return a model with two self-attentions of different shape in one block."""
+    first, second = causal_positions()["rotary-mqa"], causal_positions()["alibi-mha"]
+    block = c.Block(sublayers=tuple(c.PreNorm(inner=inner) for inner in (first, c.FeedForward(hidden=32), second)))
+    return decoder(first).model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
+
+
+def uneven() -> c.Transformer:
+    """Return a model whose first and third blocks have no attention at all."""
+    attention = c.Block(sublayers=(c.PreNorm(inner=causal_positions()["rotary-gqa"]),))
+    forward = c.Block(sublayers=(c.PreNorm(inner=c.FeedForward(hidden=32)),))
+    stack = c.Stack(layers=c.Cycle(blocks=(forward, attention), times=2))
+    return decoder(causal_positions()["none-mha"]).model_copy(update={"decoder": stack})
+
+
+def encoders() -> dict[str, c.Transformer]:
+    """Return encoder-only models: BERT, and one for every kind of position."""
+    window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
+    return {"bert": family("bert"), "window": encoder(window)} | {
+        f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
+
+
+def pairs() -> dict[str, c.Transformer]:
+    """Return encoder-decoders: the families', and one for every kind of position on both sides."""
+    found = {name: family(name) for name in FAMILIES}
+    found = {name: config for name, config in found.items() if config.encoder and config.decoder}
+    causal = causal_positions()
+    return found | {f"part-{name}": encoder_decoder(reader, causal[f"{name}-gqa"])
+                    for name, reader in full_positions().items()} | {"two-crosses": two_crosses()}
+
+
+def two_crosses() -> c.Transformer:
+    """Return an encoder-decoder that looks at the encoder twice in each block."""
+    writer = causal_positions()["rotary-mha"]
+    crosses = [c.CrossAttention(projection=projection) for projection in (HEADS, SINGLE)]
+    block = c.Block(sublayers=tuple(c.PreNorm(inner=inner) for inner in (crosses[0], writer, crosses[1])))
+    built = encoder_decoder(full_positions()["none"], writer)
+    return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
+
+
+def runnable_recipes() -> list[str]:
+    """Return the names of the recipes whose models are small enough to run in a test."""
+    return [name for name in names() if c.parameters(recipe(name).model) <= RUNNABLE]
+
+
+def everything() -> dict[str, c.Transformer]:
+    """Return every model of the zoo and every small recipe, by a name for the test's output."""
+    groups = {"decoder": decoders(), "encoder": encoders(), "pair": pairs(),
+              "recipe": {name: recipe(name).model for name in runnable_recipes()}}
+    return {f"{group}-{name}": config for group, found in groups.items() for name, config in found.items()}
+
+
+def scrambled(config: c.Transformer, *, seed: int = 0) -> Transformer:
+    """Build in evaluation mode with every parameter drawn anew, so that no bias is zero and no gain is one.
+
+    Starting weights hide faults: a bias that is added twice, or not at all, is zero both times.
+    """
+    model = build(config, seed=seed).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            spread = 0.3 if parameter.ndim < 2 or "positions" in name or "bias" in name else parameter.shape[-1] ** -0.5
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + ("norm" in name))
+    return model
+
+
+def tokens(config: c.Transformer, rows: int, length: int, *, seed: int = 0) -> Tensor:
+    """Return random ids [rows, length]."""
+    return torch.randint(0, config.embed.vocab, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def longest(config: c.Transformer) -> int:
+    """Return a length to test with that the model can take."""
+    positions = config.embed.positions
+    return min(12, positions.length) if isinstance(positions, c.Learned) else 12

@@ -132,8 +132,12 @@ class Corruption(Protocol[R_contra]):
     def __call__(self, rows: R_contra, *, seed: int, step: int) -> Batch:
         """Make the batch."""
 
+    @property
+    def overlap(self) -> int:
+        """Tokens that a row must share with the next one, beyond `row_length`, so that every token is a target once."""
+
     def row_length(self, length: int) -> int:
-        """How many tokens the rows must hold so that the model sees `length`."""
+        """How many tokens of its own a row must have so that the model sees `length`."""
 
 
 class Objective(Protocol):

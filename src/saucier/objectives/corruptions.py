@@ -7,6 +7,7 @@ change it. Letters: B batch, L length, S source, T target.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +40,12 @@ def placed(rows: Rows, batch: Batch) -> Batch:
 class CausalCorruption:
     """Each token's label is the next token of its document. Source: Radford et al. 2018 (GPT), §3.1."""
 
+    overlap: ClassVar[int] = 1
+    """The last token of a row is only a label there, and an input in the next."""
+
     def row_length(self, length: int) -> int:
-        """One more: the last token is only a label."""
-        return length + 1
+        """The same."""
+        return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Shift the rows by one. Shapes: rows [B, L+1] -> input_ids, labels [B, L]."""
@@ -65,6 +69,7 @@ class MaskedCorruption:
     mask_id: int
     special: Ints
     ordinary: Ints
+    overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
         """The same."""
@@ -103,6 +108,7 @@ class PairCorruption:
     """The decoder reads the target shifted by one (teacher forcing). Source: Vaswani et al. 2017, §3.1."""
 
     ids: TokenIds
+    overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
         """The same: the target's own length."""

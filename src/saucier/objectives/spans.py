@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class SpanCorruption:
 
     config: c.SpanCorruption
     ids: TokenIds
+    overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
         """The longest row whose source, with one sentinel a span and eos, is not longer than `length`."""

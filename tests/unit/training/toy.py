@@ -1,0 +1,130 @@
+"""A tiny problem for the training tests: counting modulo the vocabulary, as endless batches, and models to learn it.
+
+Run as a program it trains in a process of its own: `python toy.py FOLDER [steps]`; used by the tests that kill it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from saucier.config import Transformer as Config
+from saucier.families import FAMILIES
+from saucier.model import Transformer, build
+from saucier.objectives import config as o
+from saucier.objectives.base import TokenIds
+from saucier.objectives.build import build_objective
+from saucier.text.rows import PADDING, PairRows, Rows, generator, share
+from saucier.training.config import AdamW, Constant, Training
+from saucier.training.update import Study
+
+VOCAB, LENGTH, BATCH = 29, 16, 8
+IDS = TokenIds(vocab=VOCAB, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3), sentinels=(28, 27, 26, 25))
+FIRST, LAST = 4, 25
+"""Ordinary ids are FIRST … LAST-1."""
+
+
+def rows_of(tokens: np.ndarray, numbers: np.ndarray, documents: np.ndarray | None = None) -> Rows:
+    """Wrap ids [B, L] as rows of one document each, unless `documents` says more."""
+    zeros, places = np.zeros_like(tokens), np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape).copy()
+    flat = np.zeros(len(tokens), dtype=np.int64)
+    return Rows(tokens, zeros if documents is None else documents, places, zeros, flat, flat, numbers, numbers)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Rows that count up from a random start, by a random stride; some are padded."""
+
+    length: int = LENGTH + 1
+    batch: int = BATCH
+    seed: int = 0
+    padded: bool = True
+    steps_per_epoch: int = 1000
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {}
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
+        random = [generator(self.seed, 9, step, int(number)) for number in numbers]
+        starts = np.array([one.integers(0, LAST - FIRST) for one in random])
+        strides = np.array([one.integers(1, 3) for one in random])
+        tokens = FIRST + (starts[:, None] + strides[:, None] * np.arange(self.length)) % (LAST - FIRST)
+        documents = np.zeros_like(tokens)
+        if self.padded:
+            cut = np.where(numbers % 3 == 2, self.length // 2, self.length)
+            documents[np.arange(self.length) >= cut[:, None]] = PADDING
+        return rows_of(np.where(documents == PADDING, 0, tokens), numbers, documents)
+
+    def __getitem__(self, step: int) -> Rows:
+        return self.rows(step)
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """Pairs: the target is the source, each id moved up by one, backwards, ended by eos."""
+
+    batch: int = BATCH
+    seed: int = 0
+    steps_per_epoch: int = 1000
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {}
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
+        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
+        random = [generator(self.seed, 8, step, int(number)) for number in numbers]
+        lengths = np.array([int(one.integers(3, 7)) for one in random])
+        source, target = np.zeros((len(numbers), 8), dtype=np.int64), np.zeros((len(numbers), 8), dtype=np.int64)
+        for i, one in enumerate(random):
+            ids = one.integers(FIRST, LAST - 1, lengths[i])
+            source[i, :lengths[i] + 1] = [*ids, 2]
+            target[i, :lengths[i] + 1] = [*(ids[::-1] + 1), 2]
+        return PairRows(source, target, lengths + 1, lengths + 1, numbers, numbers)
+
+    def __getitem__(self, step: int) -> PairRows:
+        return self.rows(step)
+
+
+def small(family: str, dim: int = 32, **options: object) -> Config:
+    """Return a small member of a family for the toy vocabulary."""
+    own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64}, "bert": {"length": 64}, "llama": {"hidden": 64, "kv_heads": 2},
+           "t5": {"hidden": 64, "head_dim": 8}}[family]
+    return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)
+
+
+def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:
+    """Build a small decoder."""
+    return build(small("gpt2", dropout=dropout), seed=seed)
+
+
+def study(objective: o.ObjectiveConfig | None = None, batches: object | None = None) -> Study:
+    """Pair an objective with the toy data."""
+    corruption, loss = build_objective(objective or o.Causal(), IDS)
+    return Study(batches or Counting(), corruption, loss)
+
+
+def recipe(steps: int = 40, **changes: object) -> Training:
+    """Return a short training."""
+    plain = {"optimizer": AdamW(learning_rate=3e-3), "schedule": Constant(warmup=3), "length": LENGTH, "batch": BATCH,
+             "evaluate_every": 10, "save_every": 3, "dtype": "float32", "events": "off", "seed": 5, "log_every": 1}
+    return Training(steps=steps, **{**plain, **changes})
+
+
+def main() -> None:
+    """Train in this process; the arguments are a folder and the number of steps."""
+    from saucier.training.loop import train
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    train(gpt(), study(), recipe(int(sys.argv[2]) if len(sys.argv) > 2 else 40), run_folder=Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

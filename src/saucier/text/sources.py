@@ -148,15 +148,14 @@ def text_blocks(source: Source) -> Iterator[str]:
 def _byte_blocks(source: Source) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, bytes), cut behind a line end, or else before the last unfinished UTF-8 character."""
     with open_bytes(source) as stream:
-        offset, rest = 0, b""
-        while chunk := stream.read(BLOCK):
+        offset, rest, chunk = 0, b"", stream.read(BLOCK)
+        while chunk:
+            following = stream.read(BLOCK)
             block = rest + chunk
-            cut = block.rfind(b"\n") + 1 or _whole_characters(block)
+            cut = len(block) if not following else block.rfind(b"\n") + 1 or _whole_characters(block)
             if cut:
                 yield offset, block[:cut]
-            offset, rest = offset + cut, block[cut:]
-        if rest:
-            yield offset, rest
+            offset, rest, chunk = offset + cut, block[cut:], following
 
 
 def _whole_characters(block: bytes) -> int:

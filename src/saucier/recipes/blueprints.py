@@ -1,0 +1,53 @@
+"""What may stand under `model:`: a family with its hyper-parameters, or the whole tree of parts.
+
+The type of each family's hyper-parameters is made from the signature of its function, so that they are written down once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import Discriminator, Tag, create_model
+
+from saucier.config import Transformer
+from saucier.config.base import Config
+from saucier.families import FAMILIES
+
+TREE = "tree"
+"""The tag of a model that is written out as a whole tree."""
+
+
+class Family(Config):
+    """A family and its hyper-parameters. What is left out has the published value; `vocab` left out is the tokenizer's."""
+
+    family: str
+    vocab: int | None = None
+
+    def tree(self, vocab: int) -> Transformer:
+        """Return the whole config; `vocab` is used where the recipe does not say."""
+        settings = {name: getattr(self, name) for name in type(self).model_fields if name != "family"}
+        return FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+
+
+def family_type(name: str) -> type[Family]:
+    """Return the type of a family's hyper-parameters: names, types and defaults as in the signature of its function."""
+    signature = inspect.signature(FAMILIES[name], eval_str=True)
+    fields: dict[str, Any] = {"family": (Literal[name], name)}
+    fields |= {key: (found.annotation, found.default) for key, found in signature.parameters.items() if key != "vocab"}
+    fields["vocab"] = (int | None, None)
+    return create_model(name, __base__=Family, __doc__=inspect.getdoc(FAMILIES[name]), **fields)
+
+
+def tag_of(value: Any) -> str:
+    """Tell a family from a whole tree: the first has a key `family`."""
+    found = value.get("family", TREE) if isinstance(value, dict) else getattr(value, "family", TREE)
+    return str(found)
+
+
+if TYPE_CHECKING:
+    Blueprint = Family | Transformer
+else:
+    choices = [Annotated[family_type(name), Tag(name)] for name in FAMILIES]
+    Blueprint = Annotated[Union[(*choices, Annotated[Transformer, Tag(TREE)])], Discriminator(tag_of)]
+"""A family, told apart by `family:`, or a `Transformer`."""

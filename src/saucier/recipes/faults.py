@@ -1,0 +1,113 @@
+"""Validation errors turned into lines that a person can act on: `file.yaml:12: training.stepz: unknown key; did you mean 'steps'?`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from saucier.config import Transformer
+from saucier.errors import InputError, nearest
+from saucier.recipes.blueprints import TREE
+from saucier.recipes.reading import Path, Source, dotted
+
+Schema = dict[str, Any]
+
+
+def input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
+    """Return one error with a line for each fault."""
+    schema = config.model_json_schema()
+    return InputError("\n".join(line(dict(fault), source, schema) for fault in error.errors(include_url=False)))
+
+
+def line(fault: dict[str, Any], source: Source, schema: Schema) -> str:
+    """Say what is wrong, where it was written, and what would be right."""
+    path = path_of(fault["loc"], source.values)
+    what, remedy = explain(fault, path, schema)
+    if fault["type"] == "union_tag_invalid":
+        path = (*path, "family" if path == ("model",) else "kind")
+    head = f"{source.where(path)}: {dotted(path)}: {what}"
+    return f"{head}; {remedy}" if remedy else head
+
+
+def explain(fault: dict[str, Any], path: Path, schema: Schema) -> tuple[str, str]:
+    """Return what is wrong, and the remedy."""
+    value = fault.get("input")
+    match fault["type"]:
+        case "extra_forbidden":
+            return "unknown key", nearest(str(path[-1]), keys_at(fault["loc"][:-1], schema))
+        case "missing":
+            return "is missing", "add it"
+        case "union_tag_not_found":
+            return "says no kind", f"add `kind:`, one of {', '.join(tags_at(fault['loc'], schema))}"
+        case "union_tag_invalid":
+            tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
+            return f"there is no {tag!r}", nearest(tag, known)
+        case "literal_error":
+            return f"unknown choice {value!r}", nearest(str(value), fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", "))
+        case _:
+            message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
+            return f"{message}, not {short(value)}", ""
+
+
+def short(value: Any) -> str:
+    """Show a wrong value, cut when it is long."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def path_of(location: Path, values: Any) -> Path:
+    """Leave out of an error's location the tags of unions, which are not written as keys."""
+    path: list[str | int] = []
+    for index, part in enumerate(location):
+        inside = isinstance(values, dict) and part in values or isinstance(values, list) and isinstance(part, int)
+        if inside:
+            values = values[part]  # type: ignore[index]  # a key that is there
+        if inside or index == len(location) - 1:
+            path.append(part)
+    return tuple(path)
+
+
+def keys_at(location: Path, schema: Schema) -> list[str]:
+    """Return the keys that are known at a location of the config."""
+    return [key for found in nodes_at(location, schema) for key in found.get("properties", {})]
+
+
+def tags_at(location: Path, schema: Schema) -> list[str]:
+    """Return the tags of the union at a location of the config."""
+    return [tag for found in nodes_at(location, schema) for tag in found.get("discriminator", {}).get("mapping", {})]
+
+
+def nodes_at(location: Path, schema: Schema) -> list[Schema]:
+    """Follow a location, tags included, through a JSON Schema."""
+    nodes = [schema]
+    for part in location:
+        nodes = [child for node in nodes for child in children(node, part, schema["$defs"])]
+    return [variant for node in nodes for variant in variants(node, schema["$defs"])]
+
+
+def children(node: Schema, part: str | int, definitions: dict[str, Schema]) -> Iterator[Schema]:
+    """Yield what is below a node: the property or the list item of that name, or the union's member with that tag."""
+    for variant in variants(node, definitions):
+        if part in variant.get("properties", {}):
+            yield variant["properties"][part]
+        elif isinstance(part, int) and "items" in variant:
+            yield variant["items"]
+        elif part == TREE and variant.get("title") == Transformer.__name__ or is_tagged(variant, part):
+            yield variant
+
+
+def is_tagged(node: Schema, tag: str | int) -> bool:
+    """Whether a node is the member of a union with this tag."""
+    return any(node.get("properties", {}).get(key, {}).get("const") == tag for key in ("kind", "family"))
+
+
+def variants(node: Schema, definitions: dict[str, Schema]) -> Iterator[Schema]:
+    """Yield a node itself and all that it may be instead: references followed, unions opened."""
+    yield node
+    if "$ref" in node:
+        yield from variants(definitions[node["$ref"].rpartition("/")[2]], definitions)
+    for key in ("anyOf", "oneOf", "allOf"):
+        for member in node.get(key, ()):
+            yield from variants(member, definitions)

@@ -1,0 +1,52 @@
+"""`key.sub=value` from the command line, set into a recipe's values before they are checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from saucier.errors import InputError
+from saucier.recipes.reading import Path, Source, dotted, read_value
+
+OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)*)=(.*)$", re.DOTALL)
+COMMAND_LINE = "command line"
+
+
+def is_override(text: str) -> bool:
+    """Tell an override from the name of a file; `./a=b.txt` is a file."""
+    return OVERRIDE.match(text) is not None
+
+
+def apply_overrides(source: Source, overrides: Iterable[str]) -> None:
+    """Set each `key.sub=value` in turn; the value is read as YAML. Raises `InputError` for what has another form."""
+    for text in overrides:
+        found = OVERRIDE.match(text)
+        if found is None:
+            raise InputError(f"{text!r} is not an override", where=COMMAND_LINE, remedy="write key.sub=value, such as training.steps=200")
+        path: Path = tuple(int(part) if part.isdigit() else part for part in found[1].split("."))
+        assign(source, path, read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}"))
+
+
+def assign(source: Source, path: Path, value: Any) -> None:
+    """Set one value. Another `kind` starts its section afresh, since the keys of the old kind mean nothing to it."""
+    section: Any = source.values
+    for depth, key in enumerate(path[:-1]):
+        section = descend(section, key, path[: depth + 1])
+    key = path[-1]
+    if isinstance(section, list) and isinstance(key, int) and key < len(section) or isinstance(section, dict):
+        if key == "kind" and section.get("kind") != value:
+            section.clear()
+        section[key] = value
+        source.lines[path] = COMMAND_LINE
+    else:
+        raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE, remedy="`saucier schema` prints every key")
+
+
+def descend(section: Any, key: str | int, path: Path) -> Any:
+    """Go one level down, making a missing section; its keys are checked later with all others."""
+    if isinstance(section, dict):
+        return section.setdefault(key, {})
+    if isinstance(section, list) and isinstance(key, int) and key < len(section):
+        return section[key]
+    raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE, remedy="`saucier schema` prints every key")

@@ -1,0 +1,136 @@
+"""YAML read into plain values, with the line of every key kept, so that an error can point at it.
+
+Only plain data is read: no tags, no anchors, no repeated keys. `true`, `false` and numbers as in YAML 1.2 (`no` is a word,
+`3e-4` is a number).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from saucier.errors import InputError
+
+Path = tuple[str | int, ...]
+"""Keys and list places from the top of a recipe down to one value."""
+
+MAX_BYTES = 1_000_000
+"""More than any recipe has; keeps a wrong file from being parsed for minutes."""
+
+REMEDY = "docs/recipes.md shows the format"
+
+
+class PlainLoader(yaml.SafeLoader):
+    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, and without aliases (a small file could unfold to gigabytes)."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose the next node; refuse an alias."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(problem="aliases (*name) are not used in recipes", problem_mark=self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+
+TAG = "tag:yaml.org,2002:"
+PlainLoader.add_implicit_resolver(f"{TAG}bool", re.compile(r"^(true|false)$"), list("tf"))
+PlainLoader.add_implicit_resolver(f"{TAG}null", re.compile(r"^(~|null|)$"), ["~", "n", ""])
+PlainLoader.add_implicit_resolver(f"{TAG}int", re.compile(r"^[-+]?[0-9]+(_[0-9]+)*$"), list("-+0123456789"))
+PlainLoader.add_implicit_resolver(
+    f"{TAG}float", re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), list("-+.0123456789"))
+
+SCALARS: dict[str, Callable[[str], Any]] = {
+    f"{TAG}str": str, f"{TAG}int": int, f"{TAG}float": float, f"{TAG}bool": lambda text: text == "true", f"{TAG}null": lambda text: None,
+}
+"""How each kind of scalar is read; nothing else is."""
+
+
+@dataclass(slots=True)
+class Source:
+    """The values of a recipe, and where each of them was written."""
+
+    name: str
+    """The file, or the name of a recipe of ours."""
+    values: dict[str, Any]
+    lines: dict[Path, str] = field(default_factory=dict)
+    """Where a value was written: `file.yaml:12`, or `command line`."""
+
+    def where(self, path: Path) -> str:
+        """Return where the value at `path`, or the closest one around it, was written."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, self.name)
+
+
+def read_yaml(text: str, name: str) -> Source:
+    """Parse the text of a recipe. Raises `InputError` with the line of what cannot be read."""
+    if len(text) > MAX_BYTES:
+        raise InputError("this is too long for a recipe", where=name, remedy="give the recipe here, and text with --data")
+    try:
+        node = yaml.compose(text, PlainLoader)
+        source = Source(name, {})
+        values = construct(node, (), source)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise InputError(f"not YAML: {error.problem or error.context}", where=where, remedy=REMEDY) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"not YAML: {str(error).splitlines()[0]}", where=name, remedy=REMEDY) from error
+    if not isinstance(values, dict):
+        raise InputError("a recipe is made of `key: value` lines", where=f"{name}:1", remedy=REMEDY)
+    source.values = values
+    return source
+
+
+def read_value(text: str, where: str) -> Any:
+    """Parse the value of an override such as `3e-4`, `[a, b]` or `{kind: muon}`."""
+    try:
+        return construct(yaml.compose(text, PlainLoader), (), Source(where, {}))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"cannot read the value {text!r}", where=where, remedy="put it in quotes, such as key='\"value\"'") from error
+
+
+def construct(node: yaml.Node | None, path: Path, source: Source) -> Any:
+    """Turn a parsed node into plain values, remembering the line of everything below it."""
+    if node is None:
+        return None
+    source.lines.setdefault(path, f"{source.name}:{node.start_mark.line + 1}")
+    if isinstance(node, yaml.MappingNode):
+        return construct_mapping(node, path, source)
+    if isinstance(node, yaml.SequenceNode):
+        return [construct(child, (*path, index), source) for index, child in enumerate(node.value)]
+    return construct_scalar(node, path, source)
+
+
+def construct_scalar(node: yaml.Node, path: Path, source: Source) -> Any:
+    """Read one word or number."""
+    try:
+        return SCALARS[node.tag](node.value)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{dotted(path)}: cannot read {node.value!r} as {node.tag.removeprefix(TAG)}", where=source.where(path),
+                         remedy="leave the tag away") from error
+
+
+def construct_mapping(node: yaml.MappingNode, path: Path, source: Source) -> dict[str, Any]:
+    """Turn a mapping into a dict; its keys are words and stand there once."""
+    values: dict[str, Any] = {}
+    for key_node, child in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise InputError("a key is one word", where=f"{source.name}:{line}", remedy=REMEDY)
+        here = (*path, key_node.value)
+        if key_node.value in values:
+            first = source.lines[here].rpartition(":")[2]
+            raise InputError(f"{dotted(here)}: stands here a second time, first on line {first}", where=f"{source.name}:{line}", remedy="keep one")
+        source.lines[here] = f"{source.name}:{line}"
+        values[key_node.value] = construct(child, here, source)
+    return values
+
+
+def dotted(path: Path) -> str:
+    """Write a path as a person does: `training.optimizer.kind`."""
+    return ".".join(str(part) for part in path)

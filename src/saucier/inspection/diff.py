@@ -82,7 +82,7 @@ def part_name(item: Any) -> str | None:
 
 
 def compact(value: Any, depth: int = 2) -> str:
-    """Write a value on one line: `rotary(base=10000)` for a part, plainly otherwise; parts too deep in it as `(...)`."""
+    """Write a value on one line: `rotary(base=10000)` for a part, or plainly; what is too deep in it as `(...)`."""
     value = keyed(value)
     if isinstance(value, dict):
         return compact_part(value, depth)
@@ -122,7 +122,7 @@ def folded(found: list[Difference]) -> list[tuple[list[str], str, str]]:
 
 
 def render(names: tuple[str, str], found: list[Difference]) -> Table | Text:
-    """Return what `saucier diff` prints: one row for each change, the paths it happens at stacked in the first column."""
+    """Return what `saucier diff` prints: a row for each change, after the paths where it happens."""
     if not found:
         return Text(f"{names[0]} and {names[1]} say the same", style="green")
     table = Table(box=None, pad_edge=False, header_style="bold green", padding=(0, 3, 0, 0))

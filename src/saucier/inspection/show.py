@@ -42,16 +42,21 @@ class Description:
     needs: tuple[Need, ...]
 
 
-def describe(name: str, config: Transformer, *, length: int, batch: int = 1, about: str = "", optimizer_states: int = 2) -> Description:
-    """Count a model: `batch` rows of `length` tokens in training, one row in generation (or one pass of an encoder)."""
+def describe(
+    name: str, config: Transformer, *, length: int, batch: int = 1, about: str = "", states: int = 2,
+) -> Description:
+    """Count a model: `batch` rows of `length` tokens in training, one row in generation (or one pass of an encoder).
+
+    `states` is the number of 32-bit values that the optimizer keeps for a parameter.
+    """
     use = "generation" if config.decoder else "inference"
-    needs = []
-    for dtype, value_bytes in FORMATS.items():
-        training = memory(config, batch=batch, length=length, training=True, optimizer_states=optimizer_states, value_bytes=value_bytes)
-        inference = memory(config, batch=1, length=length, training=False, value_bytes=value_bytes)
-        needs += [Need("training", dtype, batch, length, training), Need(use, dtype, 1, length, inference)]
-    needs.sort(key=lambda need: need.use != "training")
-    return Description(name, about, anatomy(config, length), length, tuple(needs))
+    training = [
+        Need("training", dtype, batch, length,
+             memory(config, batch=batch, length=length, training=True, optimizer_states=states, value_bytes=size))
+        for dtype, size in FORMATS.items()]
+    inference = [Need(use, dtype, 1, length, memory(config, batch=1, length=length, training=False, value_bytes=size))
+                 for dtype, size in FORMATS.items()]
+    return Description(name, about, anatomy(config, length), length, (*training, *inference))
 
 
 def as_json(description: Description) -> dict[str, Any]:
@@ -119,7 +124,8 @@ def headline(description: Description) -> Text:
     """Return one line: name, size, cost of a token."""
     node = description.anatomy
     text = Text(description.name, style="bold green")
-    text.append(f"  {node.parameters:,} parameters, {quantity(node.flops)}FLOPs a token forward, three times that in training")
+    cost = f"{quantity(node.flops)}FLOPs a token forward, three times that in training"
+    text.append(f"  {node.parameters:,} parameters, {cost}")
     return text.append(f" (at {description.length} tokens)", style="dim")
 
 

@@ -1,4 +1,4 @@
-"""What `show`, `diff` and `plan` look at: a recipe by name or file, the recipe of a run, or the config of a saved model."""
+"""What `show`, `diff` and `plan` look at: a recipe by name or file, a run, or a saved model."""
 
 from __future__ import annotations
 
@@ -60,10 +60,15 @@ def comparable(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str,
     """
     if left.recipe is None or right.recipe is None:
         return trees(left, right)
-    plain = [{key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE} for one in (left.recipe, right.recipe)]
+    plain = [settings(left.recipe), settings(right.recipe)]
     if left.recipe.family != right.recipe.family or left.recipe.family == "own":
         plain = [one | model for one, model in zip(plain, trees(left, right), strict=True)]
     return plain[0], plain[1]
+
+
+def settings(one: Recipe) -> dict[str, Any]:
+    """Return what a recipe says about the work itself."""
+    return {key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE}
 
 
 def trees(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:

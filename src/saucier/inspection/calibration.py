@@ -1,0 +1,76 @@
+"""What a calibration asks and answers, and `calibrate`, which sends one to a process of its own. No torch here.
+
+A process of its own, so that the memory seen is that of training alone, and a failure there harms nothing here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from saucier.config.base import Config
+from saucier.errors import WorkError
+from saucier.inspection.workload import Workload, save
+from saucier.recipes import Recipe
+
+SCALE = 1e-3
+"""Factor on the learning rate while measuring: the weights hardly move, so that nothing overflows."""
+PATIENCE = 300.0
+"""Seconds after which a calibration counts as failed."""
+
+
+class Job(Config):
+    """What is to be measured."""
+
+    recipe: dict[str, Any]
+    rows: str
+    """File of batches, as `workload.save` writes it."""
+    ids: dict[str, Any]
+    seconds: float
+    """Time to spend, without starting."""
+    device: str = "cpu"
+
+
+class Calibration(Config):
+    """What was measured, scaled to the whole model."""
+
+    dtype: str
+    whole: bool
+    """The whole model was measured; else one and two layers of it."""
+    micro_seconds: float
+    """Forward and backward of one micro-batch."""
+    update_seconds: float
+    """The optimizer's step."""
+    evaluation_seconds: float
+    """Evaluation, a token."""
+    growth: int
+    """Bytes that training takes on top of the program."""
+    base: int
+    """Bytes of the program before it holds a model."""
+    machine: str
+    threads: int
+
+
+def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu") -> Calibration:
+    """Measure a recipe on this machine. Raises `WorkError` when the measuring process fails."""
+    with TemporaryDirectory() as folder:
+        rows = Path(folder) / "rows.npz"
+        save(workload, rows)
+        job = Job(recipe=recipe.as_dict(), rows=str(rows), ids=workload.ids, seconds=seconds, device=device)
+        return Calibration.model_validate_json(answer(job))
+
+
+def answer(job: Job) -> str:
+    """Run the measuring process and return what it prints."""
+    command = [sys.executable, "-m", "saucier.inspection.probe"]
+    try:
+        done = subprocess.run(command, input=job.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise WorkError(f"the calibration took more than {PATIENCE:g} s", remedy="plan with --no-calibrate") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or "").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
+        raise WorkError(f"the calibration failed: {last[0]}", remedy="plan with --no-calibrate") from error
+    return done.stdout.strip().splitlines()[-1]

@@ -1,0 +1,69 @@
+"""What this machine and this process have: cores, memory, and how much of it we hold. Linux's /proc where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+import sys
+from functools import cache
+from pathlib import Path
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def kilobytes(path: Path, key: str) -> int | None:
+    """Return a line `key:   123 kB` of a /proc file in bytes, or None where there is none."""
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), None)
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process holds now; its peak where the system does not say."""
+    return kilobytes(STATUS, "VmRSS") or peak_resident()
+
+
+def peak_resident() -> int:
+    """Return the most bytes that this process has held since its start, or since `reset_peak`."""
+    found = kilobytes(STATUS, "VmHWM")
+    if found is not None:
+        return found
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def reset_peak() -> bool:
+    """Begin the peak anew; return whether the system can do that."""
+    with contextlib.suppress(OSError):
+        RESET.write_text("5")
+        return True
+    return False
+
+
+def available() -> int | None:
+    """Return the bytes that a new program could use, or None where the system does not say."""
+    return kilobytes(Path("/proc/meminfo"), "MemAvailable")
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def processor() -> str:
+    """Return the processor's name, as far as the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def description() -> str:
+    """Return one line about the machine, without anything that names it."""
+    return f"{cores()} cores of {processor()}, {platform.system()}, Python {platform.python_version()}"

@@ -1,0 +1,154 @@
+"""`saucier plan`: what a recipe will cost before it is cooked, and the record that the report holds against what was measured.
+
+`make_plan` is called with a recipe alone, or by the cook, which knows the real batches. No torch in this process.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from saucier.config import Memory, parameters
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.files import write_text
+from saucier.inspection.calibration import Calibration, calibrate
+from saucier.inspection.costs import evaluations, tokens_a_step, training_flops, training_memory
+from saucier.inspection.units import bytes_text, duration, quantity
+from saucier.inspection.workload import Workload, made_up
+from saucier.recipes import Recipe
+
+FILE_NAME = "plan.json"
+UNKNOWN = "float32"
+"""The number format that is assumed without a calibration."""
+
+
+class Plan(Config):
+    """The cost of a run, as it was planned."""
+
+    recipe: str
+    parameters: int
+    steps: int
+    tokens: int
+    """Tokens read in training, source and target together."""
+    flops: float
+    """Floating-point operations of training, forward and backward; those of evaluation are not among them."""
+    dtype: str
+    memory: dict[str, int]
+    """Bytes by purpose, counted from the config: weights, gradients, optimizer, activations."""
+    peak_memory: int | None = None
+    """Bytes of the whole process at its largest, from the calibration."""
+    seconds: float | None = None
+    """Training with its evaluations, from the calibration."""
+    step_seconds: float | None = None
+    """One update."""
+    evaluation_seconds: float = 0.0
+    """All evaluations together."""
+    machine: str = ""
+    notes: tuple[str, ...] = ()
+    """What was assumed."""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens trained a second."""
+        return self.tokens / (self.steps * self.step_seconds) if self.step_seconds else None
+
+    def write(self, folder: Path) -> None:
+        """Write `plan.json` into a run folder, atomically."""
+        write_text(folder / FILE_NAME, self.model_dump_json(indent=2) + "\n")
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """Read `plan.json` of a run folder; None where the run was not planned. Raises `InputError` for a broken file."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return None
+    try:
+        return Plan.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, ValidationError) as error:
+        raise InputError(f"not a plan: {str(error).splitlines()[0]}", where=str(path), remedy="remove it; it is not needed") from error
+
+
+def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_tokens: int | None = None,
+              vocab: int | None = None, program: int | None = None, seconds: float | None = 5.0) -> Plan:
+    """Plan a recipe. What the cook knows it may say: its batches, held-out tokens, vocabulary, and `program`, the bytes
+    that its process holds already. `seconds` is the time for a calibration; None: only count.
+
+    Raises `WorkError` when the calibration fails.
+    """
+    vocab = vocab or recipe.vocab
+    work = workload or made_up(recipe, vocab)
+    measured = None if seconds is None else calibrate(recipe, work, seconds=seconds)
+    dtype = measured.dtype if measured else recipe.training.dtype.replace("auto", UNKNOWN)
+    tokens, steps = tokens_a_step(recipe, work), recipe.training.steps
+    plan = Plan(recipe=recipe.name, parameters=parameters(recipe.model_for(vocab)), steps=steps,
+                tokens=round(steps * (tokens.first + tokens.second)), flops=steps * training_flops(recipe, vocab, tokens),
+                dtype=dtype, memory=by_purpose(training_memory(recipe, vocab, dtype)),
+                notes=notes(recipe, work, held_out_tokens, measured))
+    return plan if measured is None else timed(plan, recipe, work, measured, held_out_tokens or 0, program)
+
+
+def timed(plan: Plan, recipe: Recipe, work: Workload, measured: Calibration, held_out: int, program: int | None) -> Plan:
+    """Add to a plan what the calibration says."""
+    rows = max(len(batch) for batch in work.batches)
+    pieces = -(-rows // (recipe.training.micro_batch or rows))
+    step = pieces * measured.micro_seconds + measured.update_seconds
+    evaluation = evaluations(recipe) * held_out * measured.evaluation_seconds
+    return plan.model_copy(update={
+        "step_seconds": step, "evaluation_seconds": evaluation, "seconds": plan.steps * step + evaluation,
+        "peak_memory": measured.growth + (measured.base if program is None else program), "machine": measured.machine})
+
+
+def by_purpose(memory: Memory) -> dict[str, int]:
+    """Return the bytes of training by purpose."""
+    return {name: getattr(memory, name) for name in ("weights", "gradients", "optimizer", "activations")}
+
+
+def notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured: Calibration | None) -> tuple[str, ...]:
+    """Say what was assumed."""
+    said = []
+    if not work.real:
+        said.append("the text has not been read: rows are taken to be as long as in the recipe")
+    if not held_out_tokens:
+        said.append("the time of evaluations is left out, as the held-out text is not known yet")
+    if measured is None:
+        said.append("nothing was measured: no time, and memory only as counted")
+    elif not measured.whole:
+        said.append("measured with one and two layers, and scaled up")
+    return tuple(said)
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain values, for `--json`."""
+    return plan.model_dump(mode="json") | {"tokens_per_second": plan.tokens_per_second}
+
+
+def lines(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return (what, how much, remark) of everything in a plan."""
+    each = plan.tokens // plan.steps
+    rows = [("parameters", f"{plan.parameters:,}", ""),
+            ("tokens", quantity(plan.tokens), f"{plan.steps:,} steps of {each:,}; {plan.tokens / plan.parameters:.1f} for each parameter"),
+            ("work", f"{quantity(plan.flops)}FLOPs", "forward and backward"),
+            ("memory", bytes_text(sum(plan.memory.values())), ", ".join(f"{name} {bytes_text(size)}" for name, size in plan.memory.items()))]
+    if plan.peak_memory is not None and plan.seconds is not None and plan.step_seconds is not None:
+        speed = f"{quantity(plan.tokens_per_second or 0)} tokens/s, {quantity(plan.flops / plan.steps / plan.step_seconds)}FLOP/s in {plan.dtype}"
+        rows += [("peak memory", bytes_text(plan.peak_memory), "the whole process"),
+                 ("time", duration(plan.seconds), f"{speed}; evaluations {duration(plan.evaluation_seconds)}")]
+    return rows
+
+
+def render(plan: Plan) -> Table:
+    """Return what `saucier plan` prints."""
+    table = Table(title=f"the cost of {plan.recipe}", title_justify="left", title_style="bold green", box=None, pad_edge=False,
+                  show_header=False, padding=(0, 3, 0, 0), caption="\n".join((plan.machine, *plan.notes)).strip(), caption_justify="left")
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for what, how_much, remark in lines(plan):
+        table.add_row(what, how_much, Text(remark, style="dim"))
+    return table

@@ -1,0 +1,218 @@
+"""The measuring side of `calibrate`: a few real updates of a model, timed, in a process of its own.
+
+It uses the loop's own updater and optimizer, so that what is measured is what will run. A model that is too large for a
+few seconds, or for the memory, is measured with one and with two layers; the rest is a straight line through both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from saucier import config as c
+from saucier.config import flops_per_token, parameters
+from saucier.inspection import machine
+from saucier.inspection.calibration import SCALE, Calibration, Job
+from saucier.inspection.costs import bytes_a_parameter
+from saucier.inspection.workload import load, tokens_in
+from saucier.model import build
+from saucier.objectives.base import TokenIds
+from saucier.objectives.build import build_objective
+from saucier.recipes import Recipe
+from saucier.text.rows import PairRows, Rows
+from saucier.training.allocator import keep_memory
+from saucier.training.evaluation import totals
+from saucier.training.optimizers import Optimizer, build_optimizer
+from saucier.training.precision import Dtype, autocast, choose_dtype
+from saucier.training.processes import Processes
+from saucier.training.update import Study, Updater
+
+WARM = 2
+"""Updates that are not timed: the first ones fetch memory and make the optimizer's state."""
+GUESS = 1e11
+"""Floating-point operations a second that any machine of today reaches; only decides what is small enough to try."""
+CROWDED = 0.5
+"""A model that needs more than this share of the free memory is measured in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was measured of one size of model: seconds of a micro-batch, of an update and of an evaluation; bytes."""
+
+    micro: float
+    update: float
+    evaluate: float
+    growth: float
+    flops: float
+    parameters: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A few batches, given again and again."""
+
+    kept: tuple[Any, ...]
+    counts: dict[str, int]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many there are."""
+        return len(self.kept)
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Any:
+        """Give one of them."""
+        return self.kept[step % len(self.kept)]
+
+    def __getitem__(self, step: int) -> Any:
+        """Give one of them."""
+        return self.rows(step)
+
+
+def measure(job: Job) -> Calibration:
+    """Do the measuring of a job. Runs in the child process."""
+    keep_memory()
+    recipe = Recipe.model_validate(job.recipe)
+    model = recipe.model_for(job.ids["vocab"])
+    batches = load(Path(job.rows))
+    device = torch.device(job.device)
+    dtype, _ = choose_dtype(recipe.training.dtype, device, model.dim)
+    bench = Bench(recipe, TokenIds(**job.ids), dtype, device)
+    micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
+    warm_up(device)
+    base = machine.resident()
+    if affordable(model, micro * recipe.training.length, job.seconds):
+        samples, rows = [bench.sample(model, cut(batches, micro), job.seconds)], micro
+    else:
+        rows = few_rows(model, recipe.training.length, micro, job.seconds)
+        samples = [bench.sample(shrunk(model, size), cut(batches, rows), job.seconds / 2) for size in (1, 2)]
+    found = straight_line(samples, model, recipe, micro / rows)
+    tokens = statistics.mean(tokens_in(batch) / len(batch) for batch in batches)
+    return Calibration(dtype=dtype, whole=len(samples) == 1, micro_seconds=found.micro, update_seconds=found.update,
+                       evaluation_seconds=found.evaluate / (micro * tokens), growth=int(found.growth), base=base,
+                       machine=machine.description(), threads=torch.get_num_threads())
+
+
+def warm_up(device: torch.device) -> None:
+    """Let the mathematics libraries start, so that their memory counts as the program's."""
+    for dtype in (torch.float32, torch.bfloat16):
+        square = torch.ones(256, 256, dtype=dtype, device=device, requires_grad=True)
+        (square @ square).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def affordable(model: c.Transformer, tokens: int, seconds: float) -> bool:
+    """Say whether the whole model can be tried in the time and the memory that there are."""
+    needed = c.memory(model, batch=1, length=tokens, training=True).total
+    free = machine.available()
+    quick = 3 * (WARM + 2) * flops_per_token(model, 1) * tokens < seconds * GUESS
+    return quick and (free is None or needed < CROWDED * free)
+
+
+def few_rows(model: c.Transformer, length: int, most: int, seconds: float) -> int:
+    """Return how many rows the two-layer model can afford."""
+    cost = 3 * (WARM + 2) * flops_per_token(shrunk(model, 2), length) * length
+    return max(1, min(most, int(seconds / 2 * GUESS / cost)))
+
+
+def shrunk(model: c.Transformer, layers: int) -> c.Transformer:
+    """Return the same model with at most so many layers a stack."""
+    stacks = {}
+    for name in ("encoder", "decoder"):
+        stack = getattr(model, name)
+        if stack is not None:
+            fewer = stack.layers.model_copy(update={"times": min(layers, stack.layers.times)})
+            stacks[name] = stack.model_copy(update={"layers": fewer})
+    return model.model_copy(update=stacks)
+
+
+def cut(batches: tuple[Rows | PairRows, ...], rows: int) -> list[Rows | PairRows]:
+    """Return micro-batches of so many rows."""
+    return [batch.select(slice(0, rows)) for batch in batches]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What stays the same for every size of model that is measured."""
+
+    recipe: Recipe
+    ids: TokenIds
+    dtype: Dtype
+    device: torch.device
+
+    def sample(self, model: c.Transformer, batches: list[Any], seconds: float) -> Sample:
+        """Build a model, train it for `seconds`, and return the medians."""
+        machine.reset_peak()
+        base = machine.resident()
+        corruption, objective = build_objective(self.recipe.objective, self.ids)
+        built = build(model, device=self.device).train()
+        study = Study(Fixed(tuple(batches), {}), corruption, objective)
+        optimizer = build_optimizer(self.recipe.training.optimizer, built)
+        with TemporaryDirectory() as folder:
+            updater = Updater(built, study, Processes(), self.dtype, 0, None, self.recipe.training.clip, Path(folder))
+            micro, update = self.timed(updater, optimizer, seconds)
+        growth = self.peak() - base
+
+        def evaluation() -> None:
+            with autocast(self.dtype, self.device):
+                totals(built, objective, [corruption(batches[0], seed=0, step=0)], Processes())
+
+        length = self.recipe.training.length
+        return Sample(micro, update, min(clock(evaluation), clock(evaluation)), growth, flops_per_token(model, length), parameters(model))
+
+    def timed(self, updater: Updater, optimizer: Optimizer, seconds: float) -> tuple[float, float]:
+        """Update until the time is over; return the median seconds of gradients and of the optimizer's step."""
+        micro, update = [], []
+        for step in steps(seconds):
+            micro.append(clock(lambda step=step: updater.gradients(step)))  # type: ignore[misc]
+            update.append(clock(lambda: optimizer.step(SCALE)))
+            updater.model.zero_grad(set_to_none=True)
+        return statistics.median(micro[WARM:]), statistics.median(update[WARM:])
+
+    def peak(self) -> int:
+        """Return the peak so far: of the graphics card where the work is done there, else of the process."""
+        return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else machine.peak_resident()
+
+
+def steps(seconds: float) -> Iterator[int]:
+    """Count steps until the time is over: two timed ones at least, after the warm ones."""
+    begin, step = time.perf_counter(), 0
+    while step < WARM + 2 or time.perf_counter() - begin < seconds:
+        yield step
+        step += 1
+
+
+def clock(work: Callable[[], Any]) -> float:
+    """Return the seconds that some work takes, the device's included."""
+    begin = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def straight_line(samples: list[Sample], model: c.Transformer, recipe: Recipe, rows: float) -> Sample:
+    """Scale two sizes to the whole model: times and activations by FLOPs and rows, the optimizer by parameters."""
+    flops, count = flops_per_token(model, recipe.training.length), parameters(model)
+    if len(samples) == 1:
+        return samples[0]
+    one, two = samples
+    share = (flops - one.flops) / (two.flops - one.flops) if two.flops > one.flops else 1.0
+
+    def along(left: float, right: float) -> float:
+        return max(0.0, left + (right - left) * share) * rows
+
+    held = bytes_a_parameter(recipe)
+    activations = along(one.growth - held * one.parameters, two.growth - held * two.parameters)
+    return Sample(along(one.micro, two.micro), two.update * count / two.parameters, along(one.evaluate, two.evaluate),
+                  held * count + activations, flops, count)
+
+
+if __name__ == "__main__":
+    print(measure(Job.model_validate_json(sys.stdin.read())).model_dump_json())

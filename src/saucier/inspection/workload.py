@@ -1,0 +1,118 @@
+"""What a step of training works on: rows of ids, real ones or ones made up with the shapes that a recipe expects.
+
+Numpy only. Axes: B rows, L positions, S source, T target positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCorruption
+from saucier.recipes import Recipe
+from saucier.text.rows import Ints, PairRows, Rows
+
+BATCHES = 4
+"""How many batches are tried: enough to see that some are longer than others."""
+DOCUMENT = 150
+"""Mean tokens of a made-up document; those of Python's documentation are about as long."""
+SPAN_SHARE = 1.2
+"""A row of span corruption is cut from this much more text than the model sees (Raffel et al. 2020, code release)."""
+NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Some batches of a run, and what their ids mean. `real`: they come from the data, not from a guess."""
+
+    batches: tuple[Rows | PairRows, ...]
+    ids: dict[str, Any]
+    """The fields of `objectives.base.TokenIds`."""
+    real: bool = False
+
+
+def tokens_in(rows: Rows | PairRows) -> int:
+    """Count the real tokens of a batch, source and target together."""
+    if isinstance(rows, Rows):
+        return int(rows.mask.sum())
+    return int(rows.source_lengths.sum() + rows.target_lengths.sum())
+
+
+def made_up(recipe: Recipe, vocab: int) -> Workload:
+    """Make up batches for a recipe whose text has not been read: full rows; pairs of a length up to the longest."""
+    random = np.random.default_rng(recipe.training.seed)
+    ids = special_ids(recipe, vocab)
+    make = pair_rows if isinstance(recipe.objective, SequenceToSequence) else text_rows
+    return Workload(tuple(make(recipe, vocab, random) for _ in range(BATCHES)), ids)
+
+
+def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
+    """Return the special ids as a tokenizer would number them: in the order of their fields, sentinels last."""
+    special = recipe.tokenizer.special
+    present = [name for name in NAMES if getattr(special, name) is not None]
+    numbers = {name: index for index, name in enumerate(present)}
+    sentinels = tuple(range(vocab - 1, vocab - 1 - special.sentinels, -1))
+    wanted = {name: numbers.get(name) for name in ("pad", "bos", "eos", "mask")}
+    return {"vocab": vocab, **wanted, "special": (*range(len(present)), *sentinels), "sentinels": sentinels}
+
+
+def row_tokens(recipe: Recipe) -> int:
+    """Return how many tokens a row is cut from."""
+    length = recipe.training.length
+    match recipe.objective:
+        case Causal():
+            return length + 1
+        case SpanCorruption(rate=rate):
+            return int(length * (1 + rate * (SPAN_SHARE - 1)))
+        case _:
+            return length
+
+
+def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
+    """Make up a batch of running text: full rows of several documents each, or two sentences where BERT wants them."""
+    shape = (recipe.training.batch, row_tokens(recipe))
+    tokens = random.integers(vocab // 2, size=shape) + vocab // 4
+    sentences = isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
+    starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
+    documents = starts.cumsum(axis=1)
+    halves = np.arange(shape[1]) >= shape[1] // 2
+    segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
+    numbers = np.arange(shape[0])
+    return Rows(tokens, documents, positions_in(starts), segments, np.zeros_like(numbers), numbers % 2, numbers, numbers)
+
+
+def positions_in(starts: np.ndarray[Any, np.dtype[np.bool_]]) -> Ints:
+    """Count positions from 0 at every document start. Shapes: [B, L] -> [B, L]."""
+    places = np.broadcast_to(np.arange(starts.shape[1]), starts.shape)
+    found: Ints = places - np.maximum.accumulate(np.where(starts, places, 0), axis=1)
+    return found
+
+
+def pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> PairRows:
+    """Make up a batch of pairs of about one length, between a quarter of the longest and the longest."""
+    rows, longest = recipe.training.batch, recipe.training.length
+    centre = random.integers(max(2, longest // 4), longest, endpoint=True)
+    source, target = (np.clip(random.integers(centre - 1, centre + 1, size=rows, endpoint=True), 2, longest) for _ in "ab")
+    numbers = np.arange(rows)
+    tokens = [random.integers(vocab // 2, size=(rows, int(lengths.max()))) + vocab // 4 for lengths in (source, target)]
+    return PairRows(tokens[0], tokens[1], source, target, numbers, numbers)
+
+
+def save(workload: Workload, path: Path) -> None:
+    """Write the batches as plain arrays, named `0.tokens` and so on."""
+    arrays = {f"{index}.{field.name}": getattr(rows, field.name)
+              for index, rows in enumerate(workload.batches) for field in fields(rows)}
+    np.savez(path, **arrays)
+
+
+def load(path: Path) -> tuple[Rows | PairRows, ...]:
+    """Read back what `save` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        grouped: dict[int, dict[str, Ints]] = {}
+        for key in stored.files:
+            index, _, name = key.partition(".")
+            grouped.setdefault(int(index), {})[name] = stored[key]
+    return tuple(Rows(**one) if "tokens" in one else PairRows(**one) for _, one in sorted(grouped.items()))

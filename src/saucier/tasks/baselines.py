@@ -11,7 +11,7 @@ from saucier.inspection.results import Baseline
 from saucier.tasks.metrics.likelihood import bits_per_byte
 from saucier.tasks.ngram import Documents, count_ngrams
 
-MOST_TOKENS = 5_000_000
+MOST_TOKENS = 4_000_000
 """Training tokens that the n-gram models read at most, so that they stay below half a gigabyte."""
 
 
@@ -23,7 +23,8 @@ class CountedDocuments(Documents, Protocol):
         """UTF-8 bytes of the text."""
 
 
-def baselines(train: Documents, held_out: CountedDocuments, texts: Iterable[str], *, vocab: int) -> tuple[Baseline, ...]:
+def baselines(train: Documents, held_out: CountedDocuments, texts: Iterable[str], *,
+              vocab: int) -> tuple[Baseline, ...]:
     """Give the bits per byte of the held-out text under the three simple methods, the weakest first.
 
     `texts` is the held-out text itself, for xz. Every token of `held_out` is scored, the first of a document too.

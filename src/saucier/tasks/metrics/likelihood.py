@@ -25,7 +25,7 @@ def perplexity(nats: float, tokens: int) -> float:
 def bits_per_byte(nats: float, byte_count: int) -> float:
     """Give the bits that the model needs for one UTF-8 byte of the text, as a compressor would.
 
-    That is `nats / ln 2 / byte_count`, where `nats` is the sum of the losses of all tokens that spell the `byte_count` bytes.
+    That is `nats / ln 2 / byte_count`, where `nats` is the sum of the losses of all tokens that spell these bytes.
 
     Errors: `ValueError` where there is no text.
     Source: Gao et al. 2020, "The Pile", §3.1, arXiv:2101.00027.

@@ -164,7 +164,11 @@ class Transformer(nn.Module):
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
         assert self.encoder is not None and self.decoder is not None, "forward() sends other models to one_stack"
         if target is None or (source is None and memory.hidden is None):
-            raise InputError("an encoder-decoder needs both sides", where="decoder_input_ids", remedy="give input_ids (or encoder_output) and decoder_input_ids")
+            raise InputError("an encoder-decoder needs both sides", where="decoder_input_ids",
+                             remedy="give input_ids (or encoder_output) and decoder_input_ids")
+        if (memory.documents is None) != (target.documents is None):
+            raise InputError("packed on one side only, so targets would read every source", where="documents",
+                             remedy="give both documents and decoder_documents, or neither")
         output = Output(cache=target.cache)
         if memory.hidden is None and source is not None:
             self.pack_both(source, target, wanted)
@@ -247,7 +251,7 @@ class Memory:
         assert self.hidden is not None, "two_stacks fills it"
         keys = self.hidden.shape[1] if self.layout is None else self.layout.shape[1]
         padding = None if self.layout is not None else self.mask
-        return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents if target.documents is not None else None)
+        return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
 
 
 def boolean(mask: Tensor | None) -> Tensor | None:

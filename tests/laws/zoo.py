@@ -176,3 +176,17 @@ def longest(config: c.Transformer) -> int:
     """Return a length to test with that the model can take."""
     positions = config.embed.positions
     return min(12, positions.length) if isinstance(positions, c.Learned) else 12
+
+
+def without_dropout(config: c.Transformer) -> c.Transformer:
+    """Return the same model with every dropout at zero."""
+    def cleared(value: object) -> object:
+        match value:
+            case dict():
+                return {key: 0.0 if key == "dropout" else cleared(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [cleared(inner) for inner in value]
+            case _:
+                return value
+
+    return c.Transformer.model_validate(cleared(config.model_dump()))

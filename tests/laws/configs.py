@@ -1,0 +1,87 @@
+"""Random configs for the property test: every union's members in every slot, most of them legal, some of them not."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from saucier import config as c
+
+POSITIONS = 16
+VOCAB = 19
+
+dims = st.sampled_from([8, 12, 16, 24])
+norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm))
+activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"])
+dropouts = st.sampled_from([0.0, 0.1])
+kernels = st.builds(c.Softmax, dropout=dropouts)
+
+
+@st.composite
+def projections(draw: st.DrawFn) -> c.Projection:
+    """Heads that fit together, of a width of their own or of the model's."""
+    heads = draw(st.sampled_from([1, 2, 4]))
+    groups = draw(st.sampled_from([None, *(n for n in (1, 2, 4) if heads % n == 0)]))
+    return c.Projection(heads=heads, kv_heads=groups, head_dim=draw(st.sampled_from([None, 4, 6])), bias=draw(st.booleans()),
+                        output_bias=draw(st.booleans()), scale=draw(st.sampled_from([None, 1.0])))
+
+
+plain_visibilities = st.one_of(st.just(c.Full()), st.just(c.Causal()), st.just(c.Prefix()),
+                               st.builds(c.Window, st.integers(1, 5)))
+visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
+    st.builds(lambda first, second: first & second, inner, inner),
+    st.builds(lambda first, second: first | second, inner, inner)), max_leaves=3)
+
+attention_positions = st.one_of(
+    st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)), st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
+    st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
+    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0])), st.just(c.Alibi()))
+embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()), st.builds(c.Learned, length=st.just(POSITIONS)))
+
+self_attentions = st.builds(c.SelfAttention, projection=projections(), positions=attention_positions,
+                            visibility=visibilities, kernel=kernels)
+cross_attentions = st.builds(c.CrossAttention, projection=projections(), kernel=kernels)
+feed_forwards = st.one_of(
+    st.builds(c.FeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(), dropout=dropouts),
+    st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(), dropout=dropouts))
+
+
+@st.composite
+def residuals(draw: st.DrawFn, *, cross: bool) -> c.Residual:
+    """One sublayer inside one of the residual places."""
+    place = draw(st.sampled_from([c.PreNorm, c.PostNorm, c.SandwichNorm]))
+    choices = [self_attentions, feed_forwards, *([cross_attentions] if cross else [])]
+    return place(inner=draw(st.one_of(*choices)), norm=draw(norms), dropout=draw(dropouts))
+
+
+def blocks(*, cross: bool) -> st.SearchStrategy[c.Block]:
+    """Return blocks of one to three sublayers in any order."""
+    return st.builds(c.Block, sublayers=st.lists(residuals(cross=cross), min_size=1, max_size=3).map(tuple))
+
+
+def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
+    """Return stacks that repeat, cycle or share their blocks."""
+    times = st.integers(1, 2)
+    layers = st.one_of(st.builds(c.Repeat, block=blocks(cross=cross), times=times),
+                       st.builds(c.Share, block=blocks(cross=cross), times=times),
+                       st.builds(c.Cycle, blocks=st.lists(blocks(cross=cross), min_size=1, max_size=2).map(tuple), times=times))
+    return st.builds(c.Stack, layers=layers, final_norm=st.one_of(st.none(), norms), dropout=dropouts)
+
+
+embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, segments=st.sampled_from([0, 2]),
+                       norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))
+language_heads = st.builds(c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
+                           transform=st.one_of(st.none(), st.builds(c.HeadTransform, activation=activations, norm=norms)))
+heads = st.one_of(st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)))
+initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit), st.builds(c.FanInInit))
+
+
+@st.composite
+def transformers(draw: st.DrawFn) -> c.Transformer:
+    """Any model: encoder, decoder or both (rarely neither), with or without an embedding for the target side."""
+    shape = draw(st.sampled_from(["encoder", "decoder", "both", "both", "decoder"]))
+    both = shape == "both"
+    return c.Transformer(
+        dim=draw(dims), embed=draw(embeddings), encoder=draw(stacks(cross=False)) if shape != "decoder" else None,
+        decoder=draw(stacks(cross=both)) if shape != "encoder" else None,
+        decoder_embed=draw(st.one_of(st.none(), embeddings)) if both else None,
+        pooler=draw(st.one_of(st.none(), st.just(c.Pooler()))), head=draw(heads), initialization=draw(initializations))

@@ -1,0 +1,125 @@
+"""Any config is either refused with a path and a remedy, or it builds, counts, runs, learns, decodes and comes back."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, event, given, settings
+from torch import Tensor
+
+import saucier
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.model import Output, Transformer, build
+from tests.laws.configs import POSITIONS, VOCAB, transformers
+from tests.laws.zoo import scrambled, tokens
+from tests.tolerances import MODEL, assert_close
+
+LENGTH = 7
+EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blob=True,
+                    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+                    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
+
+
+def legal(config: c.Transformer) -> bool:
+    """Say whether a config is accepted; a refusal must name a place inside the config and a remedy."""
+    try:
+        c.check(config)
+    except InputError as error:
+        assert error.where is not None
+        assert error.where.split(".")[0] in {*type(config).model_fields}
+        assert error.remedy
+        assert "\n" not in str(error)
+        with pytest.raises(InputError):
+            build(config)
+        return False
+    return True
+
+
+def run(model: Transformer, ids: Tensor, cut: int = LENGTH) -> Output:
+    """Run on ids [B, L]; an encoder-decoder reads them backwards on its other side. `cut` keeps so many target tokens."""
+    prefix = torch.tensor([2, 3])
+    if model.config.encoder and model.config.decoder:
+        return model(ids.flip(1), decoder_input_ids=ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]
+    return model(ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]
+
+
+@EXAMPLES
+@given(transformers())
+def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
+    """Shapes, finiteness, the count, and the same starting weights for the same seed."""
+    event(f"legal: {legal(config)}")
+    if not legal(config):
+        return
+    model = build(config, seed=3).eval()
+    assert c.parameters(config) == sum(parameter.numel() for parameter in model.parameters())
+    assert all(parameter.isfinite().all() for parameter in model.parameters()), "a parameter was never given a value"
+    output = run(model, tokens(config, 2, LENGTH))
+    assert output.last_hidden_state is not None
+    assert output.last_hidden_state.shape == (2, LENGTH, config.dim)
+    assert output.last_hidden_state.isfinite().all()
+    assert (output.logits is not None) == (config.head is not None)
+    assert output.logits is None or output.logits.shape == (2, LENGTH, VOCAB)
+    again = build(config, seed=3).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
+
+
+@EXAMPLES
+@given(transformers())
+def test_any_legal_config_learns(config: c.Transformer) -> None:
+    """In training mode every parameter gets a gradient that is finite: nothing is built and then left out."""
+    if not legal(config):
+        return
+    torch.manual_seed(0)
+    model = build(config).train()
+    output = run(model, tokens(config, 2, LENGTH))
+    results = [output.logits, output.sentence_logits, output.pooler_output, output.last_hidden_state]
+    sum(result.square().mean() for result in results if result is not None).backward()
+    reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert reached == {name for name, _ in model.named_parameters()}
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@EXAMPLES
+@given(transformers())
+def test_any_legal_config_comes_back_from_disk(config: c.Transformer) -> None:
+    """Through JSON, and through a saved folder: the same tree, the same bits, the same numbers."""
+    if not legal(config):
+        return
+    assert c.Transformer.model_validate_json(config.model_dump_json()) == config
+    model = scrambled(config)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model")
+        back = saucier.load(Path(folder) / "model", dtype="float32", device="cpu")
+    assert back.config == config
+    mine, theirs = model.state_dict(), back.state_dict()
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+    ids = tokens(config, 2, LENGTH)
+    assert torch.equal(run(model, ids).last_hidden_state, run(back, ids).last_hidden_state)
+
+
+@EXAMPLES
+@given(transformers())
+def test_any_legal_causal_config_decodes_from_its_cache(config: c.Transformer) -> None:
+    """Where no position sees a later one, decoding piece by piece equals one pass."""
+    if not legal(config) or config.decoder is None or not causal(config.decoder):
+        return
+    model = scrambled(config)
+    ids = tokens(config, 2, LENGTH)
+    whole, cache, found = run(model, ids).last_hidden_state, model.new_cache(2, POSITIONS), []
+    with torch.no_grad():
+        for start, end in ((0, 3), (3, 4), (4, LENGTH)):
+            target = {"decoder_input_ids": ids[:, start:end], "prefix_length": torch.tensor([2, 3])}
+            output = model(ids.flip(1), **target, cache=cache) if config.encoder else model(ids[:, start:end], cache=cache)
+            found.append(output.last_hidden_state)
+        assert_close(torch.cat(found, dim=1), whole, MODEL)
+
+
+def causal(stack: c.Stack) -> bool:
+    """Say whether no self-attention of the stack sees a later position."""
+    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
+    return all(c.is_causal(part.visibility) for part in inner if isinstance(part, c.SelfAttention))

@@ -1,0 +1,100 @@
+"""What is counted from the config is what the built model has: parameters of every recipe, and FLOPs of the zoo."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from saucier import config as c
+from saucier.config.visibility import visible_keys
+from saucier.model import build
+from saucier.recipes import names, recipe
+from tests.laws.zoo import VOCAB, everything, longest, tokens
+
+MODELS = everything()
+LENGTH = 12
+EXTRA_PRODUCTS = ("shaw", "music")
+"""Positions with matrix products of their own, which the count leaves out."""
+
+
+def built_parameters(config: c.Transformer) -> int:
+    """Return the number of parameters of the built model, shared ones once; nothing is allocated."""
+    return sum(parameter.numel() for parameter in build(config, device="meta").parameters())
+
+
+@pytest.mark.parametrize("name", names())
+def test_counted_parameters_are_the_built_ones(name: str) -> None:
+    """Every recipe, published sizes included, on the meta device."""
+    config = recipe(name).model
+    assert c.parameters(config) == built_parameters(config)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_anatomy_adds_up(name: str) -> None:
+    """Every node of the tree is the sum of its children, and the leaves hold everything, for every part."""
+    config = MODELS[name]
+    tree = c.anatomy(config, LENGTH)
+    assert tree.parameters == built_parameters(config) == c.parameters(config)
+    assert tree.flops == c.flops_per_token(config, LENGTH)
+    check_sums(tree)
+
+
+def check_sums(node: c.Node) -> None:
+    """Check one node and what is below it; shared blocks hold their weights once and do their work often."""
+    for child in node.children:
+        check_sums(child)
+    if node.children:
+        stored = 1 if node.kind == "share" else node.times
+        assert node.parameters == stored * sum(child.parameters for child in node.children)
+        assert node.flops == pytest.approx(node.times * sum(child.flops for child in node.children))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not any(word in name for word in EXTRA_PRODUCTS)])
+def test_counted_flops_are_the_executed_ones(name: str) -> None:
+    """PyTorch's own counter of matrix products agrees, once masked scores are counted as the explicit path computes them."""
+    config = MODELS[name]
+    length = longest(config)
+    model = build(config)
+    ids = tokens(config, 1, length)
+    target = {"decoder_input_ids": ids} if config.encoder and config.decoder else {}
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(ids, **target, output_attentions=True)
+    once = 2 * config.dim**2 if config.pooler else 0
+    once += 2 * config.dim * config.head.classes if isinstance(config.head, c.PretrainingHead) else 0
+    assert counter.get_total_flops() == pytest.approx(length * unmasked(config, length) + once, rel=1e-9)
+
+
+def unmasked(config: c.Transformer, length: int) -> float:
+    """Return the counted FLOPs per token as if every visibility were full."""
+    hidden = 0.0
+    for stack in filter(None, (config.encoder, config.decoder)):
+        for block in stack.blocks():
+            for residual in block.sublayers:
+                if isinstance(residual.inner, c.SelfAttention):
+                    query = residual.inner.projection.widths(config.dim)[0]
+                    hidden += 4 * query * (length - visible_keys(residual.inner.visibility, length))
+    return c.flops_per_token(config, length) + hidden
+
+
+@pytest.mark.parametrize(("visibility", "length"), [(visibility, length) for length in (1, 2, 7) for visibility in (
+    c.Full(), c.Causal(), c.Window(1), c.Window(3), c.Window(50), c.Causal() & c.Window(3), c.Causal() & c.Window(50))])
+def test_visible_keys_are_counted_exactly(visibility: c.Visibility, length: int) -> None:
+    """The average number of keys of a query is that of the mask."""
+    from tests.laws.test_leaks import allowed
+
+    assert visible_keys(visibility, length) == pytest.approx(float(allowed(visibility, length).sum()) / length)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].decoder])
+def test_the_counted_cache_is_the_allocated_one(name: str) -> None:
+    """Bytes of a cache, after a step that fills the encoder's keys too."""
+    config, model = MODELS[name], build(MODELS[name])
+    cache = model.new_cache(3, 8)
+    ids = torch.zeros(3, 2, dtype=torch.long) % VOCAB
+    with torch.no_grad():
+        if config.encoder:
+            model(torch.zeros(3, 5, dtype=torch.long), decoder_input_ids=ids, cache=cache)
+        else:
+            model(ids, cache=cache)
+    assert cache.bytes == c.cache_bytes(config, batch=3, length=8, source_length=5, bytes_per_value=4)

@@ -1,0 +1,209 @@
+"""No position sees what it may not, and every position sees all that it may: proved by the pattern of gradients.
+
+The gradient of output i by the embedding of input j is zero exactly where no path of allowed attentions leads from j
+to i. What is allowed is written down here once more, pair by pair, apart from the code under test.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.model import Output, Transformer
+from tests.laws import zoo
+
+LENGTH = 9
+PREFIX = 4
+VISIBILITIES: dict[str, c.Visibility] = {
+    "full": c.Full(), "causal": c.Causal(), "prefix": c.Prefix(), "window": c.Window(2), "window-1": c.Window(1),
+    "causal-window": c.Causal() & c.Window(3), "prefix-window": c.Prefix() & c.Window(3),
+    "causal-or-window": c.Causal() | c.Window(2),
+    "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),
+}
+ATTENTIONS: dict[str, c.SelfAttention] = {
+    name: c.SelfAttention(projection=zoo.GROUPED, positions=positions)
+    for name, positions in {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=3), "rotary": c.Rotary(),
+                            "t5": c.T5Bias(buckets=8, max_distance=20), "alibi": c.Alibi()}.items()}
+
+
+def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
+    """Say for one pair what a visibility means."""
+    match visibility:
+        case c.Full():
+            return True
+        case c.Causal():
+            return key <= query
+        case c.Prefix():
+            return key <= query or key < PREFIX
+        case c.Window(size=size):
+            return -size < key - query < size
+        case c.And(terms=terms):
+            return all(may_see(term, query, key) for term in terms)
+        case c.Or(terms=terms):
+            return any(may_see(term, query, key) for term in terms)
+
+
+def allowed(visibility: c.Visibility, length: int = LENGTH) -> Tensor:
+    """Return [Q, K], True where the query may see the key."""
+    return torch.tensor([[may_see(visibility, query, key) for key in range(length)] for query in range(length)])
+
+
+def reachable(direct: Tensor, layers: int) -> Tensor:
+    """Return what reaches what through this many layers; the residual always leads a position to itself."""
+    one = (direct | torch.eye(len(direct), dtype=torch.bool)).double()
+    return torch.linalg.matrix_power(one, layers) > 0
+
+
+class Watched:
+    """A model whose embeddings are kept, so that outputs can be differentiated by them."""
+
+    def __init__(self, config: c.Transformer) -> None:
+        self.model: Transformer = zoo.scrambled(config)
+        self.seen: list[Tensor] = []
+        for embed in filter(None, (self.model.embed, self.model.decoder_embed)):
+            embed.register_forward_hook(lambda module, inputs, output: self.seen.append(output.retain_grad() or output))
+
+    def influence(self, output: Output, rows: int = 1) -> list[Tensor]:
+        """Return for each embedded input which of its positions [Q, rows·K] move each output position of row 0."""
+        states = output.last_hidden_state
+        assert states is not None
+        probe = torch.randn(states.shape[-1], generator=torch.Generator().manual_seed(3))
+        found = [torch.zeros(states.shape[1], seen[:rows].flatten(0, 1).shape[0], dtype=torch.bool) for seen in self.seen]
+        for query in range(states.shape[1]):
+            gradients = torch.autograd.grad((states[0, query] * probe).sum(), self.seen, retain_graph=True, allow_unused=True)
+            for table, gradient in zip(found, gradients, strict=True):
+                if gradient is not None:
+                    table[query] = gradient[:rows].abs().sum(-1).flatten() > 0
+        return found
+
+
+def assert_same_pattern(found: Tensor, expected: Tensor) -> None:
+    """Fail with the first pair that leaks, or that should be seen and is not."""
+    leaks, blind = (found & ~expected).nonzero().tolist(), (expected & ~found).nonzero().tolist()
+    assert not leaks, f"output {leaks[0][0]} sees input {leaks[0][1]}"
+    assert not blind, f"output {blind[0][0]} does not see input {blind[0][1]}"
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("name", VISIBILITIES)
+@pytest.mark.parametrize("weights", [False, True], ids=["fused", "explicit"])
+def test_every_visibility_shows_what_it_says(name: str, attention: str, layers: int, weights: bool) -> None:
+    """Both attention paths, every kind of position that can be used in both directions."""
+    visibility = VISIBILITIES[name]
+    positions = ATTENTIONS[attention].positions
+    if isinstance(positions, c.T5Bias) and c.is_causal(visibility):
+        positions = positions.model_copy(update={"bidirectional": False})
+    changed = ATTENTIONS[attention].model_copy(update={"visibility": visibility, "positions": positions})
+    watched = Watched(zoo.decoder(changed, layers=layers))
+    ids = zoo.tokens(watched.model.config, 1, LENGTH)
+    output = watched.model(ids, prefix_length=torch.tensor([PREFIX]), output_attentions=weights)
+    assert_same_pattern(watched.influence(output)[0], reachable(allowed(visibility), layers))
+
+
+@pytest.mark.parametrize("name", zoo.decoders())
+def test_no_decoder_sees_the_future(name: str) -> None:
+    """Every decoder of the zoo: nothing from later tokens, something from the token itself."""
+    watched = Watched(zoo.decoders()[name])
+    found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH)))[0]
+    assert not found.triu(1).any()
+    assert found.diagonal().all()
+
+
+@pytest.mark.parametrize("name", zoo.decoders())
+def test_documents_of_a_packed_row_do_not_meet(name: str) -> None:
+    """Packed rows: a document ends where the next begins, also where documents alternate."""
+    watched = Watched(zoo.decoders()[name])
+    documents = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2, -1]])
+    found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH), documents=documents))[0]
+    same = documents[0][:, None] == documents[0][None]
+    assert not (found & ~same).any()
+    assert not found.triu(1).any()
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_documents_meet_within_themselves(attention: str) -> None:
+    """An encoder's packed row: each document sees all of itself and nothing else, even when it is in two pieces."""
+    watched = Watched(zoo.encoder(ATTENTIONS[attention]))
+    documents = torch.tensor([[0, 0, 1, 1, 0, 2, 1, 2, 2]])
+    found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH), documents=documents))[0]
+    assert_same_pattern(found, documents[0][:, None] == documents[0][None])
+
+
+@pytest.mark.parametrize("name", {**zoo.decoders(), **zoo.encoders(), **zoo.pairs()})
+def test_rows_do_not_meet(name: str) -> None:
+    """The first row of a batch depends on no other row, with and without padding."""
+    watched = Watched({**zoo.decoders(), **zoo.encoders(), **zoo.pairs()}[name])
+    ids = zoo.tokens(watched.model.config, 2, 6)
+    for mask in (None, torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]])):
+        watched.seen.clear()
+        two = bool(watched.model.config.encoder and watched.model.config.decoder)
+        output = watched.model(ids, mask, decoder_input_ids=ids, decoder_attention_mask=mask) if two else watched.model(ids, mask)
+        embedded = [seen for seen in watched.seen if seen.shape[0] == 2]
+        states = output.last_hidden_state[0, :4].square().sum()
+        gradients = torch.autograd.grad(states, watched.seen)
+        if embedded:
+            assert all(not gradient[1].any() for gradient in gradients)
+        else:  # packed: the tokens of the first row come first
+            assert all(not gradient[0, 4:].any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", zoo.pairs())
+def test_a_decoder_sees_the_whole_source_and_only_its_own_past(name: str) -> None:
+    """Encoder-decoder: every target position sees every source token, and no later target token."""
+    watched = Watched(zoo.pairs()[name])
+    source, target = zoo.tokens(watched.model.config, 1, 7), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
+    by_source, by_target = watched.influence(watched.model(source, decoder_input_ids=target))
+    assert by_source.all()
+    assert not by_target.triu(1).any()
+    assert by_target.diagonal().all()
+
+
+@pytest.mark.parametrize("name", zoo.pairs())
+def test_a_decoder_does_not_see_padding_of_the_source(name: str) -> None:
+    """Cross-attention: the padded end of a source moves nothing."""
+    watched = Watched(zoo.pairs()[name])
+    source, target = zoo.tokens(watched.model.config, 1, 10), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
+    mask = (torch.arange(10) < 9)[None].long()
+    by_source, _ = watched.influence(watched.model(source, mask, decoder_input_ids=target))
+    assert by_source[:, :9].all()
+    assert by_source.shape[1] == 9 or not by_source[:, 9:].any()
+
+
+@pytest.mark.parametrize("name", zoo.pairs())
+def test_packed_targets_see_their_own_sources(name: str) -> None:
+    """Packed pairs: target document n sees source document n, whole, and no other."""
+    watched = Watched(zoo.pairs()[name])
+    sources, targets = torch.tensor([[0, 0, 0, 1, 1, 2, 2]]), torch.tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2]])
+    source, target = zoo.tokens(watched.model.config, 1, 7), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
+    output = watched.model(source, documents=sources, decoder_input_ids=target, decoder_documents=targets)
+    by_source, by_target = watched.influence(output)
+    assert_same_pattern(by_source, targets[0][:, None] == sources[0][None])
+    assert not (by_target & (targets[0][:, None] != targets[0][None])).any()
+    assert not by_target.triu(1).any()
+
+
+@pytest.mark.parametrize("name", {**zoo.decoders(), **zoo.encoders()})
+def test_packed_documents_give_what_they_give_alone(name: str) -> None:
+    """With positions that start again, a packed row holds the numbers of its documents one by one."""
+    model = zoo.scrambled({**zoo.decoders(), **zoo.encoders()}[name])
+    ids, ends = zoo.tokens(model.config, 1, LENGTH), [0, 4, 5, LENGTH]
+    documents = torch.tensor([[0] * 4 + [1] + [2] * 4])
+    places = torch.tensor([[0, 1, 2, 3, 0, 0, 1, 2, 3]])
+    with torch.no_grad():
+        found = model(ids, documents=documents, position_ids=places).last_hidden_state
+        for start, end in zip(ends, ends[1:], strict=False):
+            torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5, atol=1e-5)
+
+
+def test_documents_on_one_side_only_are_refused() -> None:
+    """Packed sources beside unpacked targets would let every target read every source."""
+    model = zoo.scrambled(zoo.pairs()["transformer"])
+    ids = zoo.tokens(model.config, 1, 4)
+    with pytest.raises(InputError, match="documents"):
+        model(ids, documents=torch.zeros(1, 4, dtype=torch.long), decoder_input_ids=ids)
+    with pytest.raises(InputError, match="documents"):
+        model(ids, decoder_input_ids=ids, decoder_documents=torch.zeros(1, 4, dtype=torch.long))

@@ -1,4 +1,4 @@
-"""What a model of text has to beat: a unigram model, a 5-gram model over the same tokens, and `xz -9`, all in bits per byte."""
+"""What a model of text has to beat, in bits per byte: a unigram and a 5-gram model of the same tokens, and `xz -9`."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def _count(context: Ints, tokens: Ints, vocab: int, contexts: int) -> tuple[Orde
     gram[whole] = inverse
     owner = keys // vocab
     totals, types = np.bincount(owner, weights=counts, minlength=contexts), np.bincount(owner, minlength=contexts)
-    figures = (array.astype(np.int32) for array in (counts, totals, types))
-    return Order(keys, *figures, discount=_discount(counts)), gram
+    counted, total, kinds = (array.astype(np.int32) for array in (counts, totals, types))
+    return Order(keys, counted, total, kinds, _discount(counts)), gram
 
 
 def _discount(counts: Ints) -> float:

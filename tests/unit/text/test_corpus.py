@@ -66,7 +66,10 @@ def test_another_seed_draws_others(write: Write) -> None:
     assert first == again != other
 
 
-@given(st.lists(st.tuples(st.text(alphabet="ab \n", min_size=1, max_size=30), st.booleans()), min_size=1), st.integers(0, 400))
+@given(
+    st.lists(st.tuples(st.text(alphabet="ab \n", min_size=1, max_size=30), st.booleans()), min_size=1),
+    st.integers(0, 400),
+)
 def test_a_cut_parts_the_text_and_loses_nothing(pieces: list[tuple[str, bool]], at: int) -> None:
     documents, part = [], 0
     for number, (text, starts) in enumerate(pieces):

@@ -17,7 +17,7 @@ from saucier.text.read import Counts, Pair, read_documents, read_pairs, split_pa
 from saucier.text.sources import BLOCK
 
 Write = Callable[[str, str | bytes], str]
-ROWS = [{"id": "1", "text": "one, \"quoted\"\nwith a line"}, {"id": "2", "text": "zwei"}]
+ROWS = [{"id": "1", "text": 'one, "quoted"\nwith a line'}, {"id": "2", "text": "zwei"}]
 
 
 def table(tmp_path: Path, kind: str) -> str:
@@ -46,9 +46,14 @@ def test_tsv_has_no_quoting(write: Write) -> None:
     assert [document.text for document in read_documents([name])] == ['"half a quote', 'a ""b"" c']
 
 
-@pytest.mark.parametrize(("unit", "expected"), [
-    ("file", ["one\ntwo\n\n\nthree\n \nfour"]), ("line", ["one", "two", "three", "four"]),
-    ("paragraph", ["one\ntwo", "three", "four"])])
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ("file", ["one\ntwo\n\n\nthree\n \nfour"]),
+        ("line", ["one", "two", "three", "four"]),
+        ("paragraph", ["one\ntwo", "three", "four"]),
+    ],
+)
 def test_units_of_plain_text(write: Write, unit: str, expected: list[str]) -> None:
     counts = Counts()
     documents = read_documents([write("a.txt", "one\ntwo\n\n\nthree\n \nfour")], unit=unit, counts=counts)  # type: ignore[arg-type]
@@ -88,19 +93,23 @@ def test_null_and_blank_cells_are_counted(write: Write) -> None:
     assert counts.empty == 2
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.jsonl", '{"text": "x"}\n{"text": oops}\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 10"),
-    ("a.jsonl", '{"text": "x"}\n[1, 2]\n', "line 2: holds a JSON array, not an object"),
-    ("a.jsonl", "[" * 100_000, "line 1: not readable JSON: nested too deeply"),
-    ("a.jsonl", '{"text": "x"}\n{"title": "y"}\n', "line 2: no column 'text'; columns: title"),
-    ("a.jsonl", '{"text": 7}\n', "line 1: column 'text' holds int, not text"),
-    ("a.jsonl", '{"title": "x", "body": "y"}\n', "which column holds the text. There are title, body; say which"),
-    ("a.tsv", "a\ttext\n1\tx\n2\n", r"a\.tsv, line 3: 1 cells, but the header has 2"),
-    ("a.csv", 'a,text\n1,x\n2,"open\n', r"a\.csv, line 3: not CSV"),
-    ("a.csv", "text,text\n1,x\n", "line 1: two columns are named 'text'"),
-    ("a.csv", "text\n", "holds no text|has no rows"),
-    ("a.txt", " \n\n", "holds no text"),
-    ("a.parquet", "no parquet", "is not a whole parquet file")])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"text": "x"}\n{"text": oops}\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 10"),
+        ("a.jsonl", '{"text": "x"}\n[1, 2]\n', "line 2: holds a JSON array, not an object"),
+        ("a.jsonl", "[" * 100_000, "line 1: not readable JSON: nested too deeply"),
+        ("a.jsonl", '{"text": "x"}\n{"title": "y"}\n', "line 2: no column 'text'; columns: title"),
+        ("a.jsonl", '{"text": 7}\n', "line 1: column 'text' holds int, not text"),
+        ("a.jsonl", '{"title": "x", "body": "y"}\n', "which column holds the text. There are title, body; say which"),
+        ("a.tsv", "a\ttext\n1\tx\n2\n", r"a\.tsv, line 3: 1 cells, but the header has 2"),
+        ("a.csv", 'a,text\n1,x\n2,"open\n', r"a\.csv, line 3: not CSV"),
+        ("a.csv", "text,text\n1,x\n", "line 1: two columns are named 'text'"),
+        ("a.csv", "text\n", "holds no text|has no rows"),
+        ("a.txt", " \n\n", "holds no text"),
+        ("a.parquet", "no parquet", "is not a whole parquet file"),
+    ],
+)
 def test_faults_name_the_place(write: Write, name: str, content: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         list(read_documents([write(name, content)]))
@@ -117,7 +126,9 @@ def test_pairs_from_two_columns(write: Write) -> None:
     name = write("a.tsv", "en\tde\nHello\tHallo\n\tleer\nBye\tTschüss\n")
     counts = Counts()
     assert list(read_pairs([name], counts=counts)) == [
-        Pair("Hello", "Hallo", f"{name}, line 2"), Pair("Bye", "Tschüss", f"{name}, line 4")]
+        Pair("Hello", "Hallo", f"{name}, line 2"),
+        Pair("Bye", "Tschüss", f"{name}, line 4"),
+    ]
     assert (counts.documents, counts.empty) == (2, 1)
     assert [pair.source for pair in read_pairs([name], source="de", target="en")] == ["Hallo", "Tschüss"]
 

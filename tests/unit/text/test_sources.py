@@ -111,7 +111,9 @@ def test_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> Non
         find_sources([str(tmp_path / "trian.txt")])
 
 
-@pytest.mark.parametrize(("name", "message"), [("empty.txt", "is empty"), (".", "is a folder"), ("*.nothing", "no file matches")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("empty.txt", "is empty"), (".", "is a folder"), ("*.nothing", "no file matches")]
+)
 def test_unusable_names(write: Write, tmp_path: Path, name: str, message: str) -> None:
     write("empty.txt", "")
     with pytest.raises(InputError, match=message):
@@ -125,18 +127,31 @@ def test_globs_are_sorted_and_go_down(write: Write, tmp_path: Path) -> None:
     assert [source.path.name for source in found] == ["a.txt", "b.txt", "c.txt"]
 
 
-@pytest.mark.parametrize(("name", "kind", "compression"), [
-    ("a.jsonl", "jsonl", None), ("a.tsv.gz", "tsv", "gz"), ("a.CSV", "csv", None), ("a", "txt", None), ("a.v1.md", "txt", None),
-    ("a.parquet", "parquet", None), ("a.txt.zst", "txt", "zst")])
+@pytest.mark.parametrize(
+    ("name", "kind", "compression"),
+    [
+        ("a.jsonl", "jsonl", None),
+        ("a.tsv.gz", "tsv", "gz"),
+        ("a.CSV", "csv", None),
+        ("a", "txt", None),
+        ("a.v1.md", "txt", None),
+        ("a.parquet", "parquet", None),
+        ("a.txt.zst", "txt", "zst"),
+    ],
+)
 def test_format_by_ending(write: Write, name: str, kind: str, compression: str | None) -> None:
     source = find_sources([write(name, "x")])[0]
     assert (source.format, source.compression) == (kind, compression)
 
 
 def test_standard_input_is_read_twice() -> None:
-    script = ("from saucier.text.read import read_documents as r;"
-              "print([[d.text for d in r(['-.jsonl'], column='t')] for _ in range(2)])")
-    done = subprocess.run([sys.executable, "-c", script], input=b'{"t": "a"}\n{"t": "b"}\n', capture_output=True, check=True)
+    script = (
+        "from saucier.text.read import read_documents as r;"
+        "print([[d.text for d in r(['-.jsonl'], column='t')] for _ in range(2)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=b'{"t": "a"}\n{"t": "b"}\n', capture_output=True, check=True
+    )
     assert done.stdout.decode().strip() == "[['a', 'b'], ['a', 'b']]"
 
 
@@ -146,10 +161,12 @@ def test_a_large_file_streams(tmp_path: Path) -> None:
     with path.open("w") as file:
         for _ in range(64):
             file.write("all work and no play makes\n" * 38_837)
-    script = ("import resource, sys; from saucier.text.corpus import TextCorpus; from saucier.text.config import TextData\n"
-              "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-              "before = peak(); corpus = TextCorpus(TextData(files=(sys.argv[1],)))\n"
-              "print(sum(len(d.text) for d in corpus.train) + sum(len(d.text) for d in corpus.held_out), peak() - before)")
+    script = (
+        "import resource, sys; from saucier.text.corpus import TextCorpus; from saucier.text.config import TextData\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak(); corpus = TextCorpus(TextData(files=(sys.argv[1],)))\n"
+        "print(sum(len(d.text) for d in corpus.train) + sum(len(d.text) for d in corpus.held_out), peak() - before)"
+    )
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=True)
     size, growth = map(int, done.stdout.split())
     assert size == path.stat().st_size

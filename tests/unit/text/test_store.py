@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
+import operator
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,15 +30,21 @@ def byte_bpe(texts: list[str]) -> Tokenizer:
     return train_tokenizer(ByteBPE(vocab=400, special=GPT2_TOKENS), texts)
 
 
-@given(documents=st.lists(st.lists(st.lists(st.integers(0, 69_999), max_size=5), min_size=1, max_size=3), min_size=1, max_size=6),
-       wide=st.booleans())
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, documents: list[list[list[int]]], wide: bool) -> None:
+@given(
+    documents=st.lists(
+        st.lists(st.lists(st.integers(0, 69_999), max_size=5), min_size=1, max_size=3), min_size=1, max_size=6
+    ),
+    wide=st.booleans(),
+)
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[list[int]]], wide: bool
+) -> None:
     vocab = 70_000 if wide else 65_536
     documents = [[[number % vocab for number in part] for part in parts] for parts in documents]
-    flat = [sum(parts, []) for parts in documents]
+    flat = [functools.reduce(operator.iadd, parts, []) for parts in documents]
     pieces = [Piece(part, bytes=7, starts=number == 0) for parts in documents for number, part in enumerate(parts)]
     folder = tmp_path_factory.mktemp("store") / "new"
-    if not sum(flat, []):
+    if not functools.reduce(operator.iadd, flat, []):
         with pytest.raises(InputError, match="the text gives no tokens"):
             write_store(folder, pieces, vocab=vocab)
         assert not folder.exists()
@@ -44,7 +52,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, docum
     store = write_store(folder, pieces, vocab=vocab)
     assert [store.document(number).tolist() for number in range(len(store))] == flat
     assert store.tokens.dtype == (np.uint32 if wide else np.uint16)
-    assert (folder / "tokens.bin").stat().st_size == len(sum(flat, [])) * (4 if wide else 2)
+    assert (folder / "tokens.bin").stat().st_size == len(functools.reduce(operator.iadd, flat, [])) * (4 if wide else 2)
     assert store.bytes == 7 * len(pieces)
     assert store.bytes_between(0, 1) == 7 * len(documents[0])
     assert store.lengths.tolist() == [len(document) for document in flat]
@@ -102,7 +110,9 @@ def test_documents_are_framed_and_their_bytes_counted(tmp_path: Path, byte_bpe: 
     begin, end = frame(byte_bpe)
     store = write_documents(tmp_path / "s", parts, byte_bpe, begin=begin, end=end)
     assert [byte_bpe.decode(store.document(number), skip_special_tokens=False) for number in range(len(store))] == [
-        "<|endoftext|>Größe and more<|endoftext|>", "<|endoftext|>second<|endoftext|>"]
+        "<|endoftext|>Größe and more<|endoftext|>",
+        "<|endoftext|>second<|endoftext|>",
+    ]
     assert [store.bytes_between(n, n + 1) for n in range(2)] == [len("Größe and more".encode()), len("second")]
     assert json.loads((tmp_path / "s/store.json").read_text())["unknown"] == 0
 
@@ -110,9 +120,13 @@ def test_documents_are_framed_and_their_bytes_counted(tmp_path: Path, byte_bpe: 
 def test_sentences_start_tokens_of_their_own(tmp_path: Path, texts: list[str]) -> None:
     tokenizer = train_tokenizer(WordPiece(vocab=700), texts)
     text = 'One here. "Two there!" Three\nfour? '
-    assert [text[start:] for start in sentence_starts(text)][1:] == ['"Two there!" Three\nfour? ', "Three\nfour? ", "four? "]
+    assert [text[start:] for start in sentence_starts(text)][1:] == [
+        '"Two there!" Three\nfour? ',
+        "Three\nfour? ",
+        "four? ",
+    ]
     store = write_documents(tmp_path / "s", [Document(text, "a"), Document("x", "b")], tokenizer, sentences=True)
-    starts = [tokenizer.decode(store.tokens[start:start + 3].tolist()).split()[0] for start in store.sentences]
+    starts = [tokenizer.decode(store.tokens[start : start + 3].tolist()).split()[0] for start in store.sentences]
     assert starts[0] == "one"
     assert len(starts) == 5
     plain = write_documents(tmp_path / "p", [Document(text, "a"), Document("x", "b")], tokenizer)

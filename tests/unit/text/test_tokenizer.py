@@ -29,7 +29,9 @@ def test_ids_and_texts_of_published_tokenizers(shared: Path, name: str) -> None:
         assert tokenizer.decode(case["ids"]) == case["decoded_skip_special"]
         assert tokenizer.decode(case["ids"], skip_special_tokens=False) == case["decoded"]
         assert tokenizer.decode(case["ids_no_special"], skip_special_tokens=False) == case["decoded_no_cleanup"]
-    assert tokenizer.encode_batch([case["text"] for case in golden["strings"]]) == [case["ids"] for case in golden["strings"]]
+    assert tokenizer.encode_batch([case["text"] for case in golden["strings"]]) == [
+        case["ids"] for case in golden["strings"]
+    ]
     assert tokenizer.vocab_size == golden["vocab_size"]
     assert tokenizer.special_ids == sorted(golden["all_special_ids"])
 
@@ -61,11 +63,17 @@ def test_clean_up_joins_punctuation_but_never_for_byte_pairs(texts: list[str]) -
     assert pairs.decode(pairs.encode("why , ?")) == "why , ?"
 
 
-@pytest.mark.parametrize("config", [
-    ByteBPE(vocab=400, special=GPT2_TOKENS), WordPiece(vocab=600, special=BERT_TOKENS),
-    Unigram(vocab=500, special=T5_TOKENS.model_copy(update={"sentinels": 5}))])
+@pytest.mark.parametrize(
+    "config",
+    [
+        ByteBPE(vocab=400, special=GPT2_TOKENS),
+        WordPiece(vocab=600, special=BERT_TOKENS),
+        Unigram(vocab=500, special=T5_TOKENS.model_copy(update={"sentinels": 5})),
+    ],
+)
 def test_saved_tokenizer_is_the_same_for_us_and_for_the_reference(
-        tmp_path: Path, texts: list[str], config: ByteBPE | WordPiece | Unigram) -> None:
+    tmp_path: Path, texts: list[str], config: ByteBPE | WordPiece | Unigram
+) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = train_tokenizer(config, texts)
     tokenizer.save(tmp_path)

@@ -1,7 +1,8 @@
-"""Training tokenizers: each kind against its definition, exact vocabularies, repeatable, and every string back again."""
+"""Training tokenizers: each kind against its definition, exact vocabularies, repeatable, every string back again."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -73,7 +74,9 @@ def test_vocabulary_is_exactly_as_asked(config: Any, texts: list[str]) -> None:
 @pytest.mark.parametrize("config", SIZED, ids=KINDS)
 def test_more_vocabulary_than_the_text_gives_is_one_clear_error(config: Any) -> None:
     little = ["to be or not to be, that is the question " * 3]
-    with pytest.raises(InputError, match=r"tokenizer\.vocab: a vocabulary of 90000 is more than this text gives \((\d+)\); set"):
+    with pytest.raises(
+        InputError, match=r"tokenizer\.vocab: a vocabulary of 90000 is more than this text gives \((\d+)\); set"
+    ):
         train_tokenizer(config.model_copy(update={"vocab": 90_000}), little)
 
 
@@ -113,7 +116,7 @@ def test_unigram_is_repeatable_in_its_pieces(texts: list[str]) -> None:
 
 
 def test_byte_pairs_merge_the_most_frequent_pair_each_time(texts: list[str]) -> None:
-    """Replay of listing 1 of Sennrich et al. 2016 (with the end mark in the last symbol, as their later code has it)."""
+    """Replay of listing 1 of Sennrich et al. 2016 (the end mark joined to the last symbol, as in their later code)."""
     words = Counter(word for text in texts[:3] for word in text.split())
     tokenizer = train_tokenizer(BPE(vocab=220), texts[:3])
     spelled = {(*word[:-1], word[-1] + "</w>"): count for word, count in words.items()}
@@ -122,7 +125,7 @@ def test_byte_pairs_merge_the_most_frequent_pair_each_time(texts: list[str]) -> 
     for merge in merges:
         pairs: Counter[tuple[str, str]] = Counter()
         for symbols, count in spelled.items():
-            for pair in zip(symbols, symbols[1:], strict=False):
+            for pair in itertools.pairwise(symbols):
                 pairs[pair] += count
         assert pairs[merge] == max(pairs.values())  # type: ignore[index]
         joined: Counter[tuple[str, ...]] = Counter()
@@ -131,7 +134,9 @@ def test_byte_pairs_merge_the_most_frequent_pair_each_time(texts: list[str]) -> 
         spelled = dict(joined)
     for word in list(words)[:300]:
         pieces = next(symbols for symbols in spelled if "".join(symbols) == word + "</w>")
-        assert [tokenizer.id_to_token(number) for number in tokenizer.encode(word, add_special_tokens=False)] == list(pieces)
+        assert [tokenizer.id_to_token(number) for number in tokenizer.encode(word, add_special_tokens=False)] == list(
+            pieces
+        )
 
 
 def merged(symbols: tuple[str, ...], pair: tuple[str, ...]) -> tuple[str, ...]:
@@ -166,7 +171,9 @@ def test_unigram_takes_the_likeliest_pieces(texts: list[str]) -> None:
         best = [0.0] + [-1e9] * len(text)
         for end in range(1, len(text) + 1):
             best[end] = max(best[start] + score.get(text[start:end], -1e9) for start in range(end))
-        got = sum(score[tokenizer.id_to_token(number) or ""] for number in tokenizer.encode(word, add_special_tokens=False))
+        got = sum(
+            score[tokenizer.id_to_token(number) or ""] for number in tokenizer.encode(word, add_special_tokens=False)
+        )
         assert got == pytest.approx(best[-1])
 
 
@@ -185,7 +192,11 @@ def test_round_trip_up_to_white_space(config: TokenizerConfig, texts: list[str])
 
 
 def test_kinds_that_cannot_spell_all_need_an_unknown_token() -> None:
-    for config in (BPE(special=SpecialTokens()), WordPiece(special=SpecialTokens()), Characters(special=SpecialTokens())):
+    for config in (
+        BPE(special=SpecialTokens()),
+        WordPiece(special=SpecialTokens()),
+        Characters(special=SpecialTokens()),
+    ):
         with pytest.raises(InputError, match=r"tokenizer\.special\.unk: this kind of tokenizer needs an unknown token"):
             train_tokenizer(config, ["text"])
 

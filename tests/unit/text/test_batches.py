@@ -1,0 +1,323 @@
+"""Batches: nothing lost, nothing twice, no document mixed with another, and a pure function of seed and step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saucier.errors import InputError
+from saucier.text.batches import (
+    BucketedPairs,
+    BucketedTexts,
+    EvaluationPairs,
+    EvaluationRows,
+    Limits,
+    PackedRows,
+    PairRows,
+    Rows,
+    SentencePairs,
+)
+from saucier.text.rows import PADDING
+from saucier.text.store import PairStore, Piece, TokenStore, write_pair_store, write_store
+
+VOCAB = 60_000
+Make = Callable[[list[int]], TokenStore]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Write a store of documents of these lengths; every token of it is its own place in the store."""
+
+    def made(lengths: list[int]) -> TokenStore:
+        ends = np.cumsum([0, *lengths])
+        pieces = [
+            Piece(range(start, end), sentences=range(0, end - start, 5))
+            for start, end in itertools.pairwise(ends)
+        ]
+        return write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=VOCAB)
+
+    return made
+
+
+def document_of(store: TokenStore, tokens: Any) -> Any:
+    """Find the document of each token (tokens are their own places)."""
+    return np.searchsorted(store.offsets[1:], tokens, side="right")
+
+
+LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
+
+
+@given(
+    lengths=LENGTHS,
+    length=st.integers(1, 12),
+    overlap=st.integers(0, 1),
+    batch=st.integers(1, 5),
+    seed=st.integers(0, 3),
+)
+def test_packed_rows_show_every_token_once_an_epoch(
+    make: Make, lengths: list[int], length: int, overlap: int, batch: int, seed: int
+) -> None:
+    store = make(lengths)
+    rows = PackedRows(store, length=length, batch=batch, seed=seed, overlap=overlap)
+    count = rows.counts["rows"]
+    shown = np.concatenate([rows[step].tokens for step in range(rows.steps_per_epoch)])[:count, :length]
+    times = np.bincount(shown.ravel(), minlength=len(store.tokens))
+    assert times.min() >= 1
+    assert times.sum() - len(store.tokens) == rows.counts["repeated"] < length
+
+
+@given(lengths=LENGTHS, length=st.integers(2, 12), seed=st.integers(0, 3), step=st.integers(0, 50))
+def test_packed_rows_keep_documents_apart(make: Make, lengths: list[int], length: int, seed: int, step: int) -> None:
+    store = make(lengths)
+    batch = PackedRows(store, length=length, batch=3, seed=seed, overlap=1)[step]
+    documents = document_of(store, batch.tokens)
+    for row in range(3):
+        for place in range(1, length + 1):
+            follows = batch.tokens[row, place] == batch.tokens[row, place - 1] + 1
+            together = batch.documents[row, place] == batch.documents[row, place - 1]
+            assert together == (follows and documents[row, place] == documents[row, place - 1])
+            expected = batch.positions[row, place - 1] + 1 if together else 0
+            assert batch.positions[row, place] == expected
+    assert (batch.documents[:, 0] == 0).all()
+    assert (batch.context == 1).all()
+
+
+def test_epochs_have_other_borders_unless_the_shift_is_off(make: Make) -> None:
+    store = make([100])
+    rows, fixed = (PackedRows(store, length=10, batch=10, shift=shift) for shift in (True, False))
+    borders = [{int(row[0]) % 10 for row in rows[epoch].tokens} for epoch in range(8)]
+    assert len({tuple(border) for border in borders}) > 3
+    assert {int(row[0]) % 10 for epoch in range(8) for row in fixed[epoch].tokens} == {0}
+    assert fixed[0].item.tolist() != fixed[1].item.tolist()
+    assert all((batch.tokens[:, 0] == batch.item * 10).all() for batch in (fixed[0], fixed[1]))
+
+
+@given(lengths=LENGTHS, length=st.integers(2, 12), stride=st.integers(1, 12), batch=st.integers(1, 5))
+def test_evaluation_predicts_every_token_once(
+    make: Make, lengths: list[int], length: int, stride: int, batch: int
+) -> None:
+    store, stride = make(lengths), min(stride, length)
+    rows = EvaluationRows(store, length=length, batch=batch, overlap=1, stride=stride)
+    targets = []
+    for block in rows:
+        follows = block.mask[:, 1:] & (block.documents[:, 1:] == block.documents[:, :-1])
+        wanted = follows & (np.arange(1, block.tokens.shape[1]) >= block.context[:, None])
+        targets += block.tokens[:, 1:][wanted].tolist()
+        document = np.where(block.mask, document_of(store, block.tokens), -1)
+        assert ((document[:, 1:] == document[:, :-1]) == (block.documents[:, 1:] == block.documents[:, :-1])).all()
+    starts = set(store.offsets.tolist())
+    assert sorted(targets) == [token for token in range(len(store.tokens)) if token not in starts]
+
+
+def test_evaluation_with_a_stride_has_long_contexts(make: Make) -> None:
+    rows = EvaluationRows(make([100]), length=20, batch=100, overlap=1, stride=5)
+    assert rows[0].context.tolist() == [0] + [16] * (rows.counts["rows"] - 1)
+    with pytest.raises(InputError, match=r"evaluation\.stride: stride 21 is not between 1 and the length 20"):
+        EvaluationRows(make([100]), length=20, batch=100, stride=21)
+
+
+def pair_store(folder: Path, lengths: list[tuple[int, int]]) -> PairStore:
+    """Write pairs whose tokens tell their number; 1 ends every text."""
+    return write_pair_store(
+        folder / "pairs",
+        [
+            (Piece([number + 2] * (s - 1) + [1]), Piece([number + 2] * (t - 1) + [1]))
+            for number, (s, t) in enumerate(lengths)
+        ],
+        vocabs=(VOCAB, VOCAB),
+    )
+
+
+SIZES = [(3 + n % 17, 2 + (n * 7) % 23) for n in range(101)]
+
+
+def test_buckets_show_every_pair_once_an_epoch_within_the_limits(tmp_path: Path) -> None:
+    store = pair_store(tmp_path, SIZES)
+    pairs = BucketedPairs(store, Limits(batch=16, tokens=200), seed=4)
+    for epoch in range(3):
+        batches = [pairs[epoch * pairs.steps_per_epoch + step] for step in range(pairs.steps_per_epoch)]
+        assert sorted(np.concatenate([batch.item for batch in batches])) == list(range(101))
+        for batch in batches:
+            assert len(batch) <= 16
+            assert max(batch.source.size, batch.target.size) <= 200
+            assert (batch.source[:, 0] == batch.item + 2).all()
+            assert (batch.target[:, 0] == batch.item + 2).all()
+            assert (batch.source_lengths == np.array(SIZES)[batch.item, 0]).all()
+            assert (np.where(batch.source_mask, batch.source, 0) == batch.source).all()
+    padding = sum(
+        batch.source.size - batch.source_mask.sum() + batch.target.size - batch.target_mask.sum() for batch in batches
+    )
+    assert pairs.counts["padding"] == padding
+    assert pairs[0].item.tolist() != pairs[pairs.steps_per_epoch].item.tolist()
+
+
+def test_buckets_pad_far_less_than_chance(tmp_path: Path) -> None:
+    store = pair_store(tmp_path, SIZES)
+    bucketed = BucketedPairs(store, Limits(batch=10)).counts
+    chance = 10 * 11 * (max(s for s, _ in SIZES) + max(t for _, t in SIZES)) - bucketed["tokens"]
+    assert bucketed["padding"] < chance / 2
+
+
+def test_long_pairs_are_cut_or_dropped_and_counted(tmp_path: Path) -> None:
+    store = pair_store(tmp_path, SIZES)
+    longer = [max(pair) > 12 for pair in SIZES]
+    cut = BucketedPairs(store, Limits(batch=200, length=12, end=1))
+    assert (cut.counts["truncated"], cut.counts["dropped"]) == (sum(longer), 0)
+    assert cut.counts["tokens_cut"] == sum(max(0, side - 12) for pair in SIZES for side in pair)
+    batch = cut[0]
+    assert batch.source.shape[1] == batch.target.shape[1] == 12
+    last = batch.source[np.arange(len(batch)), batch.source_lengths - 1]
+    assert (last == 1).all()
+    dropped = BucketedPairs(store, Limits(batch=200, length=12, too_long="drop"))
+    assert (dropped.counts["truncated"], dropped.counts["dropped"], len(dropped[0])) == (
+        0,
+        sum(longer),
+        101 - sum(longer),
+    )
+    with pytest.raises(InputError, match="every text is longer than the limit and is dropped; raise the length of 1"):
+        BucketedPairs(store, Limits(batch=200, length=1, too_long="drop"))
+
+
+def test_evaluation_pairs_come_once_with_their_numbers(tmp_path: Path) -> None:
+    batches = list(EvaluationPairs(pair_store(tmp_path, SIZES), Limits(batch=16)))
+    assert sorted(np.concatenate([batch.item for batch in batches])) == list(range(101))
+    assert (np.diff(np.concatenate([batch.source_lengths for batch in batches])) >= 0).all()
+
+
+def test_bucketed_texts(make: Make) -> None:
+    lengths = [5, 1, 9, 3, 30, 8]
+    texts = BucketedTexts(make(lengths), Limits(batch=4, length=10))
+    seen = [texts[step] for step in range(texts.steps_per_epoch)]
+    assert sorted(np.concatenate([batch.item for batch in seen])) == list(range(6))
+    assert texts.counts["truncated"] == 1
+    for batch in seen:
+        assert batch.mask.sum(axis=1).tolist() == np.minimum(lengths, 10)[batch.item].tolist()
+        assert (batch.positions[batch.mask] == np.nonzero(batch.mask)[1]).all()
+        assert set(batch.documents[~batch.mask]) <= {PADDING}
+
+
+def sentence_pairs(store: TokenStore, **options: Any) -> SentencePairs:
+    """Make sentence pairs of 40 tokens with [CLS] 50001 and [SEP] 50002."""
+    return SentencePairs(store, **({"length": 40, "batch": 8, "cls": 50_001, "sep": 50_002} | options))
+
+
+def test_sentence_pairs_follow_or_come_from_another_document(make: Make) -> None:
+    store = make([100, 3, 250, 60, 80, 0, 44] * 3)
+    rows = sentence_pairs(store, seed=1)
+    random, total, widths = 0, 0, []
+    for batch in (rows[step] for step in range(3 * rows.steps_per_epoch)):
+        for row in range(len(batch)):
+            tokens = batch.tokens[row][batch.mask[row]]
+            ends = np.flatnonzero(tokens == 50_002)
+            assert (tokens[0], len(ends), ends[-1]) == (50_001, 2, len(tokens) - 1)
+            first, second = tokens[1 : ends[0]], tokens[ends[0] + 1 : -1]
+            assert (np.diff(first) == 1).all()
+            assert (np.diff(second) == 1).all()
+            assert batch.segments[row].tolist()[: len(tokens)] == [0] * (ends[0] + 1) + [1] * (
+                len(tokens) - ends[0] - 1
+            )
+            apart = document_of(store, first[0]) != document_of(store, second[0])
+            assert apart == bool(batch.next_is_random[row])
+            assert apart or second[0] > first[-1]
+            assert (batch.documents[row][: len(tokens)] == 0).all()
+            random, total = random + int(apart), total + 1
+            widths.append(len(tokens))
+    assert 0.4 < random / total < 0.65
+    assert max(widths) <= 40
+    assert np.mean([width < 20 for width in widths]) > 0.02
+
+
+def test_sentence_pairs_use_every_token_when_none_is_random(make: Make) -> None:
+    store = make([100, 250, 60, 80])
+    rows = sentence_pairs(store, random_next=0.0, short=0.0, batch=rows_of(store))
+    tokens = rows[0].tokens
+    assert set(tokens[tokens < 50_000].tolist()) == set(range(490)) | {0}
+
+
+def rows_of(store: TokenStore) -> int:
+    """Count the rows of an epoch."""
+    return sentence_pairs(store).counts["rows"]
+
+
+def test_sentence_pairs_need_two_documents_and_room(make: Make) -> None:
+    with pytest.raises(InputError, match="needs two documents or more"):
+        sentence_pairs(make([100]))
+    with pytest.raises(InputError, match="a length of 7 holds no pair"):
+        sentence_pairs(make([100, 100]), length=7)
+
+
+def all_kinds(make: Make, folder: Path) -> list[Any]:
+    """Make one of every kind of batches."""
+    store = make([30, 7, 50, 21, 12, 90])
+    pairs = pair_store(folder, SIZES)
+    return [
+        PackedRows(store, length=16, batch=7, overlap=1, seed=2),
+        BucketedTexts(store, Limits(batch=4), seed=2),
+        BucketedPairs(pairs, Limits(batch=7, tokens=150), seed=2),
+        sentence_pairs(store, batch=7, seed=2),
+        EvaluationRows(store, length=16, batch=7),
+        EvaluationPairs(pairs, Limits(batch=7)),
+    ]
+
+
+def test_processes_share_the_very_batch_of_one(make: Make, tmp_path: Path) -> None:
+    for batches in all_kinds(make, tmp_path):
+        for world in (2, 3):
+            whole = batches[1]
+            shares = [batches.rows(1, rank, world) for rank in range(world)]
+            assert sum(len(part) for part in shares) == len(whole)
+            assert np.concatenate([part.row for part in shares]).tolist() == list(range(len(whole)))
+            assert np.concatenate([part.item for part in shares]).tolist() == whole.item.tolist()
+            for part, start in zip(shares, np.cumsum([0, *map(len, shares)]), strict=False):
+                same(part, whole.select(slice(start, start + len(part))))
+
+
+def same(one: Rows | PairRows, other: Rows | PairRows) -> None:
+    """Check that two batches are equal, up to padding on the right."""
+    narrow = one.select(slice(None))
+    for name in (
+        "row",
+        "item",
+        *(
+            ("tokens", "documents", "positions", "segments", "context", "next_is_random")
+            if isinstance(one, Rows)
+            else ("source", "target", "source_lengths", "target_lengths")
+        ),
+    ):
+        assert (getattr(narrow, name) == getattr(other, name)).all(), name
+
+
+def test_batches_are_a_function_of_seed_and_step(make: Make, tmp_path: Path) -> None:
+    """In any order, from a fresh object, and over the end of an epoch."""
+    first, second = (all_kinds(make, tmp_path / str(n)) for n in range(2))
+    for one, other in zip(first, second, strict=True):
+        steps = range(
+            one.steps_per_epoch if isinstance(one, EvaluationRows | EvaluationPairs) else 3 * one.steps_per_epoch
+        )
+        forward = [one[step] for step in steps]
+        backward = [other[step] for step in reversed(steps)][::-1]
+        for a, b in zip(forward, backward, strict=True):
+            same(a, b)
+
+
+def test_other_seeds_give_other_orders(make: Make) -> None:
+    store = make([30, 7, 50, 21, 12, 90])
+    assert (
+        PackedRows(store, length=8, batch=9, seed=1)[0].item.tolist()
+        != PackedRows(store, length=8, batch=9, seed=2)[0].item.tolist()
+    )
+
+
+def test_micro_batches_are_as_narrow_as_they_can_be(tmp_path: Path) -> None:
+    pairs = EvaluationPairs(pair_store(tmp_path, SIZES), Limits(batch=101))[0]
+    narrow = pairs.select(slice(0, 10))
+    assert narrow.source.shape == (10, int(narrow.source_lengths.max()))
+    assert narrow.source.shape[1] < pairs.source.shape[1]
+    assert narrow.row.tolist() == list(range(10))

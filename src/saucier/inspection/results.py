@@ -78,6 +78,19 @@ class Baseline(Config):
     """One phrase that says what it is and what it was given."""
 
 
+class Sample(Config):
+    """A text that the finished model wrote."""
+
+    prompt: str
+    """What it was given: the beginning of a text, or the source of a translation."""
+    text: str
+    """What it wrote."""
+    source: str = ""
+    """Where the prompt comes from, in words."""
+    reference: str = ""
+    """What a person wrote instead, where there is such a thing (translation)."""
+
+
 class Cost(Config):
     """What the run took, as measured."""
 
@@ -107,6 +120,8 @@ class Results(Config):
     cost: Cost
     baselines: tuple[Baseline, ...] = ()
     scores: tuple[Score, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    """The same as in `samples.txt`, which is for people."""
 
     def write(self, folder: Path) -> None:
         """Write `evaluation.json` into a run folder, atomically."""

@@ -115,5 +115,6 @@ def test_the_three_baselines_weakest_first() -> None:
     assert {baseline.name for baseline in found} == {"unigram", "5-gram", "xz -9"}
     assert [b.bits_per_byte for b in found] == sorted((b.bits_per_byte for b in found), reverse=True)
     assert found[-1].name == "5-gram"
+    assert [b.name for b in baselines(held_out, held_out, [text], vocab=VOCAB, kinds=["xz"])] == ["xz -9"]
     with pytest.raises(InputError, match="no held-out text"):
         baselines(Store([pattern]), Store([pattern], bytes=0), [""], vocab=VOCAB)

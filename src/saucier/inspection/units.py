@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 

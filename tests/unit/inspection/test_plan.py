@@ -1,0 +1,149 @@
+"""`saucier plan`: what is counted, what is measured, and how the two become a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saucier.config import flops_per_token, parameters
+from saucier.errors import InputError, WorkError
+from saucier.inspection import calibration, costs, machine, workload
+from saucier.inspection.calibration import Calibration
+from saucier.inspection.plan import FILE_NAME, Plan, make_plan, read_plan, timed
+from saucier.recipes import Recipe, names, recipe
+from saucier.text.rows import PairRows, Rows
+
+SMALL = ("model.dim=32", "model.layers=2", "tokenizer.vocab=300", "training.batch=4", "training.length=16", "training.steps=10")
+MEASURED = Calibration(dtype="bfloat16", whole=True, micro_seconds=0.5, update_seconds=0.1, evaluation_seconds=1e-4,
+                       growth=1000, base=200, machine="here", threads=1)
+
+
+def small(*more: str) -> Recipe:
+    """A recipe that is over in no time."""
+    return recipe("gpt-nano", [*SMALL, *more])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_can_be_planned_without_measuring(name: str) -> None:
+    found = recipe(name)
+    plan = make_plan(found, seconds=None)
+    assert plan.parameters == parameters(found.model)
+    assert plan.tokens > 0
+    assert plan.seconds is None
+    assert plan.peak_memory is None
+    assert sum(plan.memory.values()) >= 12 * plan.parameters
+    assert any("nothing was measured" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_work_is_near_six_flops_for_each_parameter_and_token(name: str) -> None:
+    found = recipe(name)
+    plan = make_plan(found, seconds=None)
+    assert 0.2 < plan.flops / (6 * plan.parameters * plan.tokens) < 2
+
+
+def test_a_causal_model_reads_all_but_the_last_token_of_a_row() -> None:
+    found = small()
+    plan = make_plan(found, seconds=None)
+    assert plan.tokens == 10 * 4 * 16
+    assert plan.flops == pytest.approx(3 * flops_per_token(found.model, 16) * plan.tokens)
+
+
+def test_micro_batches_and_evaluations_are_added_up() -> None:
+    found = small("training.micro_batch=2", "training.evaluate_every=4")
+    work = workload.made_up(found, found.vocab)
+    plan = timed(make_plan(found, seconds=None), found, work, MEASURED, 1000, None)
+    assert plan.step_seconds == pytest.approx(2 * 0.5 + 0.1)
+    assert plan.evaluation_seconds == pytest.approx(3 * 1000 * 1e-4)
+    assert plan.seconds == pytest.approx(10 * 1.1 + 0.3)
+    assert plan.peak_memory == 1200
+    assert timed(plan, found, work, MEASURED, 0, 7000).peak_memory == 8000
+
+
+def test_the_probe_measures_real_updates() -> None:
+    plan = make_plan(small(), seconds=0.1, held_out_tokens=100)
+    assert plan.seconds is not None
+    assert 0 < plan.seconds < 60
+    assert plan.step_seconds is not None
+    assert plan.step_seconds * 10 <= plan.seconds
+    assert plan.peak_memory is not None
+    assert plan.peak_memory > sum(plan.memory.values())
+    assert not any("scaled" in note for note in plan.notes)
+
+
+def test_a_failed_probe_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "PATIENCE", 1e-3)
+    with pytest.raises(WorkError, match="--no-calibrate"):
+        make_plan(small())
+
+
+def test_two_layers_tell_how_long_many_take() -> None:
+    from saucier.inspection.probe import Sample, shrunk, straight_line
+
+    found = recipe("gpt-nano", ["model.layers=10"])
+    sizes = [shrunk(found.model, layers) for layers in (1, 2)]
+    assert [len(size.decoder.blocks()) for size in sizes if size.decoder] == [1, 2]
+    samples = [Sample(2 + layers, parameters(size), 1 + layers, 16 * parameters(size) + 100 * layers, flops_per_token(size, 128), parameters(size))
+               for layers, size in zip((1, 2), sizes, strict=True)]
+    whole = straight_line(samples, found.model, found, rows=3)
+    assert whole.micro == pytest.approx(3 * 12)
+    assert whole.update == pytest.approx(parameters(found.model))
+    assert whole.evaluate == pytest.approx(3 * 11)
+    assert whole.growth == pytest.approx(16 * parameters(found.model) + 3 * 1000)
+
+
+def test_batches_survive_being_written(tmp_path: Path) -> None:
+    work = workload.made_up(small(), 300)
+    workload.save(work, tmp_path / "rows.npz")
+    again = workload.load(tmp_path / "rows.npz")
+    assert len(again) == workload.BATCHES
+    for one, two in zip(work.batches, again, strict=True):
+        assert isinstance(one, Rows)
+        assert isinstance(two, Rows)
+        assert np.array_equal(one.tokens, two.tokens)
+        assert np.array_equal(one.positions, two.positions)
+
+
+@pytest.mark.parametrize("name", names())
+def test_made_up_batches_fit_the_model(name: str) -> None:
+    found = recipe(name)
+    for rows in workload.made_up(found, found.vocab).batches:
+        tokens = [rows.source, rows.target] if isinstance(rows, PairRows) else [rows.tokens]
+        assert all(0 <= ids.min() and ids.max() < found.vocab for ids in tokens)
+        assert all(ids.shape[1] <= costs_length(found) for ids in tokens)
+
+
+def costs_length(found: Recipe) -> int:
+    """The most tokens that a row may be cut from."""
+    return workload.row_tokens(found)
+
+
+def test_positions_start_anew_with_every_document() -> None:
+    starts = np.array([[False, False, True, False, True, True]])
+    assert workload.positions_in(starts).tolist() == [[0, 1, 0, 1, 0, 0]]
+
+
+def test_a_plan_is_read_back(tmp_path: Path) -> None:
+    assert read_plan(tmp_path) is None
+    plan = make_plan(small(), seconds=None)
+    plan.write(tmp_path)
+    assert read_plan(tmp_path) == plan
+    (tmp_path / FILE_NAME).write_text('{"recipe": 1}')
+    with pytest.raises(InputError, match="not a plan"):
+        read_plan(tmp_path)
+
+
+def test_speed_is_that_of_updates_alone() -> None:
+    plan = Plan(recipe="x", parameters=1, steps=10, tokens=1000, flops=1, dtype="float32", memory={}, step_seconds=2.0, seconds=99)
+    assert plan.tokens_per_second == 50
+
+
+def test_the_memory_of_this_process_can_be_read() -> None:
+    machine.reset_peak()
+    before = machine.peak_resident()
+    held = np.ones(20_000_000)
+    assert machine.peak_resident() - before > 100_000_000
+    assert machine.resident() <= machine.peak_resident() * 1.01
+    assert held.sum() == 20_000_000

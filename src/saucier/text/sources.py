@@ -166,7 +166,7 @@ def _whole_characters(block: bytes) -> int:
             return len(block) - back
         if byte < 0x80:
             break
-    return len(block) - block.endswith(b"\r") if len(block) > 1 else len(block)
+    return len(block) - block.endswith(b"\r")
 
 
 def _decode(block: bytes, offset: int, source: Source) -> str:

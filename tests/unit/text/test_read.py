@@ -135,7 +135,7 @@ def test_pairs_from_two_columns(write: Write) -> None:
 
 def test_pairs_ask_which_columns(write: Write) -> None:
     name = write("a.tsv", "id\ten\tde\n1\tHello\tHallo\n")
-    with pytest.raises(InputError, match="which columns are source and target. There are id, en, de"):
+    with pytest.raises(InputError, match=r"which columns are source and target\? There are id, en, de"):
         list(read_pairs([name]))
     with pytest.raises(InputError, match="no column 'fr'"):
         list(read_pairs([name], source="en", target="fr"))

@@ -1,0 +1,140 @@
+"""The shape of the house: imports flow one way, the door opens without the heavy libraries, and the files are in order."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "saucier"
+
+# What a part of the house may import of the house, apart from itself, `errors` and `files`. Lazy imports inside
+# functions count too, except those named in LATE.
+ALLOWED: dict[str, set[str]] = {
+    "config": set(),
+    "parts": {"config"},
+    "model": {"config", "parts"},
+    "families": {"config"},
+    "checkpoints": {"config", "parts", "model"},
+    "text": {"config"},
+    "objectives": {"config", "parts", "model", "text"},
+    "training": {"config", "parts", "model", "objectives", "text", "checkpoints"},
+    "generation": {"config", "parts", "model", "text"},
+}
+LATE = {
+    ("model", "checkpoints"),  # `model.save(folder)` is part of the contract
+    ("checkpoints", "training"),  # `saucier.load(run_folder)` asks which checkpoint is whole
+}
+HEAVY = ("torch", "pydantic", "numpy", "yaml", "tokenizers", "pyarrow", "rich", "typer", "matplotlib", "transformers")
+
+
+def sources(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (part of the house, file) for every source file."""
+    folder = root / "src" / PACKAGE
+    for path in sorted(folder.rglob("*.py")):
+        yield path.relative_to(folder).parts[0].removesuffix(".py"), path
+
+
+def imported(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield (part of the house, whether at the top of the file) for every import of ours."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
+            names = [f"{PACKAGE}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        for name in names:
+            if name.startswith(f"{PACKAGE}."):
+                yield name.split(".")[1], node in tree.body
+
+
+def test_imports_flow_one_way(root: Path) -> None:
+    """The core knows nothing of what stands on it."""
+    wrong = [f"{path.relative_to(root)} imports {found}" for part, path in sources(root) if part in ALLOWED
+             for found, top in imported(path)
+             if found not in ALLOWED[part] | {part, "errors", "files", "__version__"} and (top or (part, found) not in LATE)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", ["objectives", "training", "checkpoints", "generation"])
+def test_no_family_is_known_to(root: Path, part: str) -> None:
+    """What learns, saves and generates works for every family because it names none."""
+    for found, path in sources(root):
+        assert found != part or "families" not in {name for name, _ in imported(path)}, path
+
+
+def test_nothing_imports_the_command_line(root: Path) -> None:
+    """The command line is a door; only it goes through it."""
+    assert [str(path) for part, path in sources(root) if part not in ("cli", "__main__")
+            and "cli" in {name for name, _ in imported(path)}] == []
+
+
+def test_pickle_is_never_used(root: Path) -> None:
+    """Weights are safetensors, states are JSON; `torch.load`, pickle and eval do not occur."""
+    banned = {"torch.load", "pickle.load", "pickle.loads", "eval", "exec", "torch.save", "yaml.load", "yaml.unsafe_load"}
+    for _, path in sources(root):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert not calls & banned, path
+        assert "pickle" not in modules, path
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh Python has after a statement."""
+    program = f"import sys\n{statement}\nimport json; print(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_saucier_imports_nothing_heavy() -> None:
+    """`import saucier` is quick because it imports no library at all."""
+    assert loaded_by("import saucier") & set(HEAVY) == set()
+
+
+def test_public_names_are_found_when_asked_for() -> None:
+    """Every name in `__all__` exists, and a wrong one is an AttributeError."""
+    import saucier
+
+    for name in saucier.__all__:
+        assert getattr(saucier, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        saucier.nonsense  # noqa: B018  (looking it up is the test)
+
+
+def test_the_config_tree_needs_no_torch() -> None:
+    """Recipes can be read, counted and checked where torch is not even installed."""
+    assert "torch" not in loaded_by("import saucier.config, saucier.families, saucier.recipes")
+
+
+def test_help_needs_no_torch() -> None:
+    """`saucier --help` answers at once."""
+    program = "import saucier.cli\ntry:\n    sys.argv = ['saucier', '--help']; saucier.cli.main()\nexcept SystemExit:\n    pass"
+    assert loaded_by(program) & {"torch", "pydantic", "numpy", "transformers"} == set()
+
+
+def test_torch_is_pinned_for_us_and_free_for_others(root: Path) -> None:
+    """`constraints.txt` pins what we test with; the package asks only for what it needs."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "torch>=2.6" in project["dependencies"]
+    pins = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert "torch==2.13.0" in pins
+    assert not [pin for pin in pins if pin and not pin.startswith("#") and "==" not in pin]
+
+
+def test_reference_libraries_are_not_needed_at_run_time(root: Path) -> None:
+    """`transformers` is a peer in tests and benchmarks; the source never imports it."""
+    for _, path in sources(root):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert not {name for name in names if name.split(".")[0] == "transformers"}, path

@@ -1,4 +1,7 @@
-"""The config tree: every architecture as data, with what can be counted and checked without building it. No torch here."""
+"""The config tree: every architecture as data, with what can be counted and checked without building it.
+
+No torch here.
+"""
 
 from saucier.config.base import Config
 from saucier.config.check import check
@@ -42,9 +45,10 @@ from saucier.config.visibility import And, Causal, Full, Or, Prefix, Visibility,
 
 __all__ = [
     "Activation", "Alibi", "And", "Block", "Causal", "Config", "CrossAttention", "Cycle", "Embedding", "FanInInit",
-    "FeedForward", "Full", "GatedFeedForward", "Head", "HeadTransform", "LanguageHead", "LayerNorm", "Learned", "Memory",
-    "MusicTransformer", "NoPositions", "Node", "Norm", "NormalInit", "Or", "Pooler", "PostNorm", "PreNorm", "Prefix",
-    "PretrainingHead", "Projection", "RMSNorm", "Repeat", "Residual", "Rotary", "SandwichNorm", "SelfAttention", "Share",
-    "Shaw", "Sinusoidal", "Softmax", "Stack", "T5Bias", "Transformer", "Visibility", "Window", "XavierInit", "anatomy",
-    "cache_bytes", "check", "flops_per_token", "is_causal", "memory", "parameters", "visible_keys",
+    "FeedForward", "Full", "GatedFeedForward", "Head", "HeadTransform", "LanguageHead", "LayerNorm", "Learned",
+    "Memory", "MusicTransformer", "NoPositions", "Node", "Norm", "NormalInit", "Or", "Pooler", "PostNorm", "PreNorm",
+    "Prefix", "PretrainingHead", "Projection", "RMSNorm", "Repeat", "Residual", "Rotary", "SandwichNorm",
+    "SelfAttention", "Share", "Shaw", "Sinusoidal", "Softmax", "Stack", "T5Bias", "Transformer", "Visibility", "Window",
+    "XavierInit", "anatomy", "cache_bytes", "check", "flops_per_token", "is_causal", "memory", "parameters",
+    "visible_keys",
 ]

@@ -12,9 +12,15 @@ from saucier.errors import InputError
 def check(config: Transformer) -> None:
     """Raise `InputError` with the path of the first combination that cannot work, and what would."""
     if config.encoder is None and config.decoder is None:
-        raise InputError("a model needs an encoder, a decoder or both", where="encoder", remedy="give at least one stack")
+        raise InputError(
+            "a model needs an encoder, a decoder or both", where="encoder", remedy="give at least one stack"
+        )
     if config.decoder_embed and not (config.encoder and config.decoder):
-        raise InputError("a decoder embedding of its own needs an encoder and a decoder", where="decoder_embed", remedy="remove it, or add the missing stack")
+        raise InputError(
+            "a decoder embedding of its own needs an encoder and a decoder",
+            where="decoder_embed",
+            remedy="remove it, or add the missing stack",
+        )
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
@@ -24,9 +30,17 @@ def check(config: Transformer) -> None:
 def check_head(config: Transformer) -> None:
     """A sentence classifier reads what the pooler gives; nothing gives it otherwise."""
     if isinstance(config.head, PretrainingHead) and config.pooler is None:
-        raise InputError("the pretraining head reads the pooled first token, and the model has no pooler", where="head", remedy="add `pooler: {}` or use kind: language")
+        raise InputError(
+            "the pretraining head reads the pooled first token, and the model has no pooler",
+            where="head",
+            remedy="add `pooler: {}` or use kind: language",
+        )
     if isinstance(config.head, LanguageHead) and config.head.tied and config.pooler and config.decoder:
-        raise InputError("a pooler reads the first token of an encoder, and this model ends in a decoder", where="pooler", remedy="remove the pooler")
+        raise InputError(
+            "a pooler reads the first token of an encoder, and this model ends in a decoder",
+            where="pooler",
+            remedy="remove the pooler",
+        )
 
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
@@ -46,21 +60,41 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                     crossed = True
                     check_projection(path, projection, config.dim)
                     if name == "encoder" or config.encoder is None:
-                        raise InputError("cross-attention has no encoder output to read here", where=path, remedy="use it in a decoder beside an encoder")
+                        raise InputError(
+                            "cross-attention has no encoder output to read here",
+                            where=path,
+                            remedy="use it in a decoder beside an encoder",
+                        )
         if index and stack.layers.kind != "cycle":
             break  # the same block again
     if len(set(biases.values())) > 1:
-        raise InputError("the layers of a stack share one T5 bias, and these differ", where=" and ".join(biases), remedy="give them the same buckets, distance and heads")
+        raise InputError(
+            "the layers of a stack share one T5 bias, and these differ",
+            where=" and ".join(biases),
+            remedy="give them the same buckets, distance and heads",
+        )
     if name == "decoder" and config.encoder and not crossed:
-        raise InputError("this decoder never looks at the encoder", where="decoder", remedy="add a cross_attention sublayer, or remove the encoder")
+        raise InputError(
+            "this decoder never looks at the encoder",
+            where="decoder",
+            remedy="add a cross_attention sublayer, or remove the encoder",
+        )
 
 
 def check_projection(path: str, projection: Projection, dim: int) -> None:
     """Heads divide the width, and key-value heads divide the heads."""
     if projection.head_dim is None and dim % projection.heads:
-        raise InputError(f"dim {dim} does not divide into {projection.heads} heads", where=f"{path}.projection", remedy="change heads, or give head_dim")
+        raise InputError(
+            f"dim {dim} does not divide into {projection.heads} heads",
+            where=f"{path}.projection",
+            remedy="change heads, or give head_dim",
+        )
     if projection.heads % (projection.kv_heads or projection.heads):
-        raise InputError(f"{projection.heads} heads do not divide into {projection.kv_heads} key-value heads", where=f"{path}.projection.kv_heads", remedy="use a divisor of heads")
+        raise InputError(
+            f"{projection.heads} heads do not divide into {projection.kv_heads} key-value heads",
+            where=f"{path}.projection.kv_heads",
+            remedy="use a divisor of heads",
+        )
 
 
 def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
@@ -68,10 +102,28 @@ def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
     head = attention.projection.widths(dim)[2]
     match attention.positions:
         case Rotary(share=share) if int(head * share) % 2 or int(head * share) == 0:
-            raise InputError(f"rotary turns pairs of values, and {share:g} of a head of {head} is {int(head * share)}", where=f"{path}.positions", remedy="make the rotated part even")
+            raise InputError(
+                f"rotary turns pairs of values, and {share:g} of a head of {head} is {int(head * share)}",
+                where=f"{path}.positions",
+                remedy="make the rotated part even",
+            )
         case MusicTransformer() if not is_causal(attention.visibility):
-            raise InputError("the skewed relative positions know only the past", where=f"{path}.positions", remedy="use visibility causal, or kind: shaw")
+            raise InputError(
+                "the skewed relative positions know only the past",
+                where=f"{path}.positions",
+                remedy="use visibility causal, or kind: shaw",
+            )
         case T5Bias(bidirectional=True) if is_causal(attention.visibility):
-            raise InputError("half of the T5 buckets would be for a future that is never seen", where=f"{path}.positions", remedy="use bidirectional: false")
-        case T5Bias(buckets=buckets, max_distance=distance, bidirectional=both) if distance <= buckets // (4 if both else 2):
-            raise InputError(f"max_distance {distance} is within the {buckets // (4 if both else 2)} exact buckets", where=f"{path}.positions", remedy="raise max_distance or lower buckets")
+            raise InputError(
+                "half of the T5 buckets would be for a future that is never seen",
+                where=f"{path}.positions",
+                remedy="use bidirectional: false",
+            )
+        case T5Bias(buckets=buckets, max_distance=distance, bidirectional=both) if distance <= buckets // (
+            4 if both else 2
+        ):
+            raise InputError(
+                f"max_distance {distance} is within the {buckets // (4 if both else 2)} exact buckets",
+                where=f"{path}.positions",
+                remedy="raise max_distance or lower buckets",
+            )

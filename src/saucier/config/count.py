@@ -11,8 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from saucier.config.base import Config
-from saucier.config.layers import CrossAttention, FeedForward, GatedFeedForward, Norm, Projection, RMSNorm, SelfAttention
-from saucier.config.model import Block, Cycle, Embedding, Head, LanguageHead, PretrainingHead, Repeat, Share, Stack, Transformer
+from saucier.config.layers import (
+    CrossAttention,
+    FeedForward,
+    GatedFeedForward,
+    Norm,
+    Projection,
+    RMSNorm,
+    SelfAttention,
+)
+from saucier.config.model import (
+    Block,
+    Cycle,
+    Embedding,
+    Head,
+    LanguageHead,
+    PretrainingHead,
+    Repeat,
+    Share,
+    Stack,
+    Transformer,
+)
 from saucier.config.positions import Learned, MusicTransformer, Shaw, T5Bias
 from saucier.config.visibility import visible_keys
 
@@ -41,7 +60,9 @@ class Node:
             yield from child.leaves()
 
 
-def group(name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None) -> Node:
+def group(
+    name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None
+) -> Node:
     """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
     copies = times if stored is None else stored
     return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
@@ -50,7 +71,14 @@ def group(name: str, kind: str, children: list[Node], *, detail: str = "", times
 
 def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
     """A linear map; with or without bias."""
-    return Node(name, "linear", "with bias" if bias else "", f"{inputs} → {outputs}", inputs * outputs + bias * outputs, 2.0 * inputs * outputs)
+    return Node(
+        name,
+        "linear",
+        "with bias" if bias else "",
+        f"{inputs} → {outputs}",
+        inputs * outputs + bias * outputs,
+        2.0 * inputs * outputs,
+    )
 
 
 def norm_node(name: str, norm: Norm, dim: int) -> Node:
@@ -70,7 +98,9 @@ def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
     query, key, _ = part.projection.widths(dim)
     keys = visible_keys(part.visibility, length)
     nodes = [linear("qkv", dim, query + 2 * key, bias=part.projection.bias), *position_nodes(part, dim)]
-    nodes.append(Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query))
+    nodes.append(
+        Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query)
+    )
     return [*nodes, linear("out", query, dim, bias=part.projection.output_bias)]
 
 
@@ -131,7 +161,9 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
             norms.append(norm_node("norm_after", residual.norm, dim))
         detail = projection_detail(inner.projection) if isinstance(inner, SelfAttention | CrossAttention) else ""
         detail = f"{residual.kind}-norm" + (f", {detail}" if detail else "")
-        nodes.append(group(sublayer_name(inner), inner.kind, [*norms, *sublayer_nodes(inner, dim, length)], detail=detail))
+        nodes.append(
+            group(sublayer_name(inner), inner.kind, [*norms, *sublayer_nodes(inner, dim, length)], detail=detail)
+        )
     return nodes
 
 
@@ -149,12 +181,23 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     children: list[Node] = []
     if found := stack_bias(stack):
         bias, heads = found
-        children.append(Node("bias", "t5_bias", "shared by all layers", f"{bias.buckets} × {heads}", bias.buckets * heads))
+        children.append(
+            Node("bias", "t5_bias", "shared by all layers", f"{bias.buckets} × {heads}", bias.buckets * heads)
+        )
     match stack.layers:
         case Repeat(block=block, times=times):
             children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))
         case Share(block=block, times=times):
-            children.append(group("blocks", "share", block_nodes(block, dim, length), detail="one set of weights", times=times, stored=1))
+            children.append(
+                group(
+                    "blocks",
+                    "share",
+                    block_nodes(block, dim, length),
+                    detail="one set of weights",
+                    times=times,
+                    stored=1,
+                )
+            )
         case Cycle(blocks=blocks, times=times):
             turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
             children.append(group("blocks", "cycle", turns, times=times))
@@ -167,7 +210,9 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     """Return the anatomy of an embedding."""
     children = [Node("tokens", "embedding", "", f"{embed.vocab} × {dim}", embed.vocab * dim)]
     if isinstance(embed.positions, Learned):
-        children.append(Node("positions", "learned", "", f"{embed.positions.length} × {dim}", embed.positions.length * dim))
+        children.append(
+            Node("positions", "learned", "", f"{embed.positions.length} × {dim}", embed.positions.length * dim)
+        )
     elif embed.positions.kind != "none":
         children.append(Node("positions", embed.positions.kind))
     if embed.segments:
@@ -228,7 +273,9 @@ def flops_per_token(config: Transformer, length: int) -> float:
     return anatomy(config, length).flops
 
 
-def cache_bytes(config: Transformer, *, batch: int, length: int, source_length: int = 0, bytes_per_value: int = 2) -> int:
+def cache_bytes(
+    config: Transformer, *, batch: int, length: int, source_length: int = 0, bytes_per_value: int = 2
+) -> int:
     """Return the size of the key-value cache that generation needs, cross-attention's keys and values included."""
     values = 0
     for block in config.decoder.blocks() if config.decoder else ():

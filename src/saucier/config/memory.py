@@ -45,17 +45,27 @@ def stack_activations(stack: Stack, dim: int) -> int:
     return total
 
 
-def memory(config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4) -> Memory:
+def memory(
+    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4
+) -> Memory:
     """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
 
     `optimizer_states` is the number of 32-bit values that the optimizer keeps for a parameter (AdamW 2, Muon 1).
     """
     count = parameters(config)
     if not training:
-        cache = cache_bytes(config, batch=batch, length=length, source_length=length if config.encoder else 0, bytes_per_value=value_bytes)
+        cache = cache_bytes(
+            config,
+            batch=batch,
+            length=length,
+            source_length=length if config.encoder else 0,
+            bytes_per_value=value_bytes,
+        )
         return Memory(weights=count * value_bytes, cache=cache)
     stacks = [stack for stack in (config.encoder, config.decoder) if stack]
     values = sum(stack_activations(stack, config.dim) for stack in stacks)
-    copies = 4 * count + (value_bytes * count if value_bytes < 4 else 0)  # a low-precision copy beside the master weights
+    copies = 4 * count + (
+        value_bytes * count if value_bytes < 4 else 0
+    )  # a low-precision copy beside the master weights
     return Memory(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
                   activations=values * value_bytes * batch * length)

@@ -37,7 +37,10 @@ class Cycle(Config):
 
 
 class Share(Config):
-    """One block with one set of weights, applied `times` times. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942."""
+    """One block with one set of weights, applied `times` times.
+
+    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942.
+    """
 
     kind: Literal["share"] = "share"
     block: Block
@@ -97,7 +100,10 @@ class LanguageHead(Config):
 
 
 class PretrainingHead(Config):
-    """A language head and a classifier of the pooled first token (next-sentence prediction). Source: Devlin et al. 2019, §3.1."""
+    """A language head and a classifier of the pooled first token (next-sentence prediction).
+
+    Source: Devlin et al. 2019, §3.1.
+    """
 
     kind: Literal["pretraining"] = "pretraining"
     language: LanguageHead = LanguageHead()
@@ -112,7 +118,10 @@ class Pooler(Config):
 
 
 class NormalInit(Config):
-    """Matrices from a normal distribution, biases zero. Source: Radford et al. 2019 (GPT-2), §2.3, for the depth scaling."""
+    """Matrices from a normal distribution, biases zero.
+
+    Source: Radford et al. 2019 (GPT-2), §2.3, for the depth scaling.
+    """
 
     kind: Literal["normal"] = "normal"
     std: float = Field(default=0.02, gt=0)
@@ -121,15 +130,19 @@ class NormalInit(Config):
 
 
 class XavierInit(Config):
-    """Matrices from a uniform distribution scaled by fan-in plus fan-out, embeddings normal with dim**-0.5. Source: Glorot and Bengio 2010; the usual choice for Vaswani et al. 2017."""
+    """Matrices from a uniform distribution scaled by fan-in plus fan-out, embeddings normal with dim**-0.5.
+
+    Source: Glorot and Bengio 2010; the usual choice for Vaswani et al. 2017.
+    """
 
     kind: Literal["xavier"] = "xavier"
 
 
 class FanInInit(Config):
-    """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice. Source: Raffel et al. 2020, code release.
+    """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice.
 
     Where the scores are not scaled by the root of the head's width, the query map starts smaller by that factor.
+    Source: Raffel et al. 2020, code release.
     """
 
     kind: Literal["fan_in"] = "fan_in"
@@ -152,6 +165,7 @@ class Transformer(Config):
     pooler: Pooler | None = None
     head: Head | None = None
     initialization: Initialization = NormalInit()
+    """How `build` draws the starting weights."""
 
     @property
     def output_embed(self) -> Embedding:

@@ -22,7 +22,10 @@ class Learned(Config):
 
 
 class Sinusoidal(Config):
-    """Fixed sines and cosines of geometrically spaced wavelengths. Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762."""
+    """Fixed sines and cosines of geometrically spaced wavelengths.
+
+    Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762.
+    """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: float = Field(default=10000.0, gt=1)
@@ -30,13 +33,19 @@ class Sinusoidal(Config):
 
 
 class NoPositions(Config):
-    """No positional information in this slot. A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634)."""
+    """No positional information in this slot.
+
+    A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634).
+    """
 
     kind: Literal["none"] = "none"
 
 
 class Shaw(Config):
-    """Learned vectors for clipped relative distances, added to keys and to values. Source: Shaw et al. 2018, arXiv:1803.02155."""
+    """Learned vectors for clipped relative distances, added to keys and to values.
+
+    Source: Shaw et al. 2018, arXiv:1803.02155.
+    """
 
     kind: Literal["shaw"] = "shaw"
     max_distance: int = Field(default=16, gt=0)
@@ -44,7 +53,10 @@ class Shaw(Config):
 
 
 class MusicTransformer(Config):
-    """Learned relative keys without clipping, computed by skewing in O(L·D) memory. Source: Huang et al. 2018, arXiv:1809.04281, §3.4.1."""
+    """Learned relative keys without clipping, computed by skewing in O(L·D) memory.
+
+    Source: Huang et al. 2018, arXiv:1809.04281, §3.4.1.
+    """
 
     kind: Literal["music_transformer"] = "music_transformer"
     length: int = Field(gt=0)
@@ -52,7 +64,10 @@ class MusicTransformer(Config):
 
 
 class T5Bias(Config):
-    """One learned scalar a head for each bucket of relative distance, shared by all layers of a stack. Source: Raffel et al. 2020, §2.1, arXiv:1910.10683."""
+    """One learned scalar a head for each bucket of relative distance, shared by all layers of a stack.
+
+    Source: Raffel et al. 2020, §2.1, arXiv:1910.10683.
+    """
 
     kind: Literal["t5_bias"] = "t5_bias"
     buckets: int = Field(default=32, ge=4, multiple_of=2)
@@ -64,7 +79,10 @@ class T5Bias(Config):
 
 
 class Rotary(Config):
-    """Queries and keys rotated by an angle proportional to the position. Source: Su et al. 2021, §3.4, arXiv:2104.09864."""
+    """Queries and keys rotated by an angle proportional to the position.
+
+    Source: Su et al. 2021, §3.4, arXiv:2104.09864.
+    """
 
     kind: Literal["rotary"] = "rotary"
     base: float = Field(default=10000.0, gt=1)
@@ -74,10 +92,15 @@ class Rotary(Config):
 
 
 class Alibi(Config):
-    """A penalty on the score, linear in the distance, with one fixed slope a head. Source: Press et al. 2022, §3, arXiv:2108.12409."""
+    """A penalty on the score, linear in the distance, with one fixed slope a head.
+
+    Source: Press et al. 2022, §3, arXiv:2108.12409.
+    """
 
     kind: Literal["alibi"] = "alibi"
 
 
 EmbeddingPositions = Annotated[Learned | Sinusoidal | NoPositions, Field(discriminator="kind")]
-AttentionPositions = Annotated[Shaw | MusicTransformer | T5Bias | Rotary | Alibi | NoPositions, Field(discriminator="kind")]
+AttentionPositions = Annotated[
+    Shaw | MusicTransformer | T5Bias | Rotary | Alibi | NoPositions, Field(discriminator="kind")
+]

@@ -37,13 +37,19 @@ class Causal(Algebra):
 
 
 class Prefix(Algebra):
-    """Causal, but the first `prefix_length` tokens of a row (given with the batch) are seen by all. Source: Raffel et al. 2020, §3.2.1, arXiv:1910.10683."""
+    """Causal, but the first `prefix_length` tokens of a row (given with the batch) are seen by all.
+
+    Source: Raffel et al. 2020, §3.2.1, arXiv:1910.10683.
+    """
 
     kind: Literal["prefix"] = "prefix"
 
 
 class Window(Algebra):
-    """A query sees keys less than `size` positions away, on both sides. `Causal() & Window(4096)` is Mistral's window."""
+    """A query sees keys less than `size` positions away, on both sides.
+
+    `Causal() & Window(4096)` is Mistral's window.
+    """
 
     kind: Literal["window"] = "window"
     size: int = Field(gt=0)

@@ -76,9 +76,13 @@ class SelfAttention(Config):
 
     kind: Literal["attention"] = "attention"
     projection: Projection
+    """Heads and the maps to queries, keys and values."""
     positions: AttentionPositions = NoPositions()
+    """How order enters the attention itself."""
     visibility: Visibility = Full()
+    """Which keys a query may see."""
     kernel: Kernel = Softmax()
+    """How scores become weights."""
 
 
 class CrossAttention(Config):
@@ -86,7 +90,9 @@ class CrossAttention(Config):
 
     kind: Literal["cross_attention"] = "cross_attention"
     projection: Projection
+    """Heads and the maps to queries, keys and values."""
     kernel: Kernel = Softmax()
+    """How scores become weights."""
 
 
 class FeedForward(Config):
@@ -94,8 +100,11 @@ class FeedForward(Config):
 
     kind: Literal["feed_forward"] = "feed_forward"
     hidden: int = Field(gt=0)
+    """Width between the two maps."""
     activation: Activation = "gelu"
+    """What is applied between the two maps."""
     bias: bool = True
+    """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the hidden activations."""
 
@@ -105,8 +114,11 @@ class GatedFeedForward(Config):
 
     kind: Literal["gated_feed_forward"] = "gated_feed_forward"
     hidden: int = Field(gt=0)
+    """Width of the gated activations; the first map is twice as wide."""
     activation: Activation = "silu"
+    """What is applied to the gate."""
     bias: bool = False
+    """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the gated activations."""
 
@@ -119,8 +131,11 @@ class PreNorm(Config):
 
     kind: Literal["pre"] = "pre"
     inner: Sublayer
+    """The sublayer."""
     norm: Norm = LayerNorm()
+    """The norm, or in a sandwich both of them."""
     dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
 
 
 class PostNorm(Config):
@@ -128,8 +143,11 @@ class PostNorm(Config):
 
     kind: Literal["post"] = "post"
     inner: Sublayer
+    """The sublayer."""
     norm: Norm = LayerNorm()
+    """The norm, or in a sandwich both of them."""
     dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
 
 
 class SandwichNorm(Config):
@@ -137,8 +155,11 @@ class SandwichNorm(Config):
 
     kind: Literal["sandwich"] = "sandwich"
     inner: Sublayer
+    """The sublayer."""
     norm: Norm = LayerNorm()
+    """The norm, or in a sandwich both of them."""
     dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
 
 
 Residual = Annotated[PreNorm | PostNorm | SandwichNorm, Field(discriminator="kind")]

@@ -18,6 +18,7 @@ class Block(Config):
     """Sublayers one after the other, each inside its own residual."""
 
     sublayers: tuple[Residual, ...] = Field(min_length=1)
+    """In the order they are applied."""
 
 
 class Repeat(Config):
@@ -25,6 +26,7 @@ class Repeat(Config):
 
     kind: Literal["repeat"] = "repeat"
     block: Block
+    """The block that every layer has."""
     times: int = Field(gt=0, le=MAX_LAYERS)
 
 
@@ -33,6 +35,7 @@ class Cycle(Config):
 
     kind: Literal["cycle"] = "cycle"
     blocks: tuple[Block, ...] = Field(min_length=1)
+    """One turn, in order."""
     times: int = Field(gt=0, le=MAX_LAYERS)
 
 
@@ -44,6 +47,7 @@ class Share(Config):
 
     kind: Literal["share"] = "share"
     block: Block
+    """The block whose weights all layers use."""
     times: int = Field(gt=0, le=MAX_LAYERS)
 
 
@@ -54,7 +58,9 @@ class Stack(Config):
     """The blocks of an encoder or of a decoder, and the norm after the last one."""
 
     layers: Layers
+    """How the blocks are laid out."""
     final_norm: Norm | None = None
+    """The norm after the last block (pre-norm stacks need one)."""
     dropout: Probability = 0.0
     """Dropout on the stack's output (T5)."""
 
@@ -71,11 +77,15 @@ class Embedding(Config):
     """Tokens to vectors: table, optional positions and segments, norm, dropout."""
 
     vocab: int = Field(gt=0, le=2**31)
+    """Number of tokens."""
     positions: EmbeddingPositions = NoPositions()
+    """What is added to the token vectors for their place."""
     segments: int = Field(default=0, ge=0)
     """Number of segment (token type) vectors; 0 for none. Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
     norm: Norm | None = None
+    """The norm after the sum (BERT)."""
     dropout: Probability = 0.0
+    """Dropout on the embedded tokens."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
 
@@ -84,7 +94,9 @@ class HeadTransform(Config):
     """Dense layer, activation and norm before BERT's output layer. Source: Devlin et al. 2019, code release."""
 
     activation: Activation = "gelu"
+    """What follows the dense layer."""
     norm: Norm
+    """The norm before the output matrix."""
 
 
 class LanguageHead(Config):
@@ -94,7 +106,9 @@ class LanguageHead(Config):
     tied: bool = True
     """Use the token embedding's table as the output matrix. Source: Press and Wolf 2017, arXiv:1608.05859."""
     bias: bool = False
+    """A trained bias for every token."""
     transform: HeadTransform | None = None
+    """What stands before the output matrix (BERT)."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
 
@@ -107,7 +121,9 @@ class PretrainingHead(Config):
 
     kind: Literal["pretraining"] = "pretraining"
     language: LanguageHead = LanguageHead()
+    """The head that predicts tokens."""
     classes: int = Field(default=2, gt=0)
+    """Classes of the sentence pair."""
 
 
 Head = Annotated[LanguageHead | PretrainingHead, Field(discriminator="kind")]
@@ -125,6 +141,7 @@ class NormalInit(Config):
 
     kind: Literal["normal"] = "normal"
     std: float = Field(default=0.02, gt=0)
+    """Standard deviation."""
     depth_scaled: bool = False
     """Divide the deviation of the maps that write to the residual by the square root of their number."""
 
@@ -158,12 +175,17 @@ class Transformer(Config):
     dim: int = Field(gt=0, le=2**20)
     """Width of the residual stream."""
     embed: Embedding
+    """Tokens to vectors; of both sides, unless `decoder_embed` is given."""
     encoder: Stack | None = None
+    """The stack that reads the source, or the only one of an encoder."""
     decoder: Stack | None = None
+    """The stack that writes."""
     decoder_embed: Embedding | None = None
     """The decoder's own embedding; None: the decoder uses `embed` too."""
     pooler: Pooler | None = None
+    """What turns the first token into a vector for the whole input."""
     head: Head | None = None
+    """What stands on top; None gives hidden vectors only."""
     initialization: Initialization = NormalInit()
     """How `build` draws the starting weights."""
 

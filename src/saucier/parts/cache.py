@@ -40,10 +40,15 @@ class Cache:
         values[:, :, self.length:end] = value
         return keys[:, :, :end], values[:, :, :end]
 
-    def reorder(self, rows: Tensor) -> None:
-        """Replace row i by row `rows[i]` (beam search); the number of rows may change. Shapes: rows [B']."""
+    def reorder(self, rows: Tensor, *, same_source: bool = False) -> None:
+        """Replace row i by row `rows[i]` (beam search); the number of rows may change. Shapes: rows [B'].
+
+        `same_source` promises as many rows, each from the same encoder output as before: its keys and values then stay.
+        """
         self.keys = [self._moved(key, rows) for key in self.keys]
         self.values = [self._moved(value, rows) for value in self.values]
+        if same_source:
+            return
         self.cross = {slot: (key.index_select(0, rows), value.index_select(0, rows))
                       for slot, (key, value) in self.cross.items()}
 

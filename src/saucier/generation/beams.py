@@ -1,0 +1,156 @@
+"""Beam search: several hypotheses for each prompt, grown together, the best finished ones kept.
+
+Letters: B prompts, N beams, C candidates (a few times N), L length, V vocab.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saucier.generation.choosing import Choice
+from saucier.generation.processors import process
+from saucier.generation.search import Rules, Step
+from saucier.generation.stopping import EndLength, ended
+
+OUT = -1.0e9
+"""Added to a score that must not win; finite, so that it can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beams:
+    """How a beam search weighs and ends."""
+
+    width: int
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+    returned: int = 1
+    ends: int = 0
+    """Number of end tokens: so many candidates of a beam may end at one step."""
+
+    @property
+    def candidates(self) -> int:
+        """How many continuations are looked at, so that `width` of them go on whatever ends."""
+        return max(2, 1 + self.ends) * self.width
+
+    def score(self, total: Tensor, new: int) -> Tensor:
+        """Divide a sum of log probabilities by the number of new tokens to the power of the penalty.
+
+        Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq 14.
+        """
+        return total / new**self.length_penalty
+
+
+@dataclass(slots=True)
+class Hypotheses:
+    """Some texts for each prompt, with what is known of them."""
+
+    ids: Tensor
+    """[B, C, limit]."""
+    scores: Tensor
+    """[B, C], sums of log probabilities, or what `Beams.score` made of them."""
+    lengths: Tensor
+    """[B, C], new tokens."""
+    done: Tensor
+    """[B, C], True where the text has ended."""
+
+    def best(self, count: int) -> tuple[Hypotheses, Tensor]:
+        """Return the `count` of highest score, and their places [B, count]."""
+        places = self.scores.topk(count).indices
+        return self.at(places), places
+
+    def at(self, places: Tensor) -> Hypotheses:
+        """Pick texts of each prompt. Shapes: places [B, C']."""
+        ids = self.ids.take_along_dim(places[..., None], 1)
+        return Hypotheses(ids, self.scores.gather(1, places), self.lengths.gather(1, places), self.done.gather(1, places))
+
+    def with_others(self, other: Hypotheses) -> Hypotheses:
+        """Put two sets together, these first."""
+        return Hypotheses(*(torch.cat([getattr(self, name), getattr(other, name)], 1) for name in ("ids", "scores", "lengths", "done")))
+
+
+class BeamSearch:
+    """Beam search with the rules of transformers' GenerationMixin, so that the ids are the same.
+
+    Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215; finished hypotheses as in Stahlberg and Byrne 2019, §2. Where a
+    hypothesis ends among the best `width` candidates it is kept apart with its score divided by length, and the best
+    unfinished candidates go on.
+    """
+
+    def __init__(self, prompt: Tensor, rules: Rules, choice: Choice, *, beams: Beams) -> None:
+        """Begin at the prompt [B, L], every beam of a row the same."""
+        self.rules, self.choice, self.beams = rules, choice, beams
+        self.stops = (*rules.stops, EndLength(rules.limit))
+        self.start = self.length = prompt.shape[1]
+        rows, width = prompt.shape[0], beams.width
+        ids = prompt.new_full((rows, width, rules.limit), rules.fill)
+        ids[:, :, :self.length] = prompt[:, None]
+        scores = torch.full((rows, width), OUT, device=prompt.device)
+        none = torch.zeros(rows, width, dtype=torch.bool, device=prompt.device)
+        self.kept = Hypotheses(ids, scores, none.long(), none)
+        # Only the first beam counts at the first step: the others are the same.
+        first = scores.index_fill(1, torch.zeros(1, dtype=torch.long, device=prompt.device), 0.0)
+        self.running = Hypotheses(ids.clone(), first, none.long(), none)
+        self.hopeful = none.new_ones(rows, 1)
+        self.finished = False
+
+    def advance(self, logits: Tensor) -> Step:
+        """Extend all beams and keep the best. Shapes: logits [B·N, V]."""
+        candidates, beams = self.extended(logits)
+        self.running, places = self.unfinished(candidates).best(self.beams.width)
+        self.keep(candidates)
+        self.length += 1
+        self.finished = not self.may_go_on(bool(candidates.done.all()))
+        rows = beams.gather(1, places) + torch.arange(len(beams), device=beams.device)[:, None] * self.beams.width
+        return Step(self.running.ids[:, :, self.length - 1].flatten(), rows.flatten())
+
+    def extended(self, logits: Tensor) -> tuple[Hypotheses, Tensor]:
+        """Return the best continuations over all beams, and the beam that each continues [B, C]."""
+        rows, width = self.running.scores.shape
+        so_far = self.running.ids[:, :, :self.length].flatten(0, 1)
+        scores = process(self.rules.processors, so_far, F.log_softmax(logits, dim=-1))
+        vocab = scores.shape[-1]
+        total = (scores.view(rows, width, vocab) + self.running.scores[..., None]).view(rows, -1)
+        picked = self.choice(total, self.beams.candidates)
+        beams = picked // vocab
+        texts = self.running.ids.take_along_dim(beams[..., None], 1)
+        texts[:, :, self.length] = picked % vocab
+        done = ended(self.stops, texts[:, :, :self.length + 1].flatten(0, 1)).view(rows, -1)
+        lengths = torch.full_like(picked, self.length + 1 - self.start)
+        return Hypotheses(texts, total.gather(1, picked), lengths, done), beams
+
+    def unfinished(self, candidates: Hypotheses) -> Hypotheses:
+        """Return the candidates with those out of the running that have ended."""
+        return Hypotheses(candidates.ids, candidates.scores + candidates.done * OUT, candidates.lengths, candidates.done)
+
+    def keep(self, candidates: Hypotheses) -> None:
+        """Let ended hypotheses among the best `width` candidates take the places of worse ones."""
+        among_best = torch.arange(self.beams.candidates, device=candidates.done.device) < self.beams.width
+        ends = candidates.done & among_best
+        full = self.kept.done.all(1, keepdim=True) & (self.beams.early_stopping is True)
+        scores = self.beams.score(candidates.scores, self.length + 1 - self.start)
+        for out in (full, ~self.hopeful, ~ends):
+            scores = scores + out * OUT
+        ending = Hypotheses(candidates.ids, scores, candidates.lengths, ends)
+        self.kept, _ = self.kept.with_others(ending).best(self.beams.width)
+
+    def may_go_on(self, all_ended: bool) -> bool:
+        """Say whether a running beam can go on and may still beat a kept hypothesis."""
+        eventual = self.length - self.start
+        if self.beams.early_stopping == "never" and self.beams.length_penalty > 0:
+            eventual = self.rules.limit - self.start
+        possible = self.beams.score(self.running.scores[:, :1], eventual)
+        worst = torch.where(self.kept.done, self.kept.scores.min(1, keepdim=True).values, OUT)
+        self.hopeful = self.hopeful & (possible > worst).any(1, keepdim=True)
+        enough = self.beams.early_stopping is True and bool(self.kept.done.all())
+        return bool(self.hopeful.any()) and not enough and not all_ended
+
+    def result(self) -> Tensor:
+        """The best hypotheses of each prompt, the best first. Shapes: -> [B·returned, L]."""
+        count = self.beams.returned
+        longest = int(self.kept.lengths[:, :count].max())
+        return self.kept.ids[:, :count, :self.start + longest].flatten(0, 1)

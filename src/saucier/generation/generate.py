@@ -1,0 +1,70 @@
+"""`generate`: checks what it is given, puts prompt, rules, search and feed together, and runs the decoding loop.
+
+Letters: B prompts, R rows, L length, S source length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.generation.beams import Beams, BeamSearch
+from saucier.generation.choosing import Choice, Greedy, Sample
+from saucier.generation.compiled import CompiledFeed
+from saucier.generation.feed import CachedFeed, Prompt, evaluating
+from saucier.generation.options import GenerationOptions, resolve
+from saucier.generation.prompt import check_length, read_prompt
+from saucier.generation.rules import rules_of
+from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
+from saucier.generation.stopping import Decodes
+from saucier.model import Transformer
+
+
+def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
+             tokenizer: Decodes | None = None, listener: Listener | None = None, compile: bool = False,  # noqa: A002
+             **options: Any) -> Tensor:
+    """Write tokens after a prompt, or from a source.
+
+    Shapes: input_ids [B, L], the prompt of a decoder (padded on the left) or the source of an encoder-decoder;
+    attention_mask [B, L], 1 = real token -> ids [B·num_return_sequences, L'], int64: a decoder's rows begin with the prompt,
+    an encoder-decoder's with its start token; behind the end of a row stands the pad id.
+
+    `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p, seed,
+    num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
+    min_new_tokens, eos_token_id, pad_token_id, stop_strings, ... ; what is not given comes from `model.generation`.
+    `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
+    beams, whose tokens are not final). `compile=True` compiles the step of one token for this number of rows and keeps
+    the weights frozen: change them and call again with `compile=True` only after `saucier.generation.forget(model)`.
+
+    Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
+    Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
+
+    Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all tokens unless
+    `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
+    """
+    chosen = resolve(options, model.generation)
+    if listener is not None and chosen.num_beams > 1:
+        raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener", remedy="use num_beams=1")
+    with evaluating(model):
+        prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
+        limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
+        check_length(model.config, prompt, limit)
+        copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
+        rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
+        feed: Feed = (CompiledFeed if compile else CachedFeed)(model, prompt, copies=copies, capacity=limit)
+        ids = decode(feed, search_of(chosen, prompt, rules), listener)
+    return ids.clone()  # outside inference mode, so that the caller may change it
+
+
+def search_of(options: GenerationOptions, prompt: Prompt, rules: Rules) -> Search:
+    """Return the search that the options ask for, at the prompt."""
+    device = prompt.ids.device
+    choice: Choice = Sample.seeded(options.seed, device) if options.do_sample else Greedy()
+    if options.num_beams == 1:
+        return RowSearch(prompt.ids.repeat_interleave(options.num_return_sequences, 0), rules, choice)
+    beams = Beams(options.num_beams, options.length_penalty, options.early_stopping, options.num_return_sequences, len(options.ends))
+    return BeamSearch(prompt.ids, rules, choice, beams=beams)

@@ -1,0 +1,175 @@
+"""What a caller may say about generation: one frozen config with the names that transformers uses, checked once.
+
+Letters: none; everything here is plain data. Values come from the call, then from the model's own defaults
+(`model.generation`, as in generation_config.json), then from here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from saucier.config.base import Config
+from saucier.errors import InputError, nearest
+
+DEFAULT_NEW_TOKENS = 20
+"""How many tokens are written where nobody says how many."""
+
+BOOKKEEPING = frozenset({
+    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states", "output_scores",
+    "output_logits", "return_dict_in_generate", "cache_implementation", "low_memory", "trust_remote_code"})
+"""Keys of a generation_config.json that do not change which tokens are written."""
+
+NEUTRAL: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "encoder_repetition_penalty": 1.0,
+                           "encoder_no_repeat_ngram_size": 0, "num_beam_groups": 1, "diversity_penalty": 0.0}
+"""Keys that we do not have, with the value that does nothing."""
+
+TokenId = int
+
+
+class GenerationOptions(Config):
+    """How `saucier.generate` writes: length, search, distribution, constraints, special tokens."""
+
+    max_new_tokens: int | None = Field(default=None, gt=0)
+    """The most tokens that are written, the prompt not counted; None: `max_length`, or else 20."""
+    max_length: int | None = Field(default=None, gt=0)
+    """The most tokens of prompt and text together; not read where `max_new_tokens` is given."""
+    min_new_tokens: int = Field(default=0, ge=0)
+    """The end tokens are forbidden before so many new tokens."""
+    min_length: int = Field(default=0, ge=0)
+    """The end tokens are forbidden while prompt and text together are shorter than this."""
+    do_sample: bool = False
+    """Draw tokens at random from the model's distribution instead of taking the likeliest."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Scores are divided by it before sampling. Source: Ackley et al. 1985, "A learning algorithm for Boltzmann machines", §2."""
+    top_k: int | None = Field(default=None, ge=0)
+    """Sample from the k likeliest tokens only; None or 0: from all. Source: Fan et al. 2018, §5.1, arXiv:1805.04833."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Sample from the smallest set of tokens that holds this probability. Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751."""
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    """Seed of the generator that samples; None: drawn from torch's global one."""
+    num_beams: int = Field(default=1, gt=0)
+    """Hypotheses that beam search keeps; 1: no beam search. Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215."""
+    num_return_sequences: int = Field(default=1, gt=0)
+    """Texts for each prompt: samples, or the best beams."""
+    length_penalty: float = 1.0
+    """A hypothesis scores its log probability divided by its new tokens to this power; above 0 favours long ones."""
+    early_stopping: bool | Literal["never"] = False
+    """Beam search ends when enough hypotheses ended (True), when a better one is unlikely (False), or impossible ("never")."""
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    """Scores of tokens that are already there are divided (or multiplied) by it. Source: Keskar et al. 2019, §4.1, arXiv:1909.05858."""
+    no_repeat_ngram_size: int = Field(default=0, ge=0)
+    """No n-gram of this size twice; 0: no limit. Source: Paulus et al. 2018, §2.5, arXiv:1705.04304."""
+    bad_words_ids: tuple[tuple[TokenId, ...], ...] = ()
+    """Token sequences that must not be written."""
+    suppress_tokens: tuple[TokenId, ...] = ()
+    """Tokens that must not be written."""
+    begin_suppress_tokens: tuple[TokenId, ...] = ()
+    """Tokens that must not be written first."""
+    forced_bos_token_id: TokenId | None = None
+    """Written right after a start of one token (multilingual encoder-decoders)."""
+    forced_eos_token_id: TokenId | tuple[TokenId, ...] | None = None
+    """Written where the length is reached."""
+    bos_token_id: TokenId | None = None
+    """Begins a text that has no prompt."""
+    eos_token_id: TokenId | tuple[TokenId, ...] | None = None
+    """Ends a row."""
+    pad_token_id: TokenId | None = None
+    """Fills rows that ended early; None: the first end token."""
+    decoder_start_token_id: TokenId | None = None
+    """What an encoder-decoder's text begins with; None: `bos_token_id`."""
+    stop_strings: tuple[str, ...] = ()
+    """A row ends when its new text holds one of these; needs a tokenizer."""
+
+    @property
+    def ends(self) -> tuple[TokenId, ...]:
+        """The end tokens."""
+        return as_tuple(self.eos_token_id)
+
+    @property
+    def pad(self) -> TokenId | None:
+        """What fills a row that ended early."""
+        return self.ends[0] if self.pad_token_id is None and self.ends else self.pad_token_id
+
+    def new_tokens(self, prompt: int) -> int:
+        """Return the most tokens to write after a prompt of this length."""
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        if self.max_length is None:
+            return DEFAULT_NEW_TOKENS
+        if self.max_length <= prompt:
+            raise InputError(f"the prompt has {prompt} tokens already, and max_length is {self.max_length}", where="max_length",
+                             remedy="give max_new_tokens")
+        return self.max_length - prompt
+
+
+def as_tuple(value: TokenId | tuple[TokenId, ...] | None) -> tuple[TokenId, ...]:
+    """Return one, several or no ids as a tuple."""
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> GenerationOptions:
+    """Put the call's options over the model's defaults; an option given as None leaves the default.
+
+    Raises `InputError` for an unknown option or a value out of range. Warns of defaults of the model that we do not have.
+    """
+    said = {name: listed(name, value) for name, value in given.items() if value is not None}
+    own = {name: listed(name, value) for name, value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
+    if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
+        own.pop("max_new_tokens", None)
+    warn_of_unknown(defaults)
+    try:
+        options = GenerationOptions(**own | said)
+    except ValidationError as error:
+        raise readable(error) from error
+    check_together(options)
+    return options
+
+
+def listed(name: str, value: Any) -> Any:
+    """Take one stop string or one id for a list of one, as transformers does."""
+    return (value,) if name == "stop_strings" and isinstance(value, str) else value
+
+
+def warn_of_unknown(defaults: Mapping[str, Any]) -> None:
+    """Say which of the model's defaults are not followed."""
+    known = BOOKKEEPING | GenerationOptions.model_fields.keys()
+    lost = [f"{name}={value!r}" for name, value in defaults.items()
+            if name not in known and value not in (None, False) and NEUTRAL.get(name) != value]
+    if lost:
+        warnings.warn(f"generation defaults of the model that are not followed: {', '.join(lost)}", stacklevel=4)
+
+
+def readable(error: ValidationError) -> InputError:
+    """Return the first fault as one line: the option, what is wrong with it, and the remedy."""
+    fault = error.errors(include_url=False)[0]
+    name = str(fault["loc"][0])
+    if fault["type"] == "extra_forbidden":
+        return InputError("unknown option of generate", where=name, remedy=nearest(name, list(GenerationOptions.model_fields)))
+    return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}", where=name, remedy=REMEDIES.get(name))
+
+
+REMEDIES = {
+    "num_beams": "1 is no beam search, 4 is usual",
+    "top_p": "1 keeps all tokens, 0.9 is usual",
+    "temperature": "for the likeliest token every time leave do_sample=False",
+}
+"""Option -> what to do instead of a value out of range."""
+
+
+def check_together(options: GenerationOptions) -> None:
+    """Refuse options that are each right and contradict each other."""
+    wanted, beams = options.num_return_sequences, options.num_beams
+    if beams > 1 and wanted > beams:
+        raise InputError(f"{wanted} sequences of {beams} beams", where="num_return_sequences", remedy=f"use num_beams={wanted}")
+    if beams == 1 and wanted > 1 and not options.do_sample:
+        raise InputError("the likeliest continuation is only one", where="num_return_sequences", remedy="use do_sample=True or num_beams")
+    if options.stop_strings and options.pad is None:
+        raise InputError("rows that end early must be filled", where="pad_token_id", remedy="give pad_token_id or eos_token_id")
+    if any(not word for word in (*options.stop_strings, *options.bad_words_ids)):
+        raise InputError("an empty entry forbids or ends everything", where="stop_strings or bad_words_ids", remedy="remove it")

@@ -1,0 +1,109 @@
+"""Reading the prompt: shapes, masks and start tokens, and the errors of what cannot be continued.
+
+Letters: B prompts, L length, S source length.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.generation.feed import Prompt
+from saucier.generation.options import GenerationOptions
+from saucier.model import Transformer
+
+
+def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, options: GenerationOptions) -> Prompt:
+    """Return what the model begins with. Shapes: ids [B, L or S], mask the same.
+
+    Raises `InputError` for a model that writes nothing, and ids or masks that do not fit it.
+    """
+    config = model.config
+    if config.decoder is None or config.language_head is None:
+        raise InputError("this model does not write: it has no " + ("decoder" if config.decoder is None else "language head"),
+                         where="model", remedy="use one with a decoder and a language head")
+    device = model.embed.tokens.weight.device
+    if config.encoder is None:
+        ids = begun(ids, options).to(device)
+        mask = checked_mask(config.embed, ids, mask, options=options)
+        check_left_padded(mask)
+        return Prompt(ids, mask)
+    if ids is None:
+        raise InputError("an encoder-decoder needs a source", where="input_ids", remedy="give input_ids [batch, length]")
+    ids = ids.to(device)
+    mask = checked_mask(config.embed, ids, mask, options=options)
+    start = torch.full((len(ids), 1), start_token(config, options), device=device)
+    return Prompt(start, source=ids, source_mask=mask)
+
+
+def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
+    """Return the prompt, or the begin token where it is empty. Shapes: [B, L] -> [B, L or 1]."""
+    if ids is not None and ids.ndim == 2 and ids.shape[1]:
+        return ids
+    if options.bos_token_id is None:
+        raise InputError("the prompt is empty" if ids is None or ids.ndim == 2 else f"the prompt has {ids.ndim} dimensions",
+                         where="input_ids", remedy="give ids [batch, length], or bos_token_id to begin with")
+    rows = 1 if ids is None else len(ids)
+    return torch.full((rows, 1), options.bos_token_id)
+
+
+def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, options: GenerationOptions) -> Tensor | None:
+    """Check ids and mask, find padding where there is no mask; None where all tokens are real. Shapes: [B, L] -> [B, L]."""
+    if ids.ndim != 2 or ids.numel() == 0 or ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"ids of shape {list(ids.shape)} and type {ids.dtype}", where="input_ids", remedy="give int64 ids [batch, length]")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= embed.vocab:
+        raise InputError(f"token {low if low < 0 else high} is outside the vocabulary of {embed.vocab}", where="input_ids",
+                         remedy="use the model's own tokenizer")
+    if mask is None and options.pad_token_id is not None and options.pad_token_id not in options.ends:
+        mask = ids != options.pad_token_id
+    if mask is None:
+        return None
+    if mask.shape != ids.shape:
+        raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask", remedy="give one number for each token")
+    mask = mask.to(ids.device).bool()
+    empty = (~mask.any(1)).nonzero()
+    if len(empty):
+        raise InputError(f"row {int(empty[0])} holds no token that is not padding", where="attention_mask", remedy="remove the row, or give it a token")
+    return None if bool(mask.all()) else mask.long()
+
+
+def check_left_padded(mask: Tensor | None) -> None:
+    """Refuse rows that end with padding: new tokens would not stand next to the text."""
+    wrong = [] if mask is None else (mask[:, -1] == 0).nonzero().flatten().tolist()
+    if wrong:
+        raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask", remedy="pad prompts on the left")
+
+
+def start_token(config: c.Transformer, options: GenerationOptions) -> int:
+    """Return what the text of an encoder-decoder begins with."""
+    start = options.bos_token_id if options.decoder_start_token_id is None else options.decoder_start_token_id
+    if start is None:
+        raise InputError("nothing to begin the text with", where="decoder_start_token_id", remedy="give it (T5: the pad id), or bos_token_id")
+    if start >= config.output_embed.vocab:
+        raise InputError(f"token {start} is outside the vocabulary of {config.output_embed.vocab}", where="decoder_start_token_id",
+                         remedy="use the model's own start token")
+    return start
+
+
+def positions_limit(config: c.Transformer) -> int | None:
+    """Return how many positions the decoder has tables for; None where any length works."""
+    assert config.decoder is not None, "read_prompt refuses models without a decoder"
+    embed = config.output_embed.positions
+    limits = [embed.length] if isinstance(embed, c.Learned) else []
+    for block in config.decoder.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, c.SelfAttention) and isinstance(residual.inner.positions, c.MusicTransformer):
+                limits.append(residual.inner.positions.length)
+    return min(limits, default=None)
+
+
+def check_length(config: c.Transformer, prompt: Prompt, limit: int) -> None:
+    """Refuse a text that would be longer than the model's positions."""
+    have, length = positions_limit(config), prompt.ids.shape[1]
+    if have is not None and limit > have:
+        room = f"use max_new_tokens={have - length} or less" if have > length else f"use a prompt of less than {have} tokens"
+        raise InputError(f"{length} tokens of prompt and {limit - length} new ones are more than the model's {have} positions",
+                         where="max_new_tokens", remedy=room)

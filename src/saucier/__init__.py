@@ -1,11 +1,14 @@
-"""Saucier: every transformer from one small kitchen. The public names, each imported on first use, so that this is quick."""
+"""Saucier: every transformer from one small kitchen.
+
+The public names, each imported when it is first asked for, so that `import saucier` is quick.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saucier.checkpoints import load as load
+    from saucier.checkpoints.loading import load as load
     from saucier.errors import InputError as InputError
     from saucier.generation import generate as generate
     from saucier.model import build as build
@@ -18,23 +21,38 @@ __all__ = ["InputError", "__version__", "build", "generate", "load", "load_token
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for; it is remembered after that."""
+    globals()[name] = found = public(name)
+    return found
+
+
+def public(name: str) -> Any:
+    """Import one of the public names. Raises `AttributeError` for any other."""
     match name:
         case "load":
-            from saucier.checkpoints import load as found
+            from saucier.checkpoints.loading import load
+
+            return load
         case "InputError":
-            from saucier.errors import InputError as found
+            from saucier.errors import InputError
+
+            return InputError
         case "generate":
-            from saucier.generation import generate as found
+            from saucier.generation import generate
+
+            return generate
         case "build":
-            from saucier.model import build as found
+            from saucier.model import build
+
+            return build
         case "recipe":
-            from saucier.recipes import recipe as found
+            from saucier.recipes import recipe
+
+            return recipe
         case "load_tokenizer":
-            from saucier.text.tokenizer import load_tokenizer as found
-        case _:
-            raise AttributeError(f"module 'saucier' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+            from saucier.text.tokenizer import load_tokenizer
+
+            return load_tokenizer
+    raise AttributeError(f"module 'saucier' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "parts": {"config"},
     "model": {"config", "parts"},
-    "families": {"config"},
+    "families": {"config", "checkpoints"},  # the tables of names, which are data
     "checkpoints": {"config", "parts", "model"},
     "text": {"config"},
     "objectives": {"config", "parts", "model", "text"},

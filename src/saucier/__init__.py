@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from saucier.checkpoints.loading import load as load
     from saucier.errors import InputError as InputError
-    from saucier.generation import generate as generate
+    from saucier.generation.generate import generate as generate
     from saucier.model import build as build
-    from saucier.recipes import recipe as recipe
+    from saucier.recipes.catalogue import recipe as recipe
     from saucier.text.tokenizer import load_tokenizer as load_tokenizer
 
 __version__ = "0.1.0"
@@ -37,7 +37,7 @@ def public(name: str) -> Any:
 
             return InputError
         case "generate":
-            from saucier.generation import generate
+            from saucier.generation.generate import generate
 
             return generate
         case "build":
@@ -45,7 +45,7 @@ def public(name: str) -> Any:
 
             return build
         case "recipe":
-            from saucier.recipes import recipe
+            from saucier.recipes.catalogue import recipe
 
             return recipe
         case "load_tokenizer":

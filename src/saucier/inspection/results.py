@@ -115,6 +115,8 @@ class Results(Config):
     """Optimizer steps that the run made."""
     checkpoint: str = ""
     """The checkpoint's folder, relative to the run folder."""
+    vocab: int | None = None
+    """Tokens in the vocabulary of the run's tokenizer; None: as the recipe says."""
     held_out: HeldOut
     data: DataCounts
     cost: Cost

@@ -42,6 +42,10 @@ class Evaluation(Config):
     """What the model is compared with on running text."""
     batch: int = Field(default=16, gt=0)
     """Rows in one forward pass."""
+    stride: int | None = Field(default=None, gt=0)
+    """Causal models: score rows that overlap, each this many tokens after the last, so that more context is known; None: no overlap."""
+    tokens_while_training: int | None = Field(default=100_000, gt=0)
+    """About so many held-out tokens are scored at each evaluation in training; None: all. The last evaluation is always of all."""
     beams: int = Field(default=4, gt=0)
     """Beams when translations are scored."""
     length_penalty: float = 1.0

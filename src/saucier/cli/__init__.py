@@ -1,0 +1,72 @@
+"""The command line: one file for each verb. A verb's file imports nothing but typer before the verb runs, so that `--help` is quick.
+
+Exit codes: 0 done, 1 the work failed, 2 the input is wrong. What is wrong is said in one line on standard error; an error
+of ours keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from saucier.cli import cook, diff, evaluate, generate, plan, recipes, rerun, schema, show, tokenizer, train
+from saucier.errors import SaucierError
+
+FAILED, INTERRUPTED = 1, 130
+
+app = typer.Typer(name="saucier", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+                  help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
+app.command()(cook.cook)
+app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(generate.generate)
+app.command()(rerun.rerun)
+app.command()(recipes.recipes)
+app.command()(show.show)
+app.command()(diff.diff)
+app.command()(plan.plan)
+app.add_typer(tokenizer.app, name="tokenizer")
+app.command()(schema.schema)
+
+
+def version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        import saucier
+
+        typer.echo(f"saucier {saucier.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version.")) -> None:
+    """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        code = typer.main.get_command(app)(list(sys.argv[1:] if arguments is None else arguments), prog_name="saucier", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except SaucierError as error:
+        complain(str(error))
+        return error.exit_code
+    except typer.TyperException as error:
+        complain(f"{error.format_message()}; `--help` shows what there is")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def complain(text: str) -> None:
+    """Say on standard error what is wrong; a line for each fault."""
+    for line in text.splitlines():
+        print(f"error: {line}", file=sys.stderr)

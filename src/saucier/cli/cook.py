@@ -1,0 +1,17 @@
+"""`saucier cook`: the whole job."""
+
+from __future__ import annotations
+
+from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
+
+
+def cook(what: What, words: Words = None, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
+         no_calibrate: NoCalibrate = False) -> None:
+    """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on."""
+    from saucier.cli.arguments import wanted_recipe
+
+    recipe, given = wanted_recipe(what, words, data, held_out)
+    from saucier.runs import cook as work
+    from saucier.runs.folder import default_folder
+
+    work.cook(recipe, out or given or default_folder(recipe), work.Wishes(calibrate=not no_calibrate))

@@ -1,0 +1,30 @@
+"""`saucier rerun`: repeat a run, and say whether the result is equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson
+
+Finished = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")]
+Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to; RUN-again by default.")]
+
+
+def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
+    """Repeat a run from its passport. Exit code 0 when both results are equal to the last bit, 1 when they differ."""
+    from saucier.runs.rerun import rerun as work
+
+    found = work(run, out)
+    if as_json:
+        from saucier.inspection.screen import put_json
+
+        put_json({"equal": found.equal, "first": found.first.model_dump(mode="json"), "second": found.second.model_dump(mode="json"),
+                  "differences": list(found.reasons())})
+    else:
+        for line in ["", *found.lines(), *found.reasons(), "the results are equal" if found.equal else "the results differ"]:
+            typer.echo(line)
+    if not found.equal:
+        raise typer.Exit(1)

@@ -1,0 +1,24 @@
+"""`saucier train`: as cook, up to the trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
+
+Start = Annotated[Path | None, typer.Option("--from", metavar="RUN", help="Begin with the weights and the tokenizer of this run or model.")]
+
+
+def train(what: What, words: Words = None, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
+          start: Start = None, no_calibrate: NoCalibrate = False) -> None:
+    """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
+    from saucier.cli.arguments import wanted_recipe
+
+    recipe, given = wanted_recipe(what, words, data, held_out)
+    from saucier.runs import cook as work
+    from saucier.runs.folder import default_folder
+
+    work.cook(recipe, out or given or default_folder(recipe), work.Wishes(calibrate=not no_calibrate, judge=False, start=start))

@@ -1,0 +1,134 @@
+"""The run folder: where each thing stands, and who may write into it. Nothing that is there is ever overwritten by another run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from saucier.errors import InputError
+from saucier.files import write_text
+from saucier.recipes import Recipe, recipe
+
+DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims", "evaluation", "sampling")
+"""Sections of a recipe that do not change what is learned; a run may go on with others."""
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
+"""Keys of `training` that do not, either."""
+HEAD = "# The recipe of this run, with every value. `saucier cook` on this folder goes on with it; `saucier rerun` repeats it.\n"
+
+Standing = Literal["new", "resumed", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def recipe_file(self) -> Path:
+        """The resolved recipe."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The trained tokenizer, as transformers reads it too."""
+        return self.path / "tokenizer"
+
+    @property
+    def train_store(self) -> Path:
+        """The tokens that are learned from."""
+        return self.path / "store" / "train"
+
+    @property
+    def held_out_store(self) -> Path:
+        """The tokens that are measured with."""
+        return self.path / "store" / "held_out"
+
+    @property
+    def data_file(self) -> Path:
+        """What was read, and what became of it."""
+        return self.path / "store" / "data.json"
+
+    @property
+    def samples(self) -> Path:
+        """Texts that the model wrote."""
+        return self.path / "samples.txt"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run was begun here."""
+        return self.recipe_file.is_file()
+
+    def recipe(self) -> Recipe:
+        """Read the run's recipe."""
+        return recipe(self.recipe_file)
+
+
+def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, Standing]:
+    """Begin a run in a new or empty folder, or go on with the same one.
+
+    Raises `InputError` for a folder with another run, or with anything else in it.
+    """
+    folder = RunFolder(path)
+    if path.exists() and not path.is_dir():
+        raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
+    if folder.is_run:
+        refuse_other_run(folder, wanted)
+        standing: Standing = "finished" if (path / "evaluation.json").is_file() else "resumed"
+    elif path.is_dir() and any(path.iterdir()):
+        raise InputError("holds files that are not a run", where=str(path), remedy="give a new folder with --out")
+    else:
+        standing = "new"
+    write_text(folder.recipe_file, HEAD + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120))
+    return folder, standing
+
+
+def refuse_other_run(folder: RunFolder, wanted: Recipe) -> None:
+    """Raise `InputError` that names the first key in which the folder's recipe differs from the one that is wanted."""
+    found = first_difference(essential(folder.recipe()), essential(wanted))
+    if found is not None:
+        key, old, new = found
+        raise InputError(f"holds a run of another recipe: {key} is {old!r} there, and {new!r} here", where=str(folder.path),
+                         remedy="go on with its own recipe (give the folder instead of a recipe), or give a new folder with --out")
+
+
+def essential(recipe: Recipe) -> dict[str, Any]:
+    """Return what decides the weights that a run ends with."""
+    values = {key: value for key, value in recipe.as_dict().items() if key not in DESCRIPTIVE}
+    values["training"] = {key: value for key, value in values["training"].items() if key not in HARMLESS}
+    return values
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """Find the first place where two plain values differ: (key path, old, new)."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return None if old == new else (path, old, new)
+    for key in dict.fromkeys([*old, *new]):
+        found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+        if found is not None:
+            return found
+    return None
+
+
+def default_folder(wanted: Recipe, parent: Path = Path("runs")) -> Path:
+    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
+    number = 1
+    while True:
+        path = parent / (wanted.name if number == 1 else f"{wanted.name}-{number}")
+        if is_free_for(path, wanted):
+            return path
+        number += 1
+
+
+def is_free_for(path: Path, wanted: Recipe) -> bool:
+    """Whether a run may be begun in a folder, or gone on with."""
+    folder = RunFolder(path)
+    if folder.is_run:
+        try:
+            return essential(folder.recipe()) == essential(wanted)
+        except InputError:
+            return False  # of another version: leave it alone
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))

@@ -1,0 +1,46 @@
+"""A run or a saved model opened for use: weights, tokenizer, and the recipe where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from saucier.loading import load
+from saucier.errors import InputError
+from saucier.model import Transformer
+from saucier.recipes import Recipe
+from saucier.runs.folder import RunFolder
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model ready to use."""
+
+    path: Path
+    model: Transformer
+    tokenizer: Tokenizer
+    recipe: Recipe | None
+
+    def needed_recipe(self) -> Recipe:
+        """Return the recipe, for those who cannot do without. Raises `InputError` where there is none."""
+        if self.recipe is None:
+            raise InputError("has no recipe.yaml", where=str(self.path), remedy="give a run folder that `saucier cook` made")
+        return self.recipe
+
+
+def find_run(path: Path) -> RunFolder:
+    """Return a run folder. Raises `InputError` for anything else."""
+    folder = RunFolder(path)
+    if not folder.is_run:
+        what = "no such folder" if not path.exists() else "is not a run folder (it has no recipe.yaml)"
+        raise InputError(what, where=str(path), remedy="give one that `saucier cook` made")
+    return folder
+
+
+def open_model(path: Path, *, dtype: str = "auto", device: str = "auto") -> Opened:
+    """Open a run folder, or a folder with a model and its tokenizer. Raises `InputError` for what is no such folder."""
+    folder = RunFolder(path)
+    model = load(path, dtype=dtype, device=device)
+    tokenizer = load_tokenizer(folder.tokenizer if folder.tokenizer.is_dir() else path)
+    return Opened(path, model, tokenizer, folder.recipe() if folder.is_run else None)

@@ -1,0 +1,156 @@
+"""From text to numbers: read, train the tokenizer, pack. Each step is done once for a run and found again when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier.errors import InputError
+from saucier.files import write_json
+from saucier.inspection.results import DataCounts, TextCounts
+from saucier.inspection.units import bytes_text
+from saucier.objectives.config import Causal, Masked
+from saucier.recipes import Recipe
+from saucier.runs.folder import RunFolder
+from saucier.runs.passport import Digest, file_digest
+from saucier.runs.voice import Voice
+from saucier.text.config import PairData
+from saucier.text.corpus import PairCorpus, TextCorpus, View
+from saucier.text.encode import frame, write_documents, write_pairs
+from saucier.text.read import Counts
+from saucier.text.store import PairStore, TokenStore
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.train_tokenizer import train_tokenizer
+
+Store = TokenStore | PairStore
+LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
+"""What reading counts beside the documents that it gives out, and how it is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pantry:
+    """Everything that training and measuring need of the text."""
+
+    corpus: TextCorpus | PairCorpus
+    tokenizer: Tokenizer
+    train: Store
+    held_out: Store
+    counts: DataCounts
+    digests: dict[str, str]
+
+
+def open_corpus(recipe: Recipe) -> TextCorpus | PairCorpus:
+    """Find the text of a recipe and how it is cut. Raises `InputError` where there is none."""
+    seed = recipe.training.seed
+    return PairCorpus(recipe.data, seed=seed) if isinstance(recipe.data, PairData) else TextCorpus(recipe.data, seed=seed)
+
+
+def stock(recipe: Recipe, folder: RunFolder, voice: Voice) -> Pantry:
+    """Read, train the tokenizer and pack; what a run has already is taken from its folder.
+
+    Raises `InputError` for text that cannot be read, or that is too little for the recipe.
+    """
+    with voice.stage("read"):
+        corpus = open_corpus(recipe)
+        voice.say(f"{source_of(recipe)}; held out: {corpus.how}")
+    with voice.stage("tokenizer"):
+        tokenizer = made_tokenizer(recipe, folder, corpus, voice)
+    with voice.stage("pack"):
+        train, held_out, data = packed(recipe, folder, corpus, tokenizer)
+        counts = DataCounts.model_validate(data["counts"])
+        for line in packed_lines(counts, recipe):
+            voice.say(line)
+    return Pantry(corpus, tokenizer, train, held_out, counts, data["digests"])
+
+
+def source_of(recipe: Recipe) -> str:
+    """Say where the text comes from."""
+    files = recipe.data.files
+    if not files:
+        return "Python's own documentation"
+    names = [Path(name).name for name in files]
+    return ", ".join(names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"])
+
+
+def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, voice: Voice) -> Tokenizer:
+    """Train the tokenizer, or load the one that this run has."""
+    if (folder.tokenizer / "tokenizer_config.json").is_file():
+        tokenizer = load_tokenizer(folder.tokenizer)
+        voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens, as trained before")
+    else:
+        tokenizer = train_tokenizer(recipe.tokenizer, corpus.texts)
+        tokenizer.save(folder.tokenizer)
+        voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
+    known = recipe.model_for(tokenizer.vocab_size).embed.vocab
+    if known < tokenizer.vocab_size:
+        raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}", where="model.vocab",
+                         remedy=f"use {tokenizer.vocab_size} or more, or leave it out")
+    return tokenizer
+
+
+def packed(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, tokenizer: Tokenizer) -> tuple[Store, Store, dict[str, Any]]:
+    """Write both stores, or open those that this run has. `data.json` is written last: with it they are whole."""
+    if not folder.data_file.is_file():
+        digests, stores = {}, {}
+        for name, part, path in (("train", corpus.train, folder.train_store), ("held_out", corpus.held_out, folder.held_out_store)):
+            stores[name], digests[name] = written(recipe, part, path, tokenizer)
+        digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
+        counts = data_counts(recipe, stores["train"], stores["held_out"], corpus.train.counts)
+        write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
+    kind = PairStore if isinstance(recipe.data, PairData) else TokenStore
+    return kind(folder.train_store), kind(folder.held_out_store), read_json(folder.data_file)
+
+
+def written(recipe: Recipe, part: View[Any], path: Path, tokenizer: Tokenizer) -> tuple[Store, str]:
+    """Encode one part of the text into a store; return it with the digest of the text."""
+    digest = Digest()
+    if isinstance(recipe.data, PairData):
+        return write_pairs(path, digest.over(part, "source", "target"), tokenizer), digest.text()
+    begin, end = ends(recipe, tokenizer)
+    sentences = isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
+    store = write_documents(path, digest.over(part, "text"), tokenizer, begin=begin, end=end, sentences=sentences)
+    return store, digest.text()
+
+
+def ends(recipe: Recipe, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
+    """Return the ids around a document: bos and eos for language models; [CLS] and [SEP] for BERT without sentence pairs."""
+    match recipe.objective:
+        case Causal():
+            return frame(tokenizer)
+        case Masked(next_sentence=None):
+            return tokenizer.cls_id, tokenizer.sep_id
+        case _:
+            return None, None
+
+
+def data_counts(recipe: Recipe, train: Store, held_out: Store, read: Counts) -> DataCounts:
+    """Say what was read and what became of it."""
+    found = read.as_dict()
+    dropped = {words: int(str(found[name])) for name, words in LEFT_OUT.items() if found[name]}
+    return DataCounts(source=source_of(recipe), train=side(train), held_out=side(held_out), dropped=dropped)
+
+
+def side(store: Store) -> TextCounts:
+    """Count one part of the text."""
+    parts = (store.source, store.target) if isinstance(store, PairStore) else (store,)
+    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts), bytes=sum(part.bytes for part in parts))
+
+
+def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
+    """Say what there is."""
+    unit = "pairs" if isinstance(recipe.data, PairData) else "documents"
+    for name, part in (("training", counts.train), ("held out", counts.held_out)):
+        density = f", {part.bytes / part.tokens:.2f} bytes a token" if part.tokens else ""
+        yield f"{name}: {part.documents:,} {unit}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
+    if counts.dropped:
+        yield "left out: " + ", ".join(f"{count:,} {words}" for words, count in counts.dropped.items())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of ours."""
+    import json
+
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values

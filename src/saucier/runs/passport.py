@@ -1,0 +1,148 @@
+"""`passport.json`: what a run was made from and by, so that it can be repeated and the repetition be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+import saucier
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.files import write_text
+
+FILE_NAME = "passport.json"
+LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
+BLOCK = 1 << 20
+
+
+class Code(Config):
+    """Which program ran."""
+
+    version: str
+    sha256: str
+    """Of all of Saucier's own files."""
+
+
+class Outcome(Config):
+    """What came out. Equal inputs on equal machines give equal outcomes."""
+
+    step: int
+    weights: str
+    """SHA-256 of the evaluated checkpoint's weights."""
+    loss: float
+    """On held-out text, nats a token."""
+    samples: str
+    """SHA-256 of samples.txt."""
+
+
+class Passport(Config):
+    """What a run was made from and by, and what came out."""
+
+    recipe: str
+    code: Code
+    environment: dict[str, str]
+    """Libraries, processor, threads, device, number format."""
+    seeds: dict[str, int]
+    data: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of the training text, the held-out text and the tokenizer."""
+    begun: str
+    ended: str | None = None
+    parts: int = 1
+    """How often the run was started; 1 when it was never interrupted."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall-clock seconds of each stage, over all parts."""
+    outcome: Outcome | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run folder, atomically."""
+        write_text(folder / FILE_NAME, self.model_dump_json(indent=2) + "\n")
+
+    def timed(self, stage: str, seconds: float) -> Passport:
+        """Return a passport with time added to a stage."""
+        return self.model_copy(update={"seconds": self.seconds | {stage: self.seconds.get(stage, 0.0) + seconds}})
+
+
+def new_passport(recipe: str, seeds: dict[str, int]) -> Passport:
+    """Begin a passport."""
+    return Passport(recipe=recipe, code=code(), environment=environment(), seeds=seeds, begun=now())
+
+
+def read_passport(folder: Path) -> Passport:
+    """Read the passport of a run folder. Raises `InputError` where there is none."""
+    path = folder / FILE_NAME
+    try:
+        return Passport.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise InputError("has no passport.json", where=str(folder), remedy="give a run folder that `saucier cook` made") from None
+    except (ValueError, ValidationError) as error:
+        raise InputError(f"not a passport: {str(error).splitlines()[0]}", where=str(path), remedy="cook again into a new folder") from error
+
+
+def now() -> str:
+    """Return the time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@cache
+def code() -> Code:
+    """Return the version and the digest of Saucier's own files."""
+    root = Path(saucier.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".yaml")):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return Code(version=saucier.__version__, sha256=digest.hexdigest())
+
+
+def environment() -> dict[str, str]:
+    """Return what else may change the last bits of a result. Nothing in it names the machine or the person."""
+    import torch
+
+    from saucier.inspection.machine import cores, processor
+
+    found = {"python": platform.python_version(), "system": platform.system(), "processor": processor(),
+             "cores": str(cores()), "threads": str(torch.get_num_threads())}
+    return found | {name: version(name) for name in LIBRARIES}
+
+
+def version(library: str) -> str:
+    """Return the installed version of a library."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Digest:
+    """The SHA-256 of texts that stream by; filled while the iterator is read."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self.sum = hashlib.sha256()
+
+    def over(self, items: Iterable[Any], *fields: str) -> Iterator[Any]:
+        """Pass items on, adding their fields."""
+        for item in items:
+            for name in fields:
+                text = str(getattr(item, name)).encode()
+                self.sum.update(len(text).to_bytes(8, "little") + text)
+            yield item
+
+    def text(self) -> str:
+        """Return the digest as it stands in a passport."""
+        return self.sum.hexdigest()

@@ -1,0 +1,152 @@
+"""The samples of a run: what the finished model makes of held-out text, by what it has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from saucier.files import write_text
+from saucier.inspection.results import Sample
+from saucier.objectives.base import TokenIds
+from saucier.objectives.build import build_objective
+from saucier.objectives.config import Causal, Masked, SequenceToSequence
+from saucier.runs.pantry import Pantry
+from saucier.runs.scoring import Candidate, translate
+from saucier.runs.writing import Writer
+from saucier.text.bucketed import text_rows
+from saucier.text.corpus import PairCorpus
+from saucier.text.read import Document, Pair
+from saucier.text.tokenizer import Tokenizer
+
+RULE = "─" * 80
+STEP = 2**30
+"""Number of the step that samples are corrupted for: that of no update."""
+LONGEST_PROMPT = 400
+"""Characters of a document that are looked at for its first tokens."""
+
+
+def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
+    """Let the model show what it has learned."""
+    wanted = found.recipe.sampling.samples
+    match found.recipe.objective:
+        case Causal():
+            return tuple(continuations(found, prompts(found, pantry)))
+        case SequenceToSequence():
+            return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
+        case Masked():
+            return tuple(guesses(found, starts(pantry, wanted)))
+        case _:
+            return tuple(mended(found, starts(pantry, wanted)))
+
+
+def held_out_pairs(pantry: Pantry) -> Iterator[Pair]:
+    """Yield the held-out pairs; none where the text is no pairs."""
+    return iter(pantry.corpus.held_out) if isinstance(pantry.corpus, PairCorpus) else iter(())
+
+
+def starts(pantry: Pantry, count: int) -> list[Document]:
+    """Return held-out documents, evenly spread over all of them, so that the samples differ."""
+    if isinstance(pantry.corpus, PairCorpus):
+        return []
+    every = max(1, len(pantry.held_out) // max(1, count))
+    whole = (document for document in pantry.corpus.held_out if document.part == 0)
+    return list(islice(whole, every // 2, None, every))[:count]
+
+
+def prompts(found: Candidate, pantry: Pantry) -> list[tuple[str, str]]:
+    """Return (prompt, where it comes from)."""
+    sampling = found.recipe.sampling
+    if sampling.prompts:
+        return [(prompt, "the recipe") for prompt in sampling.prompts]
+    documents = starts(pantry, sampling.samples)
+    return [(beginning(document.text, found.tokenizer, sampling.prompt_tokens), Path(document.source).name) for document in documents]
+
+
+def beginning(text: str, tokenizer: Tokenizer, tokens: int) -> str:
+    """Return the first tokens of a text, as text."""
+    return tokenizer.decode(tokenizer.encode(text[:LONGEST_PROMPT], add_special_tokens=False)[:tokens])
+
+
+def continuations(found: Candidate, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
+    """Write on from each prompt."""
+    writer = Writer(found.model, found.tokenizer, found.recipe.training.length)
+    for number, (prompt, source) in enumerate(prompts):
+        text = writer.continue_text(prompt, found.recipe.sampling, seed=found.recipe.sampling.seed + number)
+        yield Sample(prompt=prompt, text=text, source=source)
+
+
+def translations(found: Candidate, pairs: list[Pair]) -> Iterator[Sample]:
+    """Translate held-out sources."""
+    written = translate(found, [pair.source for pair in pairs]) if pairs else []
+    for pair, text in zip(pairs, written, strict=True):
+        yield Sample(prompt=pair.source, text=text, source=Path(pair.where).name, reference=pair.target)
+
+
+def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
+    """Hide words of held-out texts as in training, and let the model fill them in."""
+    tokenizer, length = found.tokenizer, found.recipe.training.length - 2
+    corruption, _ = build_objective(found.recipe.objective, TokenIds.of(tokenizer))
+    device = next(found.model.parameters()).device
+    for number, document in enumerate(documents):
+        ids = framed(tokenizer, tokenizer.encode(document.text[:10 * length], add_special_tokens=False)[:length])
+        tokens = np.array([ids], dtype=np.int64)
+        rows = text_rows(tokens, np.array([len(ids)]), row=np.array([number]), item=np.array([number]))
+        batch = {name: value.to(device) for name, value in corruption(rows, seed=found.recipe.sampling.seed, step=STEP).items()}
+        hidden = batch.pop("labels")[0] >= 0
+        batch.pop("next_sentence", None)
+        with torch.no_grad():
+            logits = found.model(**batch).logits
+        filled = batch["input_ids"][0].clone()
+        filled[hidden] = logits[0, hidden].argmax(-1)
+        given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
+        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name, reference=tokenizer.decode(ids))
+
+
+def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """Put [CLS] and [SEP] around a text, where there are such tokens."""
+    return [*([] if tokenizer.cls_id is None else [tokenizer.cls_id]), *ids, *([] if tokenizer.sep_id is None else [tokenizer.sep_id])]
+
+
+def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
+    """Drop spans of held-out texts as in training, and let the model write them."""
+    from saucier.generation import generate
+    from saucier.runs.writing import special
+
+    ids = TokenIds.of(found.tokenizer)
+    corruption, _ = build_objective(found.recipe.objective, ids)
+    length = corruption.row_length(found.recipe.training.length)
+    for number, document in enumerate(documents):
+        tokens = np.array([found.tokenizer.encode(document.text[:10 * length], add_special_tokens=False)[:length]], dtype=np.int64)
+        rows = text_rows(tokens, np.array([tokens.shape[1]]), row=np.array([number]), item=np.array([number]))
+        batch = corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
+        source = batch["input_ids"].to(next(found.model.parameters()).device)
+        written = generate(found.model, source, max_new_tokens=min(found.recipe.sampling.tokens, 2 * int(batch["labels"].shape[1])), **special(ids))
+        labels = batch["labels"][0]
+        yield Sample(prompt=found.tokenizer.decode(source[0].tolist(), skip_special_tokens=False),
+                     text=spoken(found.tokenizer, written[0].tolist()), source=Path(document.source).name,
+                     reference=spoken(found.tokenizer, labels[labels >= 0].tolist()))
+
+
+def spoken(tokenizer: Tokenizer, ids: list[int]) -> str:
+    """Decode spans with their sentinels, without the other special tokens."""
+    keep = set(tokenizer.sentinel_ids)
+    return tokenizer.decode([number for number in ids if number in keep or number not in tokenizer.special_ids], skip_special_tokens=False)
+
+
+def samples_text(samples: tuple[Sample, ...]) -> str:
+    """Return the text of samples.txt."""
+    parts = []
+    for number, sample in enumerate(samples, start=1):
+        parts += [RULE, f"{number}. {sample.source}", RULE, f"[given]   {sample.prompt}", f"[written] {sample.text}"]
+        parts += [f"[true]    {sample.reference}"] if sample.reference else []
+        parts.append("")
+    return "\n".join(parts)
+
+
+def write_samples(path: Path, samples: tuple[Sample, ...]) -> None:
+    """Write samples.txt."""
+    write_text(path, samples_text(samples))

@@ -1,0 +1,77 @@
+"""Measuring a model on held-out text: loss, bits per byte beside simpler methods, BLEU and chrF for translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from saucier.inspection.results import Baseline, HeldOut, Score
+from saucier.model import Transformer
+from saucier.objectives.config import Causal, SequenceToSequence
+from saucier.recipes import Recipe
+from saucier.runs.pantry import Store
+from saucier.runs.study import make_evaluator
+from saucier.runs.writing import Writer
+from saucier.tasks.baselines import baselines
+from saucier.tasks.metrics import bits_per_byte, bleu, chrf
+from saucier.text.read import Pair
+from saucier.text.store import TokenStore
+from saucier.text.tokenizer import Tokenizer
+from saucier.training.precision import Dtype, autocast
+from saucier.training.processes import Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model to be measured, and all that belongs to it."""
+
+    recipe: Recipe
+    model: Transformer
+    tokenizer: Tokenizer
+    dtype: Dtype
+
+
+def held_out_loss(found: Candidate, store: Store) -> HeldOut:
+    """Score all held-out targets once."""
+    evaluate = make_evaluator(found.recipe, found.tokenizer, store, whole=True, processes=Processes())
+    with autocast(found.dtype, next(found.model.parameters()).device):
+        scores = evaluate(found.model)
+    size = store.target.bytes if not isinstance(store, TokenStore) else store.bytes
+    likelihood = isinstance(found.recipe.objective, Causal)
+    return HeldOut(loss=scores["loss"], tokens=int(scores["targets"]), bytes=size, accuracy=scores["accuracy"],
+                   bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+
+
+def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline, ...]:
+    """Score what a language model has to beat; nothing for other objectives."""
+    if not isinstance(recipe.objective, Causal) or not isinstance(train, TokenStore) or not isinstance(held_out, TokenStore):
+        return ()
+    return baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
+
+
+def translation_scores(found: Candidate, pairs: Iterator[Pair]) -> tuple[Score, ...]:
+    """Translate held-out sources by beam search and score them. Nothing for other objectives."""
+    evaluation = found.recipe.evaluation
+    if not isinstance(found.recipe.objective, SequenceToSequence):
+        return ()
+    chosen = list(islice(pairs, evaluation.limit))
+    written = translate(found, [pair.source for pair in chosen])
+    references = [pair.target for pair in chosen]
+    about = f"{len(chosen):,} held-out pairs, beam {evaluation.beams}; "
+    scores = (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))
+    return tuple(Score(name=name, value=score.score, note=about + score.signature) for name, score in scores)
+
+
+def translate(found: Candidate, sources: Sequence[str]) -> list[str]:
+    """Translate texts, sorted by length so that little is padded; they come back in their order."""
+    evaluation = found.recipe.evaluation
+    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length)
+    order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
+    results = [""] * len(sources)
+    for start in range(0, len(order), evaluation.batch):
+        numbers = order[start:start + evaluation.batch]
+        written = writer.translate([sources[number] for number in numbers], beams=evaluation.beams, length_penalty=evaluation.length_penalty)
+        for number, text in zip(numbers, written, strict=True):
+            results[number] = text
+    return results

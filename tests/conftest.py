@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+# The same examples on every run, and no time limit for one: the machine may be busy.
+hypothesis.settings.register_profile("saucier", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("saucier")
 
 ROOT = Path(__file__).resolve().parent.parent
 

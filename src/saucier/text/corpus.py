@@ -13,6 +13,7 @@ from saucier.errors import InputError
 from saucier.text.config import HeldOutFiles, PairData, TextData
 from saucier.text.documentation import python_documentation
 from saucier.text.read import Counts, Document, Pair, read_documents, read_pairs
+from saucier.text.sources import find_sources
 from saucier.text.split import Cut, Part, choose, drawn_documents
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class TextCorpus:
         Errors: `InputError` as told in `read`; where there is too little text to hold some out.
         """
         self.data = data
+        _check_apart(data)
         self._chosen, self.how = choose(data.held_out, self._measure, seed)
         self.train: View[Document] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
@@ -90,6 +92,7 @@ class PairCorpus:
         if not data.files:
             raise InputError("no file of pairs is given", where="data.files", remedy="give one with --data FILE.tsv")
         self.data = data
+        _check_apart(data)
         self._chosen, self.how = choose(data.held_out, self._measure, seed)
         self.train: View[Pair] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
@@ -157,6 +160,16 @@ def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts)
         return True
     seen.add(mark)
     return False
+
+
+def _check_apart(data: TextData | PairData) -> None:
+    """Refuse a file that is both trained on and held out."""
+    if isinstance(data.held_out, HeldOutFiles):
+        trained = {source.path.resolve() for source in find_sources(data.files)}
+        for source in find_sources(data.held_out.files):
+            if source.path.resolve() in trained:
+                raise InputError("is both trained on and held out", where=source.name,
+                                 remedy="take it out of data.files or of data.held_out.files")
 
 
 def _take_over(counts: Counts, read: Counts) -> None:

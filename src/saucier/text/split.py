@@ -62,9 +62,9 @@ def choose(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
     if isinstance(held_out, HeldOutFiles):
         return _never, f"files of their own: {', '.join(held_out.files)}"
     enough = max(FEWEST, round(1 / held_out.fraction))
-    if isinstance(held_out, Fraction) and measure(enough)[0] >= enough:
+    documents, total = measure(enough if isinstance(held_out, Fraction) else None)
+    if isinstance(held_out, Fraction) and documents >= enough:
         return _strata(held_out.fraction, seed), f"{held_out.fraction:.1%} of the documents, drawn evenly"
-    total = measure(None)[1]
     cut = total - round(total * held_out.fraction)
     if not 0 < cut < total:
         raise InputError(f"is too little to hold out {held_out.fraction:.1%}", where="data",

@@ -25,7 +25,7 @@ VERSION = 1
 Progress = Callable[[int, int], None]
 """Called now and then while a store is written, with the documents and the tokens so far."""
 FILES = ("tokens", "documents", "bytes", "sentences")
-REPORT_EVERY = 1000
+REPORT_EVERY = 200
 """Pieces between two calls of a `Progress`."""
 
 

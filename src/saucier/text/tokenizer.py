@@ -139,13 +139,15 @@ class Tokenizer:
 def load_tokenizer(folder: Path | str) -> Tokenizer:
     """Read a tokenizer from a folder with `tokenizer.json` and, where there is one, `tokenizer_config.json`.
 
+    A run folder, which keeps them in `tokenizer/`, will do as well.
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
-    path = Path(folder) / "tokenizer.json"
-    if not path.is_file():
+    found = [place for place in (Path(folder), Path(folder) / "tokenizer") if (place / "tokenizer.json").is_file()]
+    if not found:
         raise InputError("has no tokenizer.json" if Path(folder).is_dir() else "no such folder", where=str(folder),
                          remedy="name the folder that holds tokenizer.json")
-    config = _read_json(Path(folder) / "tokenizer_config.json")
+    path = found[0] / "tokenizer.json"
+    config = _read_json(found[0] / "tokenizer_config.json")
     _read_json(path)
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))

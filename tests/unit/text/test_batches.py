@@ -38,8 +38,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     def made(lengths: list[int]) -> TokenStore:
         ends = np.cumsum([0, *lengths])
         pieces = [
-            Piece(range(start, end), sentences=range(0, end - start, 5))
-            for start, end in itertools.pairwise(ends)
+            Piece(range(start, end), sentences=range(0, end - start, 5)) for start, end in itertools.pairwise(ends)
         ]
         return write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=VOCAB)
 

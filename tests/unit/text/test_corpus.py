@@ -99,6 +99,15 @@ def test_files_of_their_own(write: Write) -> None:
     assert "b.txt" in corpus.how
 
 
+def test_a_file_may_not_be_on_both_sides(write: Write, tmp_path: Path) -> None:
+    write("a.txt", "train")
+    data = TextData(
+        files=(str(tmp_path / "*.txt"),), held_out=HeldOutFiles(files=(f"{tmp_path}/../{tmp_path.name}/a.txt",))
+    )
+    with pytest.raises(InputError, match=r"a\.txt: is both trained on and held out"):
+        TextCorpus(data)
+
+
 def test_duplicates_and_the_limit_are_counted(write: Write) -> None:
     lines = [f"line {number % 50}" for number in range(100)]
     data = TextData(files=(write("a.txt", "\n".join(lines)),), document="line", deduplicate=True)

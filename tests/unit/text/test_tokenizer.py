@@ -101,6 +101,11 @@ def test_half_a_surrogate_is_an_input_error(texts: list[str]) -> None:
             call()
 
 
+def test_a_run_folder_will_do(tmp_path: Path, texts: list[str]) -> None:
+    train_tokenizer(ByteBPE(vocab=300), texts).save(tmp_path / "tokenizer")
+    assert load_tokenizer(tmp_path).vocab_size == 300
+
+
 def test_faults_of_a_folder(tmp_path: Path, write: Callable[[str, str], str]) -> None:
     with pytest.raises(InputError, match="no such folder"):
         load_tokenizer(tmp_path / "nowhere")

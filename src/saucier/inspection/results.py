@@ -105,6 +105,11 @@ class Cost(Config):
     tokens_per_second: float | None = None
     """Training tokens per second."""
 
+    @property
+    def training_seconds(self) -> float:
+        """Seconds of the phase `train`; of the whole job where the phases are not known."""
+        return self.phases.get("train", self.seconds)
+
 
 class Results(Config):
     """The whole of `evaluation.json`."""

@@ -1,0 +1,126 @@
+"""The drawings of a report: bars in plain HTML, curves as SVG by matplotlib in the colours of the style sheet."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from saucier.errors import InputError
+from saucier.inspection.html import Html, element
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#010207"
+"""Stand-ins: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
+VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT: "var(--accent)",
+             SECOND: "var(--second)"}
+Points = Sequence[tuple[float, float]]
+WIDTH, HEIGHT = 8.2, 4.6
+"""Inches; the page scales the drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: a name, a value, and a phrase under it."""
+
+    name: str
+    value: float
+    about: str = ""
+    ours: bool = False
+    """The bar that the picture is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What is drawn of a training run: (step, value) pairs."""
+
+    train: Points
+    held_out: Points
+    rate: Points
+
+
+def bars(values: Sequence[Bar], *, target: float | None = None, label: str) -> Html:
+    """Draw bars from zero, with a mark at `target`."""
+    top = max([bar.value for bar in values] + ([target] if target else [])) or 1.0
+    return element("div", *(_bar(bar, top, target) for bar in values), class_="bars", role="img",
+                   aria_label=f"{label}: " + ", ".join(f"{bar.name} {bar.value:.2f}" for bar in values))
+
+
+def _bar(bar: Bar, top: float, target: float | None) -> Html:
+    line = [element("div", class_="target", style=f"left:{100 * target / top:.2f}%")] if target else []
+    fill = element("div", class_="fill", style=f"width:{100 * bar.value / top:.2f}%")
+    about = [element("div", bar.about, class_="about")] if bar.about else []
+    name = element("div", element("b", bar.name), element("span", f"{bar.value:.2f}"), class_="name")
+    track = element("div", fill, *line, class_="track")
+    return element("div", name, track, *about, class_="bar ours" if bar.ours else "bar")
+
+
+def curves(run: Curves) -> Html:
+    """Draw the losses, and the learning rate below them.
+
+    Errors: `InputError` where matplotlib is missing.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise InputError("the curves need matplotlib, which is not installed",
+                         remedy="pip install 'saucier[report]'") from None
+    with rc_context(_settings()):
+        figure = Figure(figsize=(WIDTH, HEIGHT))
+        loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 1), gridspec_kw={"hspace": 0.3})
+        _draw_loss(loss, run)
+        _draw_rate(rate, run)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04,
+                       metadata={"Date": None})
+    return _inline(file.getvalue())
+
+
+def _settings() -> dict[str, object]:
+    """Text stays text, in the page's own fonts; the same numbers always give the same file."""
+    return {"svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9.5, "axes.edgecolor": LINE,
+            "text.color": SOFT, "axes.labelcolor": SOFT, "xtick.color": SOFT, "ytick.color": SOFT,
+            "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+            "xtick.major.size": 0, "ytick.major.size": 0, "grid.color": LINE, "grid.linewidth": 0.8}
+
+
+def _draw_loss(axes: Axes, run: Curves) -> None:
+    if run.train:
+        axes.plot(*zip(*run.train, strict=True), color=ACCENT, linewidth=1.1, alpha=0.55, label="training")
+    if run.held_out:
+        axes.plot(*zip(*run.held_out, strict=True), color=SECOND, linewidth=1.8, marker="o", markersize=4,
+                  label="held-out")
+    axes.set_title("loss, nats a token", loc="left", fontsize=10, color=INK)
+    axes.grid(axis="y")
+    axes.margins(x=0.01)
+    if run.train or run.held_out:
+        axes.legend(loc="upper right", frameon=False, ncols=2)
+
+
+def _draw_rate(axes: Axes, run: Curves) -> None:
+    if run.rate:
+        steps, rates = zip(*run.rate, strict=True)
+        axes.fill_between(steps, rates, color=SOFT, alpha=0.25, linewidth=0)
+        axes.plot(steps, rates, color=SOFT, linewidth=1.2)
+        axes.set_ylim(0, max(rates) * 1.15 or 1)
+    axes.set_title("learning rate", loc="left", fontsize=10, color=INK)
+    axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+    axes.locator_params(axis="y", nbins=2)
+    axes.grid(axis="y")
+    axes.set_xlabel("step")
+
+
+def _inline(svg: str) -> Html:
+    """Keep the element alone, without fixed size, in the page's colours."""
+    svg = svg[svg.index("<svg"):]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    return Html(svg.strip())

@@ -1,0 +1,132 @@
+"""What a reader sees first: the title, the result beside what it has to beat, a few facts, the curves, the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from saucier.config import parameters
+from saucier.errors import InputError
+from saucier.inspection.html import Html, element, joined
+from saucier.inspection.report_charts import Bar, bars, curves
+from saucier.inspection.report_run import Run
+from saucier.inspection.report_sections import section
+from saucier.inspection.results import Baseline, Results, Sample
+from saucier.inspection.units import bytes_text, duration, quantity
+from saucier.tasks.metrics.likelihood import perplexity
+
+BITS = 8
+"""Bits of a byte that is not compressed at all."""
+
+
+def title_block(run: Run) -> Html:
+    """Name the run."""
+    paper = [element("p", run.recipe.paper, class_="note")] if run.recipe.paper else []
+    return element("header", element("p", "Saucier · report of a run", class_="eyebrow"),
+                   element("h1", run.recipe.name), element("p", run.recipe.about, class_="lead"), *paper)
+
+
+def headline(run: Run) -> Html:
+    """Show the result: bits per byte beside the baselines, else the first score, else the perplexity."""
+    results = run.results
+    if results is None:
+        return element("section", element("p", "This run has not been evaluated yet."), class_="headline alone")
+    if results.held_out.bits_per_byte is not None:
+        return _likelihood(run, results, results.held_out.bits_per_byte)
+    if results.scores:
+        score = results.scores[0]
+        return _alone(f"{score.value:.1f}", score.name, score.note)
+    return _alone(f"{perplexity(results.held_out.loss, 1):.1f}", "perplexity on held-out text",
+                  f"{results.held_out.tokens:,} target tokens; lower is better, 1 is perfect.")
+
+
+def _alone(value: str, unit: str, verdict: str) -> Html:
+    return element("section", element("div", value, class_="value"), element("div", unit, class_="unit"),
+                   element("p", verdict, class_="verdict"), class_="headline alone")
+
+
+def _likelihood(run: Run, results: Results, ours: float) -> Html:
+    target = run.recipe.claims.bits_per_byte
+    figure = element("div", element("div", f"{ours:.2f}", class_="value"),
+                     element("div", "bits per byte, held-out text", class_="unit"),
+                     element("p", verdict(ours, results.baselines, target), class_="verdict"))
+    drawn = [Bar(baseline.name, baseline.bits_per_byte, baseline.about) for baseline in results.baselines]
+    about = f"this model, over {results.held_out.tokens:,} tokens, {bytes_text(results.held_out.bytes)}"
+    drawn.append(Bar(run.recipe.name, ours, about, ours=True))
+    drawn.sort(key=lambda bar: -bar.value)
+    picture = bars(drawn, target=target, label="Bits per byte, lower is better")
+    return element("section", figure, picture, class_="headline")
+
+
+def verdict(ours: float, baselines: tuple[Baseline, ...], target: float | None) -> str:
+    """Say in words what the number means: against no compression, the baselines, and the recipe's claim."""
+    parts = [f"Lower is better: as a compressor, the model would make unseen text {BITS / ours:.1f} times smaller."]
+    better = [baseline.name for baseline in baselines if baseline.bits_per_byte <= ours]
+    if baselines:
+        parts.append(f"It does not beat {' and '.join(better)}." if better else f"It beats {_all(len(baselines))}.")
+    if target is not None:
+        reached = "reached" if ours <= target else "not reached"
+        parts.append(f"The recipe claims at most {target:.2f} (the upright mark): {reached}.")
+    return " ".join(parts)
+
+
+def _all(count: int) -> str:
+    return {1: "the baseline", 2: "both baselines", 3: "all three baselines"}.get(count, f"all {count} baselines")
+
+
+def facts(run: Run) -> Html:
+    """Give the figures that a reader asks for next."""
+    if run.results is None:
+        return Html()
+    shown = [*_work_facts(run, run.results), *_quality_facts(run, run.results)]
+    return element("dl", *(element("div", element("dt", name), element("dd", value, element("small", remark)))
+                           for name, value, remark in shown), class_="facts")
+
+
+def _work_facts(run: Run, results: Results) -> Iterator[tuple[str, str, str]]:
+    yield "parameters", quantity(parameters(run.recipe.model_for(run.vocab))), f"family {run.recipe.family}"
+    yield "trained in", duration(results.cost.training_seconds), f"{results.steps:,} steps"
+    if results.cost.tokens_per_second:
+        yield "speed", quantity(results.cost.tokens_per_second), "tokens a second"
+
+
+def _quality_facts(run: Run, results: Results) -> Iterator[tuple[str, str, str]]:
+    held_out = results.held_out
+    yield "held-out loss", f"{held_out.loss:.3f}", f"nats a token, step {results.step:,}"
+    if math.isfinite(perplexity(held_out.loss, 1)):
+        yield "perplexity", f"{perplexity(held_out.loss, 1):.1f}", f"among {run.vocab:,} tokens"
+    if held_out.accuracy is not None:
+        yield "accuracy", f"{100 * held_out.accuracy:.1f}%", "first choice right"
+
+
+def curves_section(run: Run) -> Html:
+    """Draw how training went; without matplotlib, say how to get it."""
+    drawn = run.curves
+    if not drawn.train and not drawn.held_out:
+        return Html()
+    try:
+        picture = curves(drawn)
+    except InputError as error:
+        return section("Training", element("p", f"{error}.", class_="note"))
+    caption = "Each training value is the mean of one batch."
+    if drawn.held_out:
+        step, best = min(drawn.held_out, key=lambda point: point[1])
+        caption += f" The best held-out loss was {best:.3f}, after step {step:,.0f}."
+    return section("Training", element("figure", picture, element("figcaption", caption)))
+
+
+def samples_section(run: Run) -> Html:
+    """Show what the model writes."""
+    if run.results and run.results.samples:
+        return section("Samples", *(_sample(sample) for sample in run.results.samples))
+    if run.samples_text.strip():
+        return section("Samples", element("blockquote", element("pre", run.samples_text.strip("\n"))))
+    return Html()
+
+
+def _sample(sample: Sample) -> Html:
+    given = [element("span", sample.prompt, class_="prompt")] if sample.prompt else []
+    between = "\n\n" if sample.reference else ""
+    source = [element("header", sample.source)] if sample.source else []
+    reference = [element("footer", joined(["A person wrote: ", sample.reference]))] if sample.reference else []
+    return element("blockquote", *source, element("pre", *given, between, element("mark", sample.text)), *reference)

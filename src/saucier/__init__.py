@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saucier.checkpoints.loading import load as load
+    from saucier.loading import load as load
     from saucier.errors import InputError as InputError
     from saucier.generation.generate import generate as generate
     from saucier.model import build as build
@@ -29,7 +29,7 @@ def public(name: str) -> Any:
     """Import one of the public names. Raises `AttributeError` for any other."""
     match name:
         case "load":
-            from saucier.checkpoints.loading import load
+            from saucier.loading import load
 
             return load
         case "InputError":

@@ -47,6 +47,16 @@ class Output:
     decoder_attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None
 
+    @property
+    def prediction_logits(self) -> Tensor | None:
+        """The token logits, under the name that BERT's pretraining class has for them."""
+        return self.logits
+
+    @property
+    def seq_relationship_logits(self) -> Tensor | None:
+        """The sentence logits, likewise."""
+        return self.sentence_logits
+
 
 @dataclass(slots=True)
 class Side:
@@ -61,6 +71,8 @@ class Side:
     prefix: Tensor | None = None
     cache: Cache | None = None
     layout: Ragged | None = None
+    vectors: Tensor | None = None
+    """[B, L, D] in place of the token vectors of `ids`."""
 
     def span(self) -> Span:
         """Say where queries and keys stand; packed rows have no padding left to mask."""
@@ -126,20 +138,23 @@ class Transformer(nn.Module):
                 position_ids: Tensor | None = None, documents: Tensor | None = None, prefix_length: Tensor | None = None,
                 decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
                 decoder_position_ids: Tensor | None = None, decoder_documents: Tensor | None = None,
-                encoder_output: Tensor | None = None, cache: Cache | None = None, last_only: bool = False,
+                inputs_embeds: Tensor | None = None, encoder_output: Tensor | None = None, cache: Cache | None = None, last_only: bool = False,
                 output_hidden_states: bool = False, output_attentions: bool = False, compute_logits: bool = True) -> Output:
         """Run the model.
 
         Shapes: input_ids [B, L] go to the encoder, or to the decoder of a decoder-only model; attention_mask [B, L],
         1 = real token (with a cache it covers the past too: [B, past + L]); documents [B, L], tokens attend only within
-        equal numbers; prefix_length [B]; decoder_… likewise for the decoder of an encoder-decoder; encoder_output
-        [B, S, D] skips the encoder.
+        equal numbers; prefix_length [B]; decoder_… likewise for the decoder of an encoder-decoder; inputs_embeds
+        [B, L, D] stand in for the token vectors of input_ids; encoder_output [B, S, D] skips the encoder.
 
         `last_only` applies the head to the last position alone; `compute_logits=False` leaves the head to the caller,
         who applies `model.head` where it is needed. Raises `InputError` for inputs that do not fit the model.
         """
         wanted = Wanted(output_hidden_states, output_attentions)
-        first = None if input_ids is None else Side(input_ids, boolean(attention_mask), position_ids, documents, token_type_ids, prefix_length)
+        if input_ids is None and inputs_embeds is not None:
+            input_ids = torch.zeros(inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device)
+        first = None if input_ids is None else Side(input_ids, boolean(attention_mask), position_ids, documents, token_type_ids, prefix_length,
+                                                    vectors=inputs_embeds)
         second = None if decoder_input_ids is None else Side(decoder_input_ids, boolean(decoder_attention_mask), decoder_position_ids,
                                                              decoder_documents, prefix=prefix_length, cache=cache)
         if self.encoder is None or self.decoder is None:
@@ -200,7 +215,8 @@ class Transformer(nn.Module):
             context.memory_span = memory.span(side)
         segments = None if side.segments is None else side.packed(side.segments)
         record: list[Tensor] | None = [] if wanted.hidden else None
-        hidden = stack(embed(side.packed(side.ids), context.positions, segments), context, record)
+        vectors = None if side.vectors is None else side.vectors if side.layout is None else side.layout.pack(side.vectors)
+        hidden = stack(embed(side.packed(side.ids), context.positions, segments, vectors=vectors), context, record)
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)

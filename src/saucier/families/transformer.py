@@ -23,8 +23,17 @@ from saucier.config import (
 )
 
 
-def transformer(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 37000, hidden: int = 2048, dropout: float = 0.1,
-                attention_dropout: float = 0.0, pre_norm: bool = False) -> Transformer:
+def transformer(
+    dim: int = 512,
+    layers: int = 6,
+    *,
+    heads: int = 8,
+    vocab: int = 37000,
+    hidden: int = 2048,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    pre_norm: bool = False,
+) -> Transformer:
     """The Transformer, base size by default. Source: Vaswani et al. 2017, §3 and table 3, arXiv:1706.03762.
 
     `pre_norm` places the norms before the sublayers (and one after each stack), which trains without a long warm-up.

@@ -27,9 +27,11 @@ class Embedding(nn.Module):
         self.norm = build_norm(config.norm, dim) if config.norm else None
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None -> [B, L, D]."""
-        x: Tensor = self.tokens(ids)
+    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None, *, vectors: Tensor | None = None) -> Tensor:
+        """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None; vectors [B, L, D] in place of the
+        table's -> [B, L, D].
+        """
+        x: Tensor = self.tokens(ids) if vectors is None else vectors
         if self.scale != 1.0:
             x = x * self.scale
         if self.positions is not None:

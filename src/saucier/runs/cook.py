@@ -211,7 +211,7 @@ def measured(job: Cooking, found: Candidate, checkpoint: Path, trained: Result, 
     pantry = job.pantry
     texts = (document.text for document in pantry.corpus.held_out if hasattr(document, "text"))
     return Results(
-        step=State.read(checkpoint).step, steps=trained.steps, checkpoint=str(checkpoint.relative_to(job.folder.path)),
+        step=State.read(checkpoint).step, steps=trained.steps, vocab=pantry.tokenizer.vocab_size, checkpoint=str(checkpoint.relative_to(job.folder.path)),
         held_out=held_out_loss(found, pantry.held_out), data=job.pantry.counts,
         baselines=simpler_methods(job.recipe, pantry.train, pantry.held_out, texts, pantry.tokenizer.vocab_size),
         scores=translation_scores(found, iter(pantry.corpus.held_out)) if pairs(pantry) else (),

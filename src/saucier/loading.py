@@ -7,8 +7,10 @@ from typing import Literal
 
 import torch
 
-from saucier.checkpoints.model_folder import read_model
+from saucier.checkpoints.foreign import read_foreign
+from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
 from saucier.errors import InputError, nearest
+from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -18,18 +20,30 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto", device: str | torch.device = "auto") -> Transformer:
     """Load a model in evaluation mode.
 
-    `path` is a model folder or a run folder (then its best checkpoint, or the last). `dtype` "auto" is the format that
-    the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head` "auto" keeps what was saved.
+    `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last).
+    `dtype` "auto" is the format that the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head`
+    "auto" keeps what was saved; a published class name takes a folder of its family as that class.
     Raises `InputError` for a folder that cannot be read and for an unknown dtype, device or head.
     """
-    if head != "auto":
-        raise InputError(f"unknown head {head!r}", where="head", remedy="known: auto")
     folder = Path(path)
     if not folder.exists():
         raise InputError("no such folder", where=str(folder), remedy="give a model folder or a run folder")
     place = choose_device(device)
-    model = read_model(model_folder_of(folder), dtype=choose_dtype(dtype, place), device=place)
-    return model.eval()
+    return open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
+
+
+def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
+    """Read a folder by the layout that its `model_type` names."""
+    model_type = read_json(folder / "config.json").get("model_type")
+    published = None if head == "auto" else head
+    if isinstance(model_type, str) and model_type in LAYOUTS:
+        return read_foreign(folder, LAYOUTS[model_type], published=published, dtype=dtype, device=device)
+    if model_type != MODEL_TYPE:
+        remedy = nearest(str(model_type), [MODEL_TYPE, *LAYOUTS])
+        raise InputError(f"model_type {model_type!r} is not known", where=str(folder / "config.json"), remedy=remedy)
+    if published:
+        raise InputError(f"unknown head {head!r}", where="head", remedy="this folder is in our own layout: use auto")
+    return read_model(folder, dtype=dtype, device=device)
 
 
 def model_folder_of(folder: Path) -> Path:

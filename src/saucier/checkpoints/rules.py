@@ -1,0 +1,157 @@
+"""Weight names and weight layouts of other libraries, as rules that work in both directions.
+
+A rule pairs one of our parameter names with one or more foreign ones; both may have named holes, `{i}` for a number and
+`{p}` for `weight` or `bias`, the same on both sides. The operation between them is invertible.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # a family's tables are data: reading them must not load torch
+    from torch import Tensor
+
+HOLES = {"i": r"(?P<i>\d+)", "j": r"(?P<j>\d+)", "k": r"(?P<k>\d+)", "p": r"(?P<p>weight|bias)"}
+"""Hole name -> what it may stand for."""
+
+
+class Operation(Protocol):
+    """How foreign tensors become ours, and back."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Make our tensor from the foreign ones, in the rule's order."""
+        ...
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Make the foreign tensors from ours: the inverse of `ours`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The tensor as it is."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return it."""
+        return tensors[0]
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Return it."""
+        return [tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """A matrix stored as [inputs, outputs]; vectors stay as they are."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Transpose."""
+        return turned(tensors[0])
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Transpose back."""
+        return [turned(tensor)]
+
+
+def turned(tensor: Tensor) -> Tensor:
+    """Transpose a matrix, and leave a vector alone."""
+    return tensor.T if tensor.dim() == 2 else tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Several maps as the rows of one; `rows` says how many rows each has."""
+
+    rows: tuple[int, ...]
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put them behind each other. Raises `ValueError` when one has another number of rows."""
+        found = tuple(tensor.shape[0] for tensor in tensors)
+        if found != self.rows:
+            raise ValueError(f"rows {list(found)} instead of {list(self.rows)}")
+        import torch
+
+        return torch.cat(list(tensors))
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return list(tensor.split(list(self.rows)))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One of our names and the foreign names it comes from. Raises `ValueError` when the holes of the sides differ."""
+
+    ours: str
+    theirs: str | tuple[str, ...]
+    operation: Operation = field(default_factory=Same)
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that could not be read backwards."""
+        for name in self.foreign:
+            if holes(name) != holes(self.ours):
+                raise ValueError(f"{self.ours} and {name} do not have the same holes")
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The foreign names, always as a tuple."""
+        return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
+
+
+def holes(template: str) -> set[str]:
+    """Return the names of a template's holes. Raises `ValueError` for an unknown one."""
+    found = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+    if unknown := found - set(HOLES):
+        raise ValueError(f"{template}: unknown hole {sorted(unknown)}")
+    return found
+
+
+def pattern(template: str) -> re.Pattern[str]:
+    """Return the regular expression of a template; a hole that stands twice must be the same twice."""
+    parts, seen = [], set()
+    for literal, name, _, _ in string.Formatter().parse(template):
+        parts.append(re.escape(literal))
+        if name is not None:
+            parts.append(f"(?P={name})" if name in seen else HOLES[name])
+            seen.add(name)
+    return re.compile("".join(parts) + r"\Z")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A rule with its holes filled, for one of our parameters."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    operation: Operation
+
+
+class Rules:
+    """The weight table of a family for one config."""
+
+    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = ()) -> None:
+        """`ignored`: templates of foreign names that hold nothing of ours (buffers, copies of tied weights)."""
+        self.rules = [(pattern(rule.ours), rule) for rule in rules]
+        self.ignored = [pattern(template) for template in ignored]
+
+    def match(self, name: str) -> Match | None:
+        """Return the foreign names of one of our parameters. Raises `ValueError` when two rules claim it."""
+        found = [(rule, hit.groupdict()) for expression, rule in self.rules if (hit := expression.match(name))]
+        if len(found) > 1:
+            raise ValueError(f"{name} is claimed by {' and '.join(rule.ours for rule, _ in found)}")
+        if not found:
+            return None
+        rule, values = found[0]
+        return Match(name, tuple(theirs.format(**values) for theirs in rule.foreign), rule.operation)
+
+    def knows(self, name: str) -> bool:
+        """Say whether a foreign name belongs to a rule, used by this config or not."""
+        return any(pattern(theirs).match(name) for _, rule in self.rules for theirs in rule.foreign)
+
+    def ignores(self, name: str) -> bool:
+        """Say whether a foreign name is known to hold nothing of ours."""
+        return any(expression.match(name) for expression in self.ignored)

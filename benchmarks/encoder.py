@@ -13,7 +13,8 @@ import numpy as np
 from benchmarks.race import Contender, Turn, race
 from benchmarks.section import Section, at_least
 
-SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 30522, "texts": 32, "shortest": 16, "longest": 128, "passes": 2}
+SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 30522, "texts": 32, "shortest": 16, "longest": 128,
+         "passes": 2}
 QUICK = SHAPE | {"dim": 64, "layers": 2, "heads": 2, "vocab": 512, "texts": 4, "passes": 1}
 
 
@@ -79,6 +80,7 @@ def measure(quick: bool) -> Section:
         found = race("benchmarks.encoder", dict.fromkeys(CONTENDERS, shape | {"dtype": dtype}), rounds)
         ours, theirs = found["saucier"], found["transformers"]
         rows.append(at_least(f"{dtype} on both sides", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.6))
-    about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with lengths drawn evenly from "
-             f"{shape['shortest']} to {shape['longest']}, padded to the longest, forward only, weights in the number format. Real tokens a second.")
+    about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with "
+             f"lengths drawn evenly from {shape['shortest']} to {shape['longest']}, padded to the longest, forward "
+             "only, weights in the number format. Real tokens a second.")
     return Section("Encoding a padded batch", about, rows)

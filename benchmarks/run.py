@@ -25,8 +25,9 @@ NAMES = ("startup", "reading", "encoder", "training", "decoding", "shakespeare",
 FIGURES, RESULTS = FOLDER / "results.json", FOLDER / "RESULTS.md"
 HEAD = """# Results
 
-Written by `make bench`. Every ratio comes from one run on one machine: both sides in processes of their own, taking turns (A B A B),
-with the same number of threads; the figure is the median of the turns. Absolute figures mean little elsewhere; ratios mean more.
+Written by `make bench`. Every ratio comes from one run on one machine: both sides in processes of their own, taking
+turns (A B A B), with the same number of threads; the figure is the median of the turns. Absolute figures mean little
+elsewhere; ratios mean more.
 
 """
 
@@ -35,7 +36,7 @@ def main() -> None:
     """Run and write."""
     parser = argparse.ArgumentParser(description="Measure Saucier against others; writes benchmarks/RESULTS.md.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that everything runs; nothing is written")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that all runs; nothing is written")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(NAMES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
@@ -61,7 +62,8 @@ def stamp() -> str:
 
     from saucier.inspection.machine import description
 
-    return f"{datetime.now(UTC):%Y-%m-%d}, {description()}, torch {torch.__version__}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{datetime.now(UTC):%Y-%m-%d}, {description()}, torch {torch.__version__}, {threads} threads"
 
 
 def keep(name: str, section: Section) -> None:
@@ -69,7 +71,8 @@ def keep(name: str, section: Section) -> None:
     figures: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.is_file() else {}
     figures[name] = {"stamp": stamp(), "section": section.as_dict()}
     FIGURES.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    parts = [markdown(Section.from_dict(figures[one]["section"]), figures[one]["stamp"]) for one in NAMES if one in figures]
+    known = [figures[one] for one in NAMES if one in figures]
+    parts = [markdown(Section.from_dict(one["section"]), one["stamp"]) for one in known]
     RESULTS.write_text(HEAD + "\n".join(parts), encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """What a benchmark hands back: a `Section` of RESULTS.md, made of `Row`s; and how it becomes text.
 
-A benchmark is a module with one function `measure(quick: bool) -> Section`; `quick` asks for tiny sizes, to see that it runs.
+A benchmark is a module with one function `measure(quick: bool) -> Section`; `quick` asks for tiny sizes, to see that
+it runs.
 """
 
 from __future__ import annotations

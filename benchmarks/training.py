@@ -64,10 +64,12 @@ def saucier(settings: dict[str, Any]) -> Turn:
     ids = tokens(settings)
     places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
     each = np.arange(len(ids))
-    rows = Rows(ids, np.zeros_like(ids), places, np.zeros_like(ids), np.zeros_like(each), np.zeros_like(each), each, each)
+    none, no_text = np.zeros_like(each), np.zeros_like(ids)
+    rows = Rows(ids, no_text, places, no_text, none, none, each, each)
     corruption, objective = build_objective(Causal(), TokenIds(settings["vocab"]))
     dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"), settings["dim"])
-    updater = Updater(model, Study(Fixed((rows,), {}), corruption, objective), Processes(), dtype, 0, None, 1.0, Path(mkdtemp()))
+    study = Study(Fixed((rows,), {}), corruption, objective)
+    updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))
     optimizer = build_optimizer(AdamW(), model)
 
     def step() -> None:
@@ -88,9 +90,10 @@ def transformers(settings: dict[str, Any]) -> Turn:
 
         keep_memory()
     rate = settings["dropout"]
-    config = GPT2Config(n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"], vocab_size=settings["vocab"],
-                        n_positions=settings["length"], resid_pdrop=rate, embd_pdrop=rate, attn_pdrop=rate, use_cache=False,
-                        bos_token_id=0, eos_token_id=0)
+    config = GPT2Config(
+        n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"], vocab_size=settings["vocab"],
+        n_positions=settings["length"], resid_pdrop=rate, embd_pdrop=rate, attn_pdrop=rate, use_cache=False,
+        bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     ids = torch.from_numpy(tokens(settings))
@@ -118,12 +121,13 @@ def measure(quick: bool) -> Section:
     for dtype in ("float32", "bfloat16"):
         rows += compare(f"{dtype} on both sides", {"saucier": dtype, "transformers": dtype}, shape, rounds, 1.4)
     rows += compare("each side's default", {"saucier": "auto", "transformers": "float32"}, shape, rounds, 2.4)
-    about = (f"GPT-2 with {shape['layers']} layers of {shape['dim']}, {shape['vocab']:,} tokens in the vocabulary, {shape['batch']} rows of "
-             f"{shape['length']} tokens, no dropout. Both sides: AdamW (fused), the gradient clipped, the loss read every step; bfloat16 is autocast. "
-             "Tokens a second.")
+    about = (f"GPT-2 with {shape['layers']} layers of {shape['dim']}, {shape['vocab']:,} tokens in the vocabulary, "
+             f"{shape['batch']} rows of {shape['length']} tokens, no dropout. Both sides: AdamW (fused), the gradient "
+             "clipped, the loss read every step; bfloat16 is autocast. Tokens a second.")
     return Section("Training", about, rows, [
         "Saucier's default number format is chosen by trying both; `transformers`' is float32.",
-        "Saucier tells the C library to keep freed memory (`training/allocator.py`). The rows “same allocator” give `transformers` that too."])
+        "Saucier tells the C library to keep freed memory (`training/allocator.py`); the rows “same allocator” give "
+        "`transformers` that too."])
 
 
 def compare(what: str, dtypes: dict[str, str], shape: dict[str, Any], rounds: int, target: float) -> list[Row]:
@@ -134,4 +138,5 @@ def compare(what: str, dtypes: dict[str, str], shape: dict[str, Any], rounds: in
         "transformers: same allocator": theirs | {"keep_memory": True}}, rounds)
     ours = found["saucier"]
     return [at_least(what + remark, f"{ours:,.0f}", f"{found[key]:,.0f}", ours / found[key], goal)
-            for key, remark, goal in (("transformers", "", target), ("transformers: same allocator", ", same allocator", None))]
+            for key, remark, goal in (("transformers", "", target),
+                                      ("transformers: same allocator", ", same allocator", None))]

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from saucier.cli.arguments import AsJson
+
 Left = Annotated[str, typer.Argument(metavar="A", help="A recipe's name or file, a run folder, or a saved model.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="Another one.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def diff(left: Left, right: Right, as_json: AsJson = False) -> None:
+def diff(left: Left, right: Right, *, as_json: AsJson = False) -> None:
     """Lay two recipes or models side by side, and show only what differs."""
     from saucier.inspection import diff as inspection
     from saucier.inspection.screen import put, put_json

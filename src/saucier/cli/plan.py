@@ -6,21 +6,20 @@ from typing import Annotated
 
 import typer
 
-What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file.")]
-Changes = Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes to the recipe.")]
+from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles, NoCalibrate, What, Words
+
 Seconds = Annotated[float, typer.Option(min=0.1, help="How long to measure this machine.")]
-NoCalibrate = Annotated[bool, typer.Option("--no-calibrate", help="Only count; nothing is run, and no time is given.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def plan(what: What, changes: Changes = None, seconds: Seconds = 5.0, no_calibrate: NoCalibrate = False,
-         as_json: AsJson = False) -> None:
+def plan(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
+         seconds: Seconds = 5.0, no_calibrate: NoCalibrate = False, as_json: AsJson = False) -> None:
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time."""
+    from saucier.cli.arguments import wanted_recipe
     from saucier.inspection import plan as inspection
     from saucier.inspection.screen import put, put_json
-    from saucier.recipes import recipe
 
-    planned = inspection.make_plan(recipe(what, changes or []), seconds=None if no_calibrate else seconds)
+    recipe, _ = wanted_recipe(what, words, data, held_out)
+    planned = inspection.make_plan(recipe, seconds=None if no_calibrate else seconds)
     if as_json:
         put_json(inspection.as_json(planned))
     else:

@@ -6,30 +6,32 @@ from typing import Annotated
 
 import typer
 
-What = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A recipe's name or file, a run folder, or a saved model.")]
-Changes = Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes to the recipe.")]
-Length = Annotated[int | None, typer.Option(min=1, help="Count at this many tokens in a row; the recipe's length by default.")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Rows in training memory; the recipe's (micro-)batch by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from saucier.cli.arguments import AsJson, Words
+
+What = Annotated[str, typer.Argument(
+    metavar="NAME|FILE", help="A recipe's name or file, a run folder, or a saved model.")]
+Length = Annotated[int | None, typer.Option(min=1, help="Tokens in a row; the recipe's length by default.")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Rows in training; the recipe's (micro-)batch by default.")]
 
 DEFAULT_LENGTH, DEFAULT_BATCH = 512, 8
 """Used for a saved model, which has no recipe."""
 
 
-def show(what: What, changes: Changes = None, length: Length = None, batch: Batch = None, as_json: AsJson = False) -> None:
+def show(what: What, words: Words = None, *, length: Length = None, batch: Batch = None,
+         as_json: AsJson = False) -> None:
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs."""
     from saucier.inspection import show as inspection
     from saucier.inspection.costs import STATES
     from saucier.inspection.screen import put, put_json
     from saucier.inspection.subject import subject
 
-    found = subject(what, changes or [])
+    found = subject(what, words or [])
     training = found.recipe.training if found.recipe else None
     about = found.recipe.about if found.recipe else ""
     rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
-    described = inspection.describe(
-        found.name, found.model, length=length or (training.length if training else DEFAULT_LENGTH), batch=batch or rows,
-        about=about, states=STATES[training.optimizer.kind] if training else STATES["adamw"])
+    tokens = length or (training.length if training else DEFAULT_LENGTH)
+    described = inspection.describe(found.name, found.model, length=tokens, batch=batch or rows, about=about,
+                                    states=STATES[training.optimizer.kind if training else "adamw"])
     if as_json:
         put_json(inspection.as_json(described))
     else:

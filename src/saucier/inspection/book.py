@@ -1,4 +1,4 @@
-"""`saucier recipes --book`: docs/book.md, every row of the Book with its recipes, the tests that show it and its state."""
+"""`saucier recipes --book`: docs/book.md, every row of the Book with its recipes, its tests and its state."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from saucier.recipes import Recipe, names, recipe
 
 HEAD = """# The Book
 
-Every system that Saucier is to make, in the order of its chapters: the recipes that cook it, the tests that show it, and how
-far it has come. Written by `saucier recipes --book`; a test holds this page current.
+Every system that Saucier is to make, in the order of its chapters: the recipes that cook it, the tests that show it,
+and how far it has come. Written by `saucier recipes --book`; a test holds this page current.
 
 """
 COLUMNS = ("", "system", "recipes", "shown by", "state")
@@ -39,7 +39,8 @@ def all_rows() -> list[Row]:
 def summary() -> str:
     """Count the rows by state."""
     states = [row.state for row in all_rows()]
-    return f"{states.count('works')} work, {states.count('partly')} work partly, {states.count('not yet')} are not there yet.\n"
+    works, partly, not_yet = (states.count(state) for state in ("works", "partly", "not yet"))
+    return f"{works} work, {partly} work partly, {not_yet} are not there yet.\n"
 
 
 def chapter_text(chapter: Chapter, serving: Mapping[str, Sequence[str]]) -> str:

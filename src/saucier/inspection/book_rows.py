@@ -1,6 +1,6 @@
 """The Book as data: every system that this project owes, the tests that show it, and how far it has come.
 
-Which recipes serve a row is written in the recipes (`book:`), not here. A test checks that every test named here exists.
+Which recipes serve a row is written in the recipes (`book:`), not here. A test checks that the tests named here exist.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ FOUNDATIONS = Chapter("A", "Foundations", (
     Row("A1", "Attention: scaled dot product; many heads, shared and grouped key-value heads"),
     Row("A2", "What a position may see: all, the past, a prefix, real tokens, its own document"),
     Row("A3", "The encoder-decoder Transformer, norms before or after, base size"),
-    Row("A4", "Positions: learned, sinusoidal, Shaw, Music Transformer, Transformer-XL, T5, rotary, ALiBi, DeBERTa, none"),
+    Row("A4", "Positions: learned, sinusoidal, Shaw, Music Transformer, Transformer-XL, T5, rotary, ALiBi, DeBERTa, "
+        "none"),
     Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)"),
     Row("A6", "Subword tokenizers: BPE, byte-level BPE, WordPiece, Unigram, SentencePiece files"),
     Row("A7", "Scores: BLEU, ROUGE, perplexity, bits per byte, GLUE metrics, exact match and F1, entity F1"),

@@ -26,18 +26,22 @@ class Job(Config):
     """What is to be measured."""
 
     recipe: dict[str, Any]
+    """All values of the recipe."""
     rows: str
     """File of batches, as `workload.save` writes it."""
     ids: dict[str, Any]
+    """The fields of `objectives.base.TokenIds`."""
     seconds: float
     """Time to spend, without starting."""
     device: str = "cpu"
+    """Where to run, as torch calls it."""
 
 
 class Calibration(Config):
     """What was measured, scaled to the whole model."""
 
     dtype: str
+    """The number format that was chosen."""
     whole: bool
     """The whole model was measured; else one and two layers of it."""
     micro_seconds: float
@@ -51,7 +55,9 @@ class Calibration(Config):
     base: int
     """Bytes of the program before it holds a model."""
     machine: str
+    """One line about the machine."""
     threads: int
+    """Threads that took part."""
 
 
 def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu") -> Calibration:
@@ -67,7 +73,8 @@ def answer(job: Job) -> str:
     """Run the measuring process and return what it prints."""
     command = [sys.executable, "-m", "saucier.inspection.probe"]
     try:
-        done = subprocess.run(command, input=job.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(command, input=job.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE,
+                              check=True)
     except subprocess.TimeoutExpired as error:
         raise WorkError(f"the calibration took more than {PATIENCE:g} s", remedy="plan with --no-calibrate") from error
     except subprocess.CalledProcessError as error:

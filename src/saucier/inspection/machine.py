@@ -1,4 +1,4 @@
-"""What this machine and this process have: cores, memory, and how much of it we hold. Linux's /proc where there is one."""
+"""What this machine and this process have: cores, memory, and how much of it we hold, from /proc where there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`saucier plan`: what a recipe will cost before it is cooked, and the record that the report holds against what was measured.
+"""`saucier plan`: what a recipe will cost before it is cooked. The report holds the record against what was measured.
 
 `make_plan` is called with a recipe alone, or by the cook, which knows the real batches. No torch in this process.
 """
@@ -32,13 +32,19 @@ class Plan(Config):
     """The cost of a run, as it was planned."""
 
     recipe: str
+    """Its name."""
     parameters: int
+    """Tied ones counted once."""
     steps: int
+    """Updates of the weights."""
     tokens: int
     """Tokens read in training, source and target together."""
+    targets: int
+    """Tokens that the model is asked to predict in training."""
     flops: float
     """Floating-point operations of training, forward and backward; those of evaluation are not among them."""
     dtype: str
+    """Number format of the multiplications."""
     memory: dict[str, int]
     """Bytes by purpose, counted from the config: weights, gradients, optimizer, activations."""
     peak_memory: int | None = None
@@ -50,13 +56,14 @@ class Plan(Config):
     evaluation_seconds: float = 0.0
     """All evaluations together."""
     machine: str = ""
+    """One line about the machine that was measured."""
     notes: tuple[str, ...] = ()
     """What was assumed."""
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens trained a second."""
-        return self.tokens / (self.steps * self.step_seconds) if self.step_seconds else None
+        """Predicted tokens a second, evaluations included, as the training log counts them."""
+        return self.targets / self.seconds if self.seconds else None
 
     def write(self, folder: Path) -> None:
         """Write `plan.json` into a run folder, atomically."""
@@ -71,13 +78,16 @@ def read_plan(folder: Path) -> Plan | None:
     try:
         return Plan.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, ValidationError) as error:
-        raise InputError(f"not a plan: {str(error).splitlines()[0]}", where=str(path), remedy="remove it; it is not needed") from error
+        what = f"not a plan: {str(error).splitlines()[0]}"
+        raise InputError(what, where=str(path), remedy="remove it; it is not needed") from error
 
 
 def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_tokens: int | None = None,
               vocab: int | None = None, program: int | None = None, seconds: float | None = 5.0) -> Plan:
-    """Plan a recipe. What the cook knows it may say: its batches, held-out tokens, vocabulary, and `program`, the bytes
-    that its process holds already. `seconds` is the time for a calibration; None: only count.
+    """Plan a recipe. `seconds` is the time for a calibration; None: only count.
+
+    What the cook knows it may say: its batches, held-out tokens, vocabulary, and `program`, the bytes that its process
+    holds before there is a model.
 
     Raises `WorkError` when the calibration fails.
     """
@@ -87,13 +97,16 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
     dtype = measured.dtype if measured else recipe.training.dtype.replace("auto", UNKNOWN)
     tokens, steps = tokens_a_step(recipe, work), recipe.training.steps
     plan = Plan(recipe=recipe.name, parameters=parameters(recipe.model_for(vocab)), steps=steps,
-                tokens=round(steps * (tokens.first + tokens.second)), flops=steps * training_flops(recipe, vocab, tokens),
+                tokens=round(steps * (tokens.first + tokens.second)), targets=round(steps * tokens.targets),
+                flops=steps * training_flops(recipe, vocab, tokens),
                 dtype=dtype, memory=by_purpose(training_memory(recipe, vocab, dtype)),
                 notes=notes(recipe, work, held_out_tokens, measured))
-    return plan if measured is None else timed(plan, recipe, work, measured, held_out_tokens or 0, program)
+    return plan if measured is None else timed(
+        plan, recipe, work, measured=measured, held_out=held_out_tokens or 0, program=program)
 
 
-def timed(plan: Plan, recipe: Recipe, work: Workload, measured: Calibration, held_out: int, program: int | None) -> Plan:
+def timed(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibration, held_out: int,
+          program: int | None) -> Plan:
     """Add to a plan what the calibration says."""
     rows = max(len(batch) for batch in work.batches)
     pieces = -(-rows // (recipe.training.micro_batch or rows))
@@ -130,22 +143,29 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 def lines(plan: Plan) -> list[tuple[str, str, str]]:
     """Return (what, how much, remark) of everything in a plan."""
-    each = plan.tokens // plan.steps
-    rows = [("parameters", f"{plan.parameters:,}", ""),
-            ("tokens", quantity(plan.tokens), f"{plan.steps:,} steps of {each:,}; {plan.tokens / plan.parameters:.1f} for each parameter"),
+    each, ratio = plan.tokens // plan.steps, plan.tokens / plan.parameters
+    counted = ", ".join(f"{name} {bytes_text(size)}" for name, size in plan.memory.items())
+    return [("parameters", f"{plan.parameters:,}", ""),
+            ("tokens", quantity(plan.tokens), f"{plan.steps:,} steps of {each:,}; {ratio:.1f} for each parameter"),
             ("work", f"{quantity(plan.flops)}FLOPs", "forward and backward"),
-            ("memory", bytes_text(sum(plan.memory.values())), ", ".join(f"{name} {bytes_text(size)}" for name, size in plan.memory.items()))]
-    if plan.peak_memory is not None and plan.seconds is not None and plan.step_seconds is not None:
-        speed = f"{quantity(plan.tokens_per_second or 0)} tokens/s, {quantity(plan.flops / plan.steps / plan.step_seconds)}FLOP/s in {plan.dtype}"
-        rows += [("peak memory", bytes_text(plan.peak_memory), "the whole process"),
-                 ("time", duration(plan.seconds), f"{speed}; evaluations {duration(plan.evaluation_seconds)}")]
-    return rows
+            ("memory", bytes_text(sum(plan.memory.values())), counted), *measured_lines(plan)]
+
+
+def measured_lines(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the lines that a calibration adds."""
+    if plan.peak_memory is None or plan.seconds is None or plan.step_seconds is None:
+        return []
+    work = f"{quantity(plan.flops / plan.steps / plan.step_seconds)}FLOP/s in {plan.dtype}"
+    speed = f"{quantity(plan.tokens / plan.steps / plan.step_seconds)} tokens/s, {work}"
+    return [("peak memory", bytes_text(plan.peak_memory), "the whole process"),
+            ("time", duration(plan.seconds), f"{speed}; evaluations {duration(plan.evaluation_seconds)}")]
 
 
 def render(plan: Plan) -> Table:
     """Return what `saucier plan` prints."""
-    table = Table(title=f"the cost of {plan.recipe}", title_justify="left", title_style="bold green", box=None, pad_edge=False,
-                  show_header=False, padding=(0, 3, 0, 0), caption="\n".join((plan.machine, *plan.notes)).strip(), caption_justify="left")
+    table = Table(title=f"the cost of {plan.recipe}", title_justify="left", title_style="bold green", box=None,
+                  pad_edge=False, show_header=False, padding=(0, 3, 0, 0), caption_justify="left",
+                  caption="\n".join((plan.machine, *plan.notes)).strip())
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", style="bold", no_wrap=True)
     table.add_column(overflow="fold")

@@ -104,7 +104,7 @@ def warm_up(device: torch.device) -> None:
     """Let the mathematics libraries start, so that their memory counts as the program's."""
     for dtype in (torch.float32, torch.bfloat16):
         square = torch.ones(256, 256, dtype=dtype, device=device, requires_grad=True)
-        (square @ square).sum().backward()  # type: ignore[no-untyped-call]
+        (square @ square).sum().backward()
 
 
 def affordable(model: c.Transformer, tokens: int, seconds: float) -> bool:
@@ -164,7 +164,8 @@ class Bench:
                 totals(built, objective, [corruption(batches[0], seed=0, step=0)], Processes())
 
         length = self.recipe.training.length
-        return Sample(micro, update, min(clock(evaluation), clock(evaluation)), growth, flops_per_token(model, length), parameters(model))
+        evaluate = min(clock(evaluation), clock(evaluation))
+        return Sample(micro, update, evaluate, growth, flops_per_token(model, length), parameters(model))
 
     def timed(self, updater: Updater, optimizer: Optimizer, seconds: float) -> tuple[float, float]:
         """Update until the time is over; return the median seconds of gradients and of the optimizer's step."""

@@ -19,8 +19,6 @@ BATCHES = 4
 """How many batches are tried: enough to see that some are longer than others."""
 DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
-SPAN_SHARE = 1.2
-"""A row of span corruption is cut from this much more text than the model sees (Raffel et al. 2020, code release)."""
 NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
@@ -65,14 +63,14 @@ def row_tokens(recipe: Recipe) -> int:
     match recipe.objective:
         case Causal():
             return length + 1
-        case SpanCorruption(rate=rate):
-            return int(length * (1 + rate * (SPAN_SHARE - 1)))
+        case SpanCorruption(rate=rate, mean_span=span):
+            return max(2, int((length - 2) / (1 - rate + rate / span)))  # as the corruption counts
         case _:
             return length
 
 
 def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
-    """Make up a batch of running text: full rows of several documents each, or two sentences where BERT wants them."""
+    """Make up a batch of running text: full rows of some documents, or of two sentences for BERT."""
     shape = (recipe.training.batch, row_tokens(recipe))
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
     sentences = isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
@@ -81,7 +79,8 @@ def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
     halves = np.arange(shape[1]) >= shape[1] // 2
     segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
     numbers = np.arange(shape[0])
-    return Rows(tokens, documents, positions_in(starts), segments, np.zeros_like(numbers), numbers % 2, numbers, numbers)
+    none = np.zeros_like(numbers)
+    return Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers)
 
 
 def positions_in(starts: np.ndarray[Any, np.dtype[np.bool_]]) -> Ints:
@@ -95,9 +94,11 @@ def pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> PairRo
     """Make up a batch of pairs of about one length, between a quarter of the longest and the longest."""
     rows, longest = recipe.training.batch, recipe.training.length
     centre = random.integers(max(2, longest // 4), longest, endpoint=True)
-    source, target = (np.clip(random.integers(centre - 1, centre + 1, size=rows, endpoint=True), 2, longest) for _ in "ab")
+    near = random.integers(centre - 1, centre + 1, size=(2, rows), endpoint=True)
+    source, target = np.clip(near, 2, longest)
     numbers = np.arange(rows)
-    tokens = [random.integers(vocab // 2, size=(rows, int(lengths.max()))) + vocab // 4 for lengths in (source, target)]
+    shapes = [(rows, int(lengths.max())) for lengths in (source, target)]
+    tokens = [random.integers(vocab // 2, size=shape) + vocab // 4 for shape in shapes]
     return PairRows(tokens[0], tokens[1], source, target, numbers, numbers)
 
 

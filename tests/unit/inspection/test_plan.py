@@ -9,13 +9,14 @@ import pytest
 
 from saucier.config import flops_per_token, parameters
 from saucier.errors import InputError, WorkError
-from saucier.inspection import calibration, costs, machine, workload
+from saucier.inspection import calibration, machine, workload
 from saucier.inspection.calibration import Calibration
 from saucier.inspection.plan import FILE_NAME, Plan, make_plan, read_plan, timed
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.rows import PairRows, Rows
 
-SMALL = ("model.dim=32", "model.layers=2", "tokenizer.vocab=300", "training.batch=4", "training.length=16", "training.steps=10")
+SMALL = ("model.dim=32", "model.layers=2", "tokenizer.vocab=300", "training.batch=4", "training.length=16",
+         "training.steps=10")
 MEASURED = Calibration(dtype="bfloat16", whole=True, micro_seconds=0.5, update_seconds=0.1, evaluation_seconds=1e-4,
                        growth=1000, base=200, machine="here", threads=1)
 
@@ -54,12 +55,12 @@ def test_a_causal_model_reads_all_but_the_last_token_of_a_row() -> None:
 def test_micro_batches_and_evaluations_are_added_up() -> None:
     found = small("training.micro_batch=2", "training.evaluate_every=4")
     work = workload.made_up(found, found.vocab)
-    plan = timed(make_plan(found, seconds=None), found, work, MEASURED, 1000, None)
+    plan = timed(make_plan(found, seconds=None), found, work, measured=MEASURED, held_out=1000, program=None)
     assert plan.step_seconds == pytest.approx(2 * 0.5 + 0.1)
     assert plan.evaluation_seconds == pytest.approx(3 * 1000 * 1e-4)
     assert plan.seconds == pytest.approx(10 * 1.1 + 0.3)
     assert plan.peak_memory == 1200
-    assert timed(plan, found, work, MEASURED, 0, 7000).peak_memory == 8000
+    assert timed(plan, found, work, measured=MEASURED, held_out=0, program=7000).peak_memory == 8000
 
 
 def test_the_probe_measures_real_updates() -> None:
@@ -85,8 +86,9 @@ def test_two_layers_tell_how_long_many_take() -> None:
     found = recipe("gpt-nano", ["model.layers=10"])
     sizes = [shrunk(found.model, layers) for layers in (1, 2)]
     assert [len(size.decoder.blocks()) for size in sizes if size.decoder] == [1, 2]
-    samples = [Sample(2 + layers, parameters(size), 1 + layers, 16 * parameters(size) + 100 * layers, flops_per_token(size, 128), parameters(size))
-               for layers, size in zip((1, 2), sizes, strict=True)]
+    samples = [Sample(micro=2 + layers, update=parameters(size), evaluate=1 + layers,
+                      growth=16 * parameters(size) + 100 * layers, flops=flops_per_token(size, 128),
+                      parameters=parameters(size)) for layers, size in zip((1, 2), sizes, strict=True)]
     whole = straight_line(samples, found.model, found, rows=3)
     assert whole.micro == pytest.approx(3 * 12)
     assert whole.update == pytest.approx(parameters(found.model))
@@ -111,13 +113,9 @@ def test_made_up_batches_fit_the_model(name: str) -> None:
     found = recipe(name)
     for rows in workload.made_up(found, found.vocab).batches:
         tokens = [rows.source, rows.target] if isinstance(rows, PairRows) else [rows.tokens]
-        assert all(0 <= ids.min() and ids.max() < found.vocab for ids in tokens)
-        assert all(ids.shape[1] <= costs_length(found) for ids in tokens)
-
-
-def costs_length(found: Recipe) -> int:
-    """The most tokens that a row may be cut from."""
-    return workload.row_tokens(found)
+        assert min(ids.min() for ids in tokens) >= 0
+        assert max(ids.max() for ids in tokens) < found.vocab
+        assert max(ids.shape[1] for ids in tokens) <= workload.row_tokens(found)
 
 
 def test_positions_start_anew_with_every_document() -> None:
@@ -135,8 +133,9 @@ def test_a_plan_is_read_back(tmp_path: Path) -> None:
         read_plan(tmp_path)
 
 
-def test_speed_is_that_of_updates_alone() -> None:
-    plan = Plan(recipe="x", parameters=1, steps=10, tokens=1000, flops=1, dtype="float32", memory={}, step_seconds=2.0, seconds=99)
+def test_speed_counts_predicted_tokens_and_evaluations() -> None:
+    plan = Plan(recipe="x", parameters=1, steps=10, tokens=3000, targets=1000, flops=1, dtype="float32", memory={},
+                step_seconds=2.0, seconds=20)
     assert plan.tokens_per_second == 50
 
 

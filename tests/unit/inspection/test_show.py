@@ -48,7 +48,7 @@ def test_a_shared_block_says_that_it_has_one_set_of_weights() -> None:
 
 def test_every_part_is_drawn_once_with_guides_of_its_depth() -> None:
     drawn = list(rows(describe("t5", FAMILIES["t5"](), length=8).anatomy))
-    assert [guides for guides, _ in drawn][0] == ""
+    assert drawn[0][0] == ""
     assert len(drawn) == sum(1 for _ in rows(drawn[0][1]))
     assert all(len(guides) % 3 == 0 for guides, _ in drawn)
     assert drawn[-1][0].endswith("└─ ")

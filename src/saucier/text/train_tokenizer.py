@@ -12,8 +12,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError
-from saucier.text.alphabet import Affixed, Again, marked_symbols, without_special
 from saucier.text.config import BPE, ByteBPE, Bytes, Characters, SpecialTokens, TokenizerConfig, Unigram, WordPiece
+from saucier.text.repeatable import Affixed, Again, marked_symbols, settled_scores, without_special
 from saucier.text.tokenizer import ROLES, Tokenizer
 
 WORD_END = "</w>"
@@ -23,7 +23,7 @@ Trained = ByteBPE | BPE | WordPiece | Unigram
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
-    """Train a tokenizer on texts. The same texts give the same tokenizer, but for Unigram's scores (see `_unigram`).
+    """Train a tokenizer on texts. The same texts give the same tokenizer.
 
     BPE and WordPiece read the texts twice; those of a one-way iterator go to a temporary file meanwhile.
     Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
@@ -122,7 +122,6 @@ def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
 
 
 def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
-    """The library sums in hash order: two runs give the same pieces, but scores that differ by some 1e-4."""
     unk = _need_unk(config.special)
     least = len(special_names(config.special)) + config.special.sentinels + 1
     if config.vocab < least:
@@ -134,12 +133,13 @@ def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
     trainer = trainers.UnigramTrainer(unk_token=unk, vocab_size=config.vocab - config.special.sentinels,
                                       special_tokens=special_names(config.special), show_progress=False)
     try:
-        return _train(backend, trainer, config, texts)
+        trained = _train(backend, trainer, config, texts)
     except Exception as error:  # the library raises nothing narrower
         if "not large enough to contain all chars" not in str(error):
             raise
         raise InputError(f"a vocabulary of {config.vocab} is too small for the characters of this text",
                          where="tokenizer.vocab", remedy="make it larger, or use kind: byte_bpe") from error
+    return settled_scores(trained, len(special_names(config.special)))
 
 
 def _bytes(config: Bytes) -> Backend:
@@ -198,7 +198,7 @@ def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]
 
 def _train_sorted(backend: Backend, trainer: Callable[[dict[str, Any]], Any], affixed: Affixed, config: BPE | WordPiece,
                   texts: Iterable[str]) -> Backend:
-    """Train with the marked symbols in sorted order (see `alphabet`)."""
+    """Train with the marked symbols in sorted order (see `repeatable`)."""
     texts = Again(texts)
     special = special_names(config.special)
     sizes = _sizes(config) | {"special_tokens": [*special, *marked_symbols(backend, texts, affixed)]}

@@ -102,17 +102,11 @@ def test_no_text_is_one_clear_error(config: Any) -> None:
         train_tokenizer(config, [])
 
 
-@pytest.mark.parametrize("config", [*SIZED[:3], Bytes(), Characters()])
+@pytest.mark.parametrize("config", [*SIZED, Bytes(), Characters()])
 def test_training_is_repeatable(config: TokenizerConfig, texts: list[str]) -> None:
-    """Also from a one-way iterator. (Unigram is repeatable in its pieces only; see below.)"""
+    """Also from a one-way iterator."""
     states = {train_tokenizer(config, source).backend.to_str() for source in (texts, texts, iter(texts))}
     assert len(states) == 1
-
-
-def test_unigram_is_repeatable_in_its_pieces(texts: list[str]) -> None:
-    first, second = (dict(model(train_tokenizer(SIZED[3], texts))["vocab"]) for _ in range(2))
-    assert first.keys() == second.keys()
-    assert all(abs(first[piece] - second[piece]) < 0.01 for piece in first)
 
 
 def test_byte_pairs_merge_the_most_frequent_pair_each_time(texts: list[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import typer
 
-from saucier.cli import cook, diff, evaluate, generate, plan, recipes, rerun, schema, show, tokenizer, train
+from saucier.cli import cook, diff, evaluate, generate, number, plan, recipes, rerun, schema, show, tokenizer, train
 from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130
@@ -28,6 +28,7 @@ app.command()(recipes.recipes)
 app.command()(show.show)
 app.command()(diff.diff)
 app.command()(plan.plan)
+app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(schema.schema)
 

@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saucier.errors import InputError
 from saucier.inspection.html import Html, element
@@ -81,7 +81,7 @@ def curves(run: Curves) -> Html:
     return _inline(file.getvalue())
 
 
-def _settings() -> dict[str, object]:
+def _settings() -> dict[Any, Any]:
     """Text stays text, in the page's own fonts; the same numbers always give the same file."""
     return {"svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9.5, "axes.edgecolor": LINE,
             "text.color": SOFT, "axes.labelcolor": SOFT, "xtick.color": SOFT, "ytick.color": SOFT,

@@ -35,7 +35,9 @@ class DataCounts(Config):
     source: str
     """Where the text came from, in words: "Python's documentation", or the file names."""
     train: TextCounts = TextCounts()
+    """What the model learns from."""
     held_out: TextCounts = TextCounts()
+    """What it is measured with, and never learns from."""
     dropped: dict[str, int] = Field(default_factory=dict)
     """Documents or rows that were left out, by reason: {"duplicate": 412, "empty": 3}."""
     truncated_rows: int = 0
@@ -63,8 +65,11 @@ class Score(Config):
     """One further number of the evaluation, such as BLEU."""
 
     name: str
+    """What a reader knows it by."""
     value: float
+    """The score itself, in its usual unit."""
     better: Literal["higher", "lower"] = "higher"
+    """Which way is better."""
     note: str = ""
     """How it was computed: the sacrebleu signature, the test set."""
 
@@ -73,7 +78,9 @@ class Baseline(Config):
     """What a simpler method needs for the same held-out text."""
 
     name: str
+    """What a reader knows the method by: "unigram", "5-gram", "xz -9"."""
     bits_per_byte: float
+    """Bits for one UTF-8 byte of the held-out text."""
     about: str = ""
     """One phrase that says what it is and what it was given."""
 
@@ -123,10 +130,15 @@ class Results(Config):
     vocab: int | None = None
     """Tokens in the vocabulary of the run's tokenizer; None: as the recipe says."""
     held_out: HeldOut
+    """The model on held-out text."""
     data: DataCounts
+    """What was read."""
     cost: Cost
+    """What it took."""
     baselines: tuple[Baseline, ...] = ()
+    """Simpler methods on the same held-out text."""
     scores: tuple[Score, ...] = ()
+    """Further scores; the first one is the run's headline where there are no bits per byte."""
     samples: tuple[Sample, ...] = ()
     """The same as in `samples.txt`, which is for people."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saucier.loading import load as load
     from saucier.errors import InputError as InputError
     from saucier.generation.generate import generate as generate
+    from saucier.loading import load as load
     from saucier.model import build as build
     from saucier.recipes.catalogue import recipe as recipe
     from saucier.text.tokenizer import load_tokenizer as load_tokenizer

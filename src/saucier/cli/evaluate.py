@@ -1,11 +1,31 @@
-"""`saucier evaluate`: how well a model predicts a text, or translates one."""
+"""`saucier evaluate`: how well a run's model predicts a text, or translates one."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
 from saucier.cli.arguments import AsJson, Run
 
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Text, or pairs for a translator; the run's own held-out text without it.")]
+Baselines = Annotated[bool, typer.Option("--baselines", help="Compare a language model with a unigram model, a 5-gram model and xz.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")]
+Beams = Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
-def evaluate(run: Run, as_json: AsJson = False) -> None:
-    """x"""
+
+def evaluate(run: Run, files: Files = None, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
+             dtype: Dtype = "auto", as_json: AsJson = False) -> None:
+    """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
+    from saucier.runs.evaluate import Question, answer
+    from saucier.runs.verdict import lines
+
+    found = answer(Question(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit, dtype=dtype))
+    if as_json:
+        from saucier.inspection.screen import put_json
+
+        put_json(found.as_json())
+        return
+    for line in lines(found.held_out, found.baselines, found.scores):
+        typer.echo(line)

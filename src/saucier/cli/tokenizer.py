@@ -1,14 +1,68 @@
-"""x"""
+"""`saucier tokenizer`: train one on text, or see how one splits a text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-app = typer.Typer()
+from saucier.cli.arguments import AsJson
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or see how one splits a text.")
+
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Text to learn from; Python's own documentation without it.")]
+Kind = Annotated[str, typer.Option(help="byte_bpe, bpe, wordpiece, unigram, bytes or characters.")]
+Vocab = Annotated[int, typer.Option(min=1, help="Size of the vocabulary, special tokens included.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for tokenizer.json.")]
+Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with tokenizer.json.")]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="The text to split; standard input without it.")]
+
+COLOURS = ("on #28405e", "on #5a3b2a", "on #2f4f3a", "on #4d3358")
+"""Backgrounds of neighbouring tokens."""
 
 
 @app.command()
-def train() -> None:
-    """x"""
+def train(files: Files = None, out: Target = Path("tokenizer"), kind: Kind = "byte_bpe", vocab: Vocab = 8000) -> None:
+    """Train a tokenizer and save it as transformers reads it."""
+    from saucier.errors import InputError
+    from saucier.runs.tokenizers import new_tokenizer
+
+    if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+        raise InputError("is not empty", where=str(out), remedy="give a new folder with --out")
+    found = new_tokenizer(kind, vocab, files or [])
+    found.save(out)
+    typer.echo(f"{kind}, {found.vocab_size:,} tokens → {out}")
 
 
 @app.command()
-def inspect() -> None:
-    """x"""
+def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> None:
+    """Show how a tokenizer splits a text: its tokens, their ids, and bytes a token."""
+    from saucier.inspection.screen import put, put_json
+    from saucier.runs.tokenizers import pieces, tokenizer_of
+
+    found = tokenizer_of(folder)
+    text = " ".join(texts) if texts else sys.stdin.read()
+    split = pieces(found, text)
+    if as_json:
+        put_json({"text": text, "tokens": [token for _, token in split], "ids": [number for number, _ in split]})
+        return
+    put(coloured([token for _, token in split]))
+    put(f"{len(split)} tokens, {len(text.encode()) / max(1, len(split)):.2f} bytes a token, vocabulary of {found.vocab_size:,}")
+    put(" ".join(str(number) for number, _ in split))
+
+
+def coloured(tokens: list[str]) -> Text:
+    """Show tokens side by side; without colours a bar stands between them."""
+    from rich.text import Text
+
+    shown = Text()
+    for number, token in enumerate(tokens):
+        shown.append("|" if number and not sys.stdout.isatty() else "")
+        shown.append(token, style=COLOURS[number % len(COLOURS)])
+    return shown

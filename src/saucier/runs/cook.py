@@ -11,8 +11,6 @@ from typing import cast
 
 import torch
 
-from saucier.loading import load
-from saucier.loading import choose_device
 from saucier.checkpoints.model_folder import fill
 from saucier.config import parameters
 from saucier.errors import InputError
@@ -22,16 +20,17 @@ from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.results import Cost, Results, Sample
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import BATCHES, Workload
+from saucier.loading import choose_device, load
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder, Standing, essential, open_run
 from saucier.runs.pantry import Pantry, stock
 from saucier.runs.passport import Outcome, Passport, file_digest, new_passport, now, read_passport
-from saucier.runs.samples import make_samples, write_samples
+from saucier.runs.samples import held_out_documents, held_out_pairs, make_samples, write_samples
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
 from saucier.runs.study import make_evaluator, make_study
-from saucier.runs.verdict import verdict
+from saucier.runs.verdict import lines
 from saucier.runs.voice import Voice
 from saucier.runs.writing import special
 from saucier.training.loop import Result, train
@@ -197,7 +196,7 @@ def judge(job: Cooking, trained: Result) -> None:
     found = Candidate(job.recipe, job.model.eval(), job.pantry.tokenizer, cast(Dtype, trained.dtype))
     with job.voice.stage("evaluate"), torch.no_grad():
         results = measured(job, found, checkpoint, trained, peak)
-        for line in verdict(results):
+        for line in lines(results.held_out, results.baselines, results.scores):
             job.voice.say(line)
     with job.voice.stage("sample"), torch.no_grad():
         samples = make_samples(found, job.pantry)
@@ -209,20 +208,13 @@ def judge(job: Cooking, trained: Result) -> None:
 def measured(job: Cooking, found: Candidate, checkpoint: Path, trained: Result, peak: int) -> Results:
     """Measure the model on held-out text, beside simpler methods."""
     pantry = job.pantry
-    texts = (document.text for document in pantry.corpus.held_out if hasattr(document, "text"))
+    texts = (document.text for document in held_out_documents(pantry))
+    vocab, place = pantry.tokenizer.vocab_size, str(checkpoint.relative_to(job.folder.path))
+    held_out, beside = held_out_loss(found, pantry.held_out)
     return Results(
-        step=State.read(checkpoint).step, steps=trained.steps, vocab=pantry.tokenizer.vocab_size, checkpoint=str(checkpoint.relative_to(job.folder.path)),
-        held_out=held_out_loss(found, pantry.held_out), data=job.pantry.counts,
-        baselines=simpler_methods(job.recipe, pantry.train, pantry.held_out, texts, pantry.tokenizer.vocab_size),
-        scores=translation_scores(found, iter(pantry.corpus.held_out)) if pairs(pantry) else (),
-        cost=cost(job, trained, peak))
-
-
-def pairs(pantry: Pantry) -> bool:
-    """Whether the text is pairs."""
-    from saucier.text.corpus import PairCorpus
-
-    return isinstance(pantry.corpus, PairCorpus)
+        step=State.read(checkpoint).step, steps=trained.steps, vocab=vocab, checkpoint=place, held_out=held_out,
+        data=job.pantry.counts, cost=cost(job, trained, peak), scores=beside + translation_scores(found, held_out_pairs(pantry)),
+        baselines=simpler_methods(job.recipe, pantry.train, pantry.held_out, texts, vocab))
 
 
 def cost(job: Cooking, trained: Result, peak: int) -> Cost:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from saucier.loading import load
 from saucier.errors import InputError
+from saucier.loading import load
 from saucier.model import Transformer
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder

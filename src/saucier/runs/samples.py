@@ -18,7 +18,7 @@ from saucier.runs.pantry import Pantry
 from saucier.runs.scoring import Candidate, translate
 from saucier.runs.writing import Writer
 from saucier.text.bucketed import text_rows
-from saucier.text.corpus import PairCorpus
+from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.read import Document, Pair
 from saucier.text.tokenizer import Tokenizer
 
@@ -48,12 +48,15 @@ def held_out_pairs(pantry: Pantry) -> Iterator[Pair]:
     return iter(pantry.corpus.held_out) if isinstance(pantry.corpus, PairCorpus) else iter(())
 
 
+def held_out_documents(pantry: Pantry) -> Iterator[Document]:
+    """Yield the held-out documents; none where the text is pairs."""
+    return iter(pantry.corpus.held_out) if isinstance(pantry.corpus, TextCorpus) else iter(())
+
+
 def starts(pantry: Pantry, count: int) -> list[Document]:
     """Return held-out documents, evenly spread over all of them, so that the samples differ."""
-    if isinstance(pantry.corpus, PairCorpus):
-        return []
     every = max(1, len(pantry.held_out) // max(1, count))
-    whole = (document for document in pantry.corpus.held_out if document.part == 0)
+    whole = (document for document in held_out_documents(pantry) if document.part == 0)
     return list(islice(whole, every // 2, None, every))[:count]
 
 

@@ -22,6 +22,10 @@ from saucier.training.precision import Dtype, autocast
 from saucier.training.processes import Processes
 
 
+BESIDE = {"sentence_accuracy": "next-sentence accuracy"}
+"""Figures of an evaluation that are not about tokens, and how they are called."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A model to be measured, and all that belongs to it."""
@@ -32,15 +36,17 @@ class Candidate:
     dtype: Dtype
 
 
-def held_out_loss(found: Candidate, store: Store) -> HeldOut:
-    """Score all held-out targets once."""
+def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
+    """Score all held-out targets once; return also what was learned beside the tokens."""
     evaluate = make_evaluator(found.recipe, found.tokenizer, store, whole=True, processes=Processes())
     with autocast(found.dtype, next(found.model.parameters()).device):
         scores = evaluate(found.model)
     size = store.target.bytes if not isinstance(store, TokenStore) else store.bytes
     likelihood = isinstance(found.recipe.objective, Causal)
-    return HeldOut(loss=scores["loss"], tokens=int(scores["targets"]), bytes=size, accuracy=scores["accuracy"],
-                   bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+    tokens = int(scores["targets"])
+    held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
+                       bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+    return held_out, tuple(Score(name=words, value=scores[name]) for name, words in BESIDE.items() if name in scores)
 
 
 def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline, ...]:

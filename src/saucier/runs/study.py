@@ -12,7 +12,15 @@ from saucier.objectives.build import build_objective
 from saucier.objectives.config import Masked
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
-from saucier.text.batches import Batches, BucketedPairs, EvaluationPairs, EvaluationRows, Limits, PackedRows, SentencePairs
+from saucier.text.batches import (
+    Batches,
+    BucketedPairs,
+    EvaluationPairs,
+    EvaluationRows,
+    Limits,
+    PackedRows,
+    SentencePairs,
+)
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator

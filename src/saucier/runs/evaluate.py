@@ -1,0 +1,105 @@
+"""Measuring a run again: on its own held-out text, or on any other files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import torch
+
+from saucier.inspection.results import Baseline, HeldOut, Score
+from saucier.recipes import Recipe
+from saucier.runs.folder import RunFolder
+from saucier.runs.opened import open_model
+from saucier.runs.pantry import Store, ends, open_corpus
+from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
+from saucier.runs.study import wants_sentences
+from saucier.text.config import PairData, TextData
+from saucier.text.encode import write_documents, write_pairs
+from saucier.text.read import Document, Pair, read_documents, read_pairs
+from saucier.text.store import PairStore, TokenStore
+from saucier.text.tokenizer import Tokenizer
+from saucier.training.precision import Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person wants to know."""
+
+    run: Path
+    files: tuple[str, ...] = ()
+    """None: the run's own held-out text."""
+    baselines: bool = False
+    beams: int | None = None
+    limit: int | None = None
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was measured."""
+
+    held_out: HeldOut
+    baselines: tuple[Baseline, ...]
+    scores: tuple[Score, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"held_out": self.held_out.model_dump(mode="json"), "baselines": [one.model_dump(mode="json") for one in self.baselines],
+                "scores": [one.model_dump(mode="json") for one in self.scores]}
+
+
+def answer(question: Question) -> Answer:
+    """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
+    opened = open_model(question.run, dtype="float32")
+    recipe = adjusted(opened.needed_recipe(), question)
+    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype, opened.model.config.dim))
+    folder = RunFolder(question.run)
+    with material(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
+        compared = question.baselines and folder.train_store.is_dir()
+        texts = (item.text for item in items if isinstance(item, Document))
+        pairs = (item for item in items if isinstance(item, Pair))
+        held_out, beside = held_out_loss(found, store)
+        return Answer(
+            held_out=held_out,
+            baselines=simpler_methods(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size) if compared else (),
+            scores=beside + translation_scores(found, pairs))
+
+
+def adjusted(recipe: Recipe, question: Question) -> Recipe:
+    """Return the recipe with what the person wants otherwise."""
+    wanted = {"beams": question.beams, "limit": question.limit}
+    changed = {name: value for name, value in wanted.items() if value is not None}
+    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+
+
+def dtype_of(asked: str, dim: int) -> Dtype:
+    """Return the number format of the multiplications."""
+    from saucier.loading import choose_device
+    from saucier.loading import choose_dtype as check
+    from saucier.training.precision import choose_dtype
+
+    check(asked, choose_device("auto"))  # refuses an unknown name
+    return choose_dtype(cast(Any, asked), choose_device("auto"), dim)[0]
+
+
+@contextmanager
+def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer, folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
+    """Give a store to score and what it was made from; one made of other files lives as long as the context."""
+    if not files:
+        kind = PairStore if isinstance(recipe.data, PairData) else TokenStore
+        yield kind(folder.held_out_store), open_corpus(recipe).held_out
+        return
+    with TemporaryDirectory() as temporary:
+        match recipe.data:
+            case PairData(source=source, target=target):
+                pairs = list(read_pairs(files, source=source, target=target))
+                yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
+            case TextData(column=column, document=unit):
+                documents = list(read_documents(files, column=column, unit=unit))
+                begin, end = ends(recipe, tokenizer)
+                yield write_documents(Path(temporary) / "store", documents, tokenizer, begin=begin, end=end, sentences=wants_sentences(recipe)), documents

@@ -67,7 +67,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     none, no_text = np.zeros_like(each), np.zeros_like(ids)
     rows = Rows(ids, no_text, places, no_text, none, none, each, each)
     corruption, objective = build_objective(Causal(), TokenIds(settings["vocab"]))
-    dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"), settings["dim"])
+    dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"))
     study = Study(Fixed((rows,), {}), corruption, objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))
     optimizer = build_optimizer(AdamW(), model)

@@ -83,7 +83,7 @@ def measure(job: Job) -> Calibration:
     model = recipe.model_for(job.ids["vocab"])
     batches = load(Path(job.rows))
     device = torch.device(job.device)
-    dtype, _ = choose_dtype(recipe.training.dtype, device, model.dim)
+    dtype, _ = choose_dtype(recipe.training.dtype, device)
     bench = Bench(recipe, TokenIds(**job.ids), dtype, device)
     micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
     warm_up(device)

@@ -20,7 +20,8 @@ from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.results import Cost, Results, Sample
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import BATCHES, Workload
-from saucier.loading import choose_device, load
+from saucier.devices import choose_device
+from saucier.loading import load
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.recipes import Recipe

@@ -57,7 +57,7 @@ def answer(question: Question) -> Answer:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
     opened = open_model(question.run, dtype="float32")
     recipe = adjusted(opened.needed_recipe(), question)
-    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype, opened.model.config.dim))
+    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype))
     folder = RunFolder(question.run)
     with material(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()
@@ -77,14 +77,14 @@ def adjusted(recipe: Recipe, question: Question) -> Recipe:
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
 
 
-def dtype_of(asked: str, dim: int) -> Dtype:
+def dtype_of(asked: str) -> Dtype:
     """Return the number format of the multiplications."""
-    from saucier.loading import choose_device
-    from saucier.loading import choose_dtype as check
+    from saucier.devices import choose_device
+    from saucier.devices import choose_dtype as check
     from saucier.training.precision import choose_dtype
 
     check(asked, choose_device("auto"))  # refuses an unknown name
-    return choose_dtype(cast(Any, asked), choose_device("auto"), dim)[0]
+    return choose_dtype(cast(Any, asked), choose_device("auto"))[0]
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Run:
             state = r.restore(found, model, optimizer)
             speak.note(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         else:
-            dtype, why = choose_dtype(training.dtype, device, model.config.dim)
+            dtype, why = choose_dtype(training.dtype, device)
             state.dtype = "bfloat16" if us.agree(dtype == "bfloat16") else "float32"
             speak.note(f"training on {device.type} in {why}")
         if us.first:

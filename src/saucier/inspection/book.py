@@ -52,8 +52,14 @@ def chapter_text(chapter: Chapter, serving: Mapping[str, Sequence[str]]) -> str:
 def row_text(row: Row, recipes: Sequence[str]) -> str:
     """Return one line of a table."""
     state = f"{row.state}; missing: {row.missing}" if row.missing else row.state
-    shown = "<br>".join(f"`{test.removeprefix('tests/')}`" for test in row.tests)
+    shown = "<br>".join(link(test) for test in row.tests)
     return cells([row.number, row.system, ", ".join(f"`{name}`" for name in recipes), shown, state])
+
+
+def link(test: str) -> str:
+    """Return the name of a test as a link from the page to its file; of a benchmark likewise."""
+    file, _, function = test.partition("::")
+    return f"[{(function or file).removeprefix('test_').replace('_', ' ')}](../{file})"
 
 
 def cells(values: Sequence[str]) -> str:

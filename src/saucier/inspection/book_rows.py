@@ -32,25 +32,85 @@ class Chapter:
 
 
 FOUNDATIONS = Chapter("A", "Foundations", (
-    Row("A1", "Attention: scaled dot product; many heads, shared and grouped key-value heads"),
-    Row("A2", "What a position may see: all, the past, a prefix, real tokens, its own document"),
-    Row("A3", "The encoder-decoder Transformer, norms before or after, base size"),
+    Row("A1", "Attention: scaled dot product; many heads, shared and grouped key-value heads",
+        (
+            "tests/unit/parts/test_attention.py::test_equals_the_definition",
+            "tests/unit/parts/test_attention.py::test_a_query_that_sees_nothing_gives_zeros_forward_and_backward",
+            "tests/laws/test_attention_paths.py::test_returning_weights_changes_nothing",
+            "tests/laws/test_attention_paths.py::test_weights_are_weights",
+        ), "works"),
+    Row("A2", "What a position may see: all, the past, a prefix, real tokens, its own document",
+        (
+            "tests/laws/test_leaks.py::test_every_visibility_shows_what_it_says",
+            "tests/laws/test_leaks.py::test_no_decoder_sees_the_future",
+            "tests/laws/test_leaks.py::test_documents_of_a_packed_row_do_not_meet",
+            "tests/laws/test_padding.py::test_what_stands_in_the_padding_does_not_matter",
+        ), "works"),
+    Row("A3", "The encoder-decoder Transformer, norms before or after, base size",
+        (
+            "benchmarks/multi30k.py",
+            "tests/laws/test_cache.py::test_encoder_decoder_with_cache_equals_without",
+            "tests/laws/test_leaks.py::test_a_decoder_sees_the_whole_source_and_only_its_own_past",
+        ), "works"),
     Row("A4", "Positions: learned, sinusoidal, Shaw, Music Transformer, Transformer-XL, T5, rotary, ALiBi, DeBERTa, "
-        "none"),
-    Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)"),
-    Row("A6", "Subword tokenizers: BPE, byte-level BPE, WordPiece, Unigram, SentencePiece files"),
-    Row("A7", "Scores: BLEU, ROUGE, perplexity, bits per byte, GLUE metrics, exact match and F1, entity F1"),
-    Row("A8", "Number formats and mixed precision"),
+        "none",
+        (
+            "tests/unit/parts/test_attention.py::test_sinusoidal_positions_are_equation_19",
+            "tests/unit/parts/test_attention.py::test_shaw_positions",
+            "tests/unit/parts/test_attention.py::test_music_transformer_skew_equals_the_quadratic_form",
+            "tests/unit/parts/test_attention.py::test_t5_buckets_are_exact_when_near_and_logarithmic_when_far",
+            "tests/unit/parts/test_attention.py::test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle",
+            "tests/unit/parts/test_attention.py::test_alibi_is_minus_slope_times_distance",
+        ), "partly", "positions of Transformer-XL and DeBERTa; loss at four times the training length"),
+    Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)",
+        (
+            "tests/parity/test_reference_forward.py::test_decoders",
+            "tests/parity/test_reference_forward.py::test_t5",
+            "tests/parity/test_reference_forward.py::test_bert_with_both_heads",
+        ), "partly", "NoNorm"),
+    Row("A6", "Subword tokenizers: BPE, byte-level BPE, WordPiece, Unigram, SentencePiece files",
+        (
+            "tests/unit/text/test_train_tokenizer.py::test_byte_level_gives_back_every_unicode_string",
+            "tests/unit/text/test_train_tokenizer.py::test_byte_pairs_merge_the_most_frequent_pair_each_time",
+            "tests/unit/text/test_train_tokenizer.py::test_wordpiece_takes_the_longest_known_piece",
+            "tests/unit/text/test_train_tokenizer.py::test_unigram_takes_the_likeliest_pieces",
+            "tests/unit/text/test_tokenizer.py::test_ids_and_texts_of_published_tokenizers",
+        ), "partly", "SentencePiece files"),
+    Row("A7", "Scores: BLEU, ROUGE, perplexity, bits per byte, GLUE metrics, exact match and F1, entity F1",
+        (
+            "tests/unit/tasks/test_metrics.py::test_bleu_is_golden",
+            "tests/unit/tasks/test_metrics.py::test_chrf_is_golden",
+            "tests/unit/tasks/test_metrics.py::test_rouge_is_golden",
+            "tests/unit/tasks/test_metrics.py::test_likelihoods",
+        ), "partly", "GLUE metrics, exact match and F1, entity F1"),
+    Row("A8", "Number formats and mixed precision",
+        (
+            "tests/unit/inspection/test_numbers.py::test_stored_bits_are_those_of_torch",
+            "tests/unit/inspection/test_numbers.py::test_the_verb_prints_a_table_and_json",
+        ), "partly", "a test that training in bfloat16 ends near float32"),
     Row("A9", "Recurrent encoder-decoders: RNN, LSTM, GRU"),
     Row("A10", "Attention over a recurrent encoder: Bahdanau, Luong global and local"),
     Row("A11", "Teacher forcing and scheduled sampling"),
-    Row("A12", "The key-value cache and its price; the output layer on the last position only"),
+    Row("A12", "The key-value cache and its price; the output layer on the last position only",
+        (
+            "tests/laws/test_cache.py::test_decoder_with_cache_equals_without",
+            "tests/laws/test_counting.py::test_the_counted_cache_is_the_allocated_one",
+            "tests/laws/test_cache.py::test_last_only_is_the_last_of_all",
+        ), "works"),
 ))
 
 UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
     Row("B1", "ELMo"),
-    Row("B2", "GPT-1 with its four task forms and the auxiliary language-model loss"),
-    Row("B3", "BERT: masked words, next sentence, segments; base and large"),
+    Row("B2", "GPT-1 with its four task forms and the auxiliary language-model loss",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+        ), "partly", "the four task forms with their auxiliary loss"),
+    Row("B3", "BERT: masked words, next sentence, segments; base and large",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/unit/objectives/test_prediction.py::test_bert_has_two_losses_each_over_its_own_targets",
+            "tests/unit/objectives/test_corruptions.py::test_masked_shares_are_15_percent_and_80_10_10",
+        ), "partly", "fine-tuning with the task heads"),
     Row("B4", "XLNet: permutation language model, two streams, memory"),
     Row("B5", "RoBERTa: dynamic masks, full sentences, byte-level BPE"),
     Row("B6", "Megatron-LM: layers split over processes"),
@@ -62,16 +122,27 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
 ))
 
 GENERATION = Chapter("C", "Generation", (
-    Row("C1", "GPT-2 in four sizes"),
+    Row("C1", "GPT-2 in four sizes",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/golden/test_published_folders.py::test_saved_again_it_is_the_same_checkpoint",
+        ), "partly", "tasks from zero-shot prompts"),
     Row("C2", "GPT-3: tasks from zero, one or a few examples in the prompt"),
     Row("C3", "BART: five noises; translation with a new source encoder"),
     Row("C4", "mBART: balanced sampling of languages, back-translation"),
-    Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5"),
+    Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/unit/objectives/test_corruptions.py::test_spans_can_be_put_back",
+        ), "partly", "tasks as text and their mixture, the prefix language model, mT5"),
     Row("C6", "The T5 study: objectives, corruption rates, architectures and repeats compared"),
     Row("C7", "T-NLG and ZeRO: optimizer, gradients and weights sharded over processes"),
     Row("C8", "Mixtures of experts: GShard, Switch, GLaM"),
     Row("C9", "CTRL: control codes"),
-    Row("C10", "GPT-Neo, GPT-J, GPT-NeoX, OPT, BLOOM, LLaMA, Mistral"),
+    Row("C10", "GPT-Neo, GPT-J, GPT-NeoX, OPT, BLOOM, LLaMA, Mistral",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+        ), "partly", "all but LLaMA"),
     Row("C11", "M2M-100: many languages to many"),
     Row("C12", "Decoding: greedy, beams, temperature, top-k, top-p, with a cache"),
     Row("C13", "Text from masked models: Gibbs, Metropolis-Hastings, Mask-Predict"),

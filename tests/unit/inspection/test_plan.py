@@ -11,6 +11,7 @@ from saucier.config import flops_per_token, parameters
 from saucier.errors import InputError, WorkError
 from saucier.inspection import calibration, machine, workload
 from saucier.inspection.calibration import Calibration
+from saucier.inspection.costs import bytes_a_parameter
 from saucier.inspection.plan import FILE_NAME, Plan, make_plan, read_plan, timed
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.rows import PairRows, Rows
@@ -84,16 +85,17 @@ def test_two_layers_tell_how_long_many_take() -> None:
     from saucier.inspection.probe import Sample, shrunk, straight_line
 
     found = recipe("gpt-nano", ["model.layers=10"])
+    held = bytes_a_parameter(found)
     sizes = [shrunk(found.model, layers) for layers in (1, 2)]
     assert [len(size.decoder.blocks()) for size in sizes if size.decoder] == [1, 2]
     samples = [Sample(micro=2 + layers, update=parameters(size), evaluate=1 + layers,
-                      growth=16 * parameters(size) + 100 * layers, flops=flops_per_token(size, 128),
+                      growth=held * parameters(size) + 100 * layers, flops=flops_per_token(size, 128),
                       parameters=parameters(size)) for layers, size in zip((1, 2), sizes, strict=True)]
     whole = straight_line(samples, found.model, found, rows=3)
     assert whole.micro == pytest.approx(3 * 12)
     assert whole.update == pytest.approx(parameters(found.model))
     assert whole.evaluate == pytest.approx(3 * 11)
-    assert whole.growth == pytest.approx(16 * parameters(found.model) + 3 * 1000)
+    assert whole.growth == pytest.approx(held * parameters(found.model) + 3 * 1000)
 
 
 def test_batches_survive_being_written(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def say_plan(job: Cooking, study: Study) -> None:
         limit = job.recipe.evaluation.tokens_while_training
         scored = min(job.pantry.counts.held_out.tokens, limit or job.pantry.counts.held_out.tokens)
         plan = make_plan(job.recipe, workload=real_workload(job, study), held_out_tokens=scored, vocab=job.pantry.tokenizer.vocab_size,
-                         program=resident(), seconds=5.0 if job.wishes.calibrate else None)
+                         program=resident() - 4 * parameters(job.model.config), seconds=5.0 if job.wishes.calibrate else None)
         plan.write(job.folder.path)
     epochs = plan.steps / study.batches.steps_per_epoch
     job.voice.say(f"{parameters(job.model.config):,} parameters; {plan.steps:,} steps, {quantity(plan.tokens)} tokens, {epochs:.1f} epochs")

@@ -118,7 +118,8 @@ def curves_section(run: Run) -> Html:
 def samples_section(run: Run) -> Html:
     """Show what the model writes."""
     if run.results and run.results.samples:
-        return section("Samples", *(_sample(sample) for sample in run.results.samples))
+        key = element("p", "Pale is what the model was given; the rest it wrote.", class_="note key")
+        return section("Samples", key, *(_sample(sample) for sample in run.results.samples))
     if run.samples_text.strip():
         return section("Samples", element("blockquote", element("pre", run.samples_text.strip("\n"))))
     return Html()
@@ -129,4 +130,4 @@ def _sample(sample: Sample) -> Html:
     between = "\n\n" if sample.reference else ""
     source = [element("header", sample.source)] if sample.source else []
     reference = [element("footer", joined(["A person wrote: ", sample.reference]))] if sample.reference else []
-    return element("blockquote", *source, element("pre", *given, between, element("mark", sample.text)), *reference)
+    return element("blockquote", *source, element("pre", *given, between, element("mark", sample.text.rstrip())), *reference)

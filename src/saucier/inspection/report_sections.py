@@ -125,7 +125,7 @@ def _part_row(depth: int, node: Node, total: int) -> list[object]:
     times = f" × {node.times}" if node.times > 1 else ""
     called = element("b", node.name) if node.children else node.name
     name = element("span", called, times, style=f"padding-left:{1.1 * depth:.1f}rem")
-    kind = " ".join(word for word in (node.kind if node.kind != node.name else "", node.detail) if word)
+    kind = ", ".join(word for word in (node.kind if node.kind != node.name else "", node.detail) if word)
     fill = element("span", element("i", style=f"width:{100 * node.parameters / max(total, 1):.1f}%"), class_="share")
     return [name, element("span", kind, class_="soft"), node.shape, f"{node.parameters:,}" if node.parameters else "",
             fill if node.parameters else "", quantity(node.flops) if node.flops else ""]

@@ -36,6 +36,7 @@ section { margin-top: 3.4rem; padding-top: 1.5rem; border-top: 1px solid var(--l
 .lead { color: var(--ink); font: 1.2rem/1.5 var(--serif); }
 .soft, figcaption, .note { color: var(--soft); }
 .note { font-size: .9rem; }
+.key { margin-top: -.6rem; }
 .scroll + .note { margin-top: .9rem; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 

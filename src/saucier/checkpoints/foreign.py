@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from saucier import config as c
 from saucier.checkpoints.keys import SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import read_json
-from saucier.checkpoints.tensors import read_tensors
+from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
 from saucier.model import Transformer, retie
@@ -141,6 +140,6 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if model.generation:
             (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
-        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
+        write_tensors(tensors, temporary / "model.safetensors")
 
     write_atomically(folder, write)

@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.tensors import read_tensors
+from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer, retie
@@ -43,7 +42,7 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if model.generation:
         (folder / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
-    save_file(stored_weights(model) if weights is None else dict(weights), folder / "model.safetensors", metadata={"format": "pt"})
+    write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
 
 
 def stored_weights(model: Transformer) -> dict[str, Tensor]:

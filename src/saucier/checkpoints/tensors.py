@@ -1,11 +1,13 @@
-"""Reading safetensors files without trusting them: a damaged file is one clear error."""
+"""Reading safetensors files without trusting them, and writing them so that a full disk is seen as one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from saucier.errors import InputError
@@ -24,3 +26,14 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                 yield name, file.get_tensor(name)
     except SafetensorError as error:
         raise InputError(f"not a whole safetensors file ({error})", where=str(path), remedy="copy it again, or use an earlier checkpoint") from error
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file. Raises `OSError` with the system's number where the library only gives its text."""
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), str(error), str(path)) from error

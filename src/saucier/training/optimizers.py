@@ -73,15 +73,15 @@ class Optimizer:
                 for parameter in group["params"]:
                     fields = grouped.pop(self.names[id(parameter)], None)
                     if fields is not None:
-                        part.state[parameter] = {field: placed(value, parameter, field) for field, value in fields.items()}
+                        part.state[parameter] = restored(fields, parameter.device, bool(group.get("fused")))
         if grouped:
             raise InputError(f"state of unknown parameter {next(iter(grouped))}", where="optimizer.safetensors",
                              remedy="resume with the recipe that the run was begun with")
 
 
-def placed(value: Tensor, parameter: Tensor, field: str) -> Tensor:
-    """Move one state tensor to where the optimizer wants it: step counts stay on the CPU unless the kernel is fused."""
-    return value.clone() if field == "step" and parameter.device.type == "cpu" else value.to(parameter.device)
+def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
+    """Copy one parameter's state to where torch wants it: beside the weights, but step counts only if the kernel is fused."""
+    return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field, value in fields.items()}
 
 
 def build_optimizer(config: c.OptimizerConfig, model: nn.Module) -> Optimizer:

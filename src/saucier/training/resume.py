@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from saucier.checkpoints.model_folder import fill, write_model
-from saucier.checkpoints.tensors import read_tensors
+from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import remove, write_atomically, write_json
 from saucier.model import Transformer
@@ -69,7 +68,7 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
     """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay."""
     def write(folder: Path) -> None:
         write_model(model, folder)
-        save_file(optimizer.state(), folder / "optimizer.safetensors")
+        write_tensors(optimizer.state(), folder / "optimizer.safetensors")
         seal(folder, state)
 
     target = run_folder / FOLDER / f"step-{state.step}"

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from saucier.errors import WorkError
+from saucier.checkpoints.tensors import write_tensors
 from saucier.files import write_atomically
 from saucier.objectives.base import Batch, Corruption, Loss, Objective
 from saucier.text.rows import Batches
@@ -96,7 +96,7 @@ class Updater:
         """Save the batch and stop. The weights are still those before this step."""
         path = self.failures / f"step-{step + 1}-process-{self.processes.rank}.safetensors"
         tensors = {f"{number}.{name}": value.contiguous() for number, batch in enumerate(micro) for name, value in batch.items()}
-        write_atomically(path, lambda temporary: save_file(tensors, temporary))
+        write_atomically(path, lambda temporary: write_tensors(tensors, temporary))
         raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here", where=str(path),
                         remedy="lower the learning rate or the clip, or look at the batch; earlier checkpoints are whole")
 

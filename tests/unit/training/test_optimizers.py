@@ -1,0 +1,116 @@
+"""Which optimizer moves which weight, and the state that goes out and comes back."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from saucier.errors import InputError
+from saucier.model import Transformer, build
+from saucier.training import config as c
+from saucier.training.optimizers import Optimizer, build_optimizer
+from saucier.training.roles import Role, fused_rows, roles
+from tests.unit.training.toy import small
+
+ALL = [c.AdamW(), c.Muon(), c.Adafactor()]
+
+
+def filled(model: Transformer, seed: int = 0) -> Transformer:
+    """Give every parameter a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def test_roles_of_a_tied_decoder() -> None:
+    kinds = roles(build(small("gpt2")))
+    assert kinds["embed.tokens.weight"] is Role.OTHER
+    matrices = {name for name, role in kinds.items() if role is Role.MATRIX}
+    assert len(matrices) == 2 * 4  # qkv, out, up, down in each of two blocks
+    assert all(name.startswith("decoder.") and name.endswith(".weight") for name in matrices)
+    assert Role.OUTPUT not in kinds.values()
+
+
+def test_an_untied_output_matrix_decays_but_is_no_matrix_of_muon() -> None:
+    kinds = roles(build(small("llama")))
+    assert kinds["head.weight"] is Role.OUTPUT
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "t5", "transformer"])
+def test_every_vector_and_table_is_free_of_decay(family: str) -> None:
+    model = build(small(family))
+    kinds = roles(model)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() < 2 or "embed" in name or "norm" in name:
+            assert kinds[name] is Role.OTHER, name
+    assert sum(role is Role.MATRIX for role in kinds.values()) >= 8
+
+
+def test_weight_decay_touches_matrices_only() -> None:
+    model = build(small("gpt2"))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before, kinds = copy.deepcopy(dict(model.named_parameters())), roles(model)
+    build_optimizer(c.AdamW(learning_rate=0.1, weight_decay=0.5), model).step(1.0)
+    for name, parameter in model.named_parameters():
+        expected = before[name] * (0.95 if kinds[name] is Role.MATRIX else 1.0)
+        torch.testing.assert_close(parameter, expected)
+
+
+def test_muon_orthogonalizes_queries_keys_and_values_apart() -> None:
+    model = filled(build(small("llama")))
+    rows = fused_rows(model)
+    qkv = model.get_parameter("decoder.blocks.0.0.inner.qkv.weight") if "decoder.blocks.0.0.inner.qkv.weight" in dict(
+        model.named_parameters()) else next(p for n, p in model.named_parameters() if n.endswith("qkv.weight"))
+    assert rows[id(qkv)] == [32, 16, 16]
+    before = qkv.detach().clone()
+    build_optimizer(c.Muon(learning_rate=1.0, weight_decay=0.0), model).step(1.0)
+    for start, count in ((0, 32), (32, 16), (48, 16)):
+        step = (before - qkv.detach())[start:start + count]
+        values = torch.linalg.svdvals(step) / (0.2 * max(step.shape) ** 0.5)  # Liu et al. 2025, §2.2
+        assert values.min() > 0.5
+        assert values.max() < 1.3
+
+
+def test_muon_leaves_tables_and_vectors_to_adamw() -> None:
+    model = filled(build(small("gpt2")))
+    optimizer = build_optimizer(c.Muon(learning_rate=1e-9, weight_decay=0.0, others=c.AdamW(learning_rate=0.01)), model)
+    before = copy.deepcopy(dict(model.named_parameters()))
+    optimizer.step(1.0)
+    for name, parameter in model.named_parameters():
+        moved = (parameter - before[name]).abs().max()
+        assert moved < 1e-7 if roles(model)[name] is Role.MATRIX else moved > 0.009, name
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_state_goes_out_and_comes_back_bit_equal(config: c.OptimizerConfig) -> None:
+    first, second = build(small("llama")), build(small("llama"))
+    one, two = build_optimizer(config, first), build_optimizer(config, second)
+    for seed in range(2):
+        filled(first, seed)
+        one.step(1.0)
+    second.load_state_dict(first.state_dict())
+    two.load(one.state())
+    for model, optimizer in ((first, one), (second, two)):
+        filled(model, 7)
+        optimizer.step(0.5)
+    for (name, a), b in zip(first.named_parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b), name
+    assert one.state().keys() == two.state().keys()
+    assert all(torch.equal(value, two.state()[name]) for name, value in one.state().items())
+
+
+def test_every_rate_follows_the_schedule() -> None:
+    optimizer: Optimizer = build_optimizer(c.Muon(learning_rate=0.02, others=c.AdamW(learning_rate=0.001)), filled(build(small("gpt2"))))
+    optimizer.step(0.25)
+    assert optimizer.rate() == 0.005
+    assert {group["lr"] for group in optimizer.parts[1].param_groups} == {0.00025}
+
+
+def test_state_of_another_model_is_refused() -> None:
+    model = build(small("gpt2"))
+    with pytest.raises(InputError, match=r"unknown parameter other\.weight"):
+        build_optimizer(c.AdamW(), model).load({"other.weight:exp_avg": torch.zeros(1)})

@@ -1,0 +1,76 @@
+"""Two processes under torchrun learn what one learns."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from saucier.training.processes import Processes, buckets
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from saucier.training.evaluation import Evaluator
+from saucier.training.loop import train
+from saucier.training.processes import processes
+from tests.unit.training.toy import Counting, gpt, recipe, study
+torch.set_num_threads(1)
+with processes() as us:
+    plain = study()
+    held_out = Evaluator([Counting(seed=99)[step] for step in range(3)], plain.corruption, plain.objective, processes=us)
+    train(gpt(dropout=0.0), plain, recipe(6, evaluate_every=3, average=2), run_folder=Path(sys.argv[1]), evaluate=held_out, reporters=[])
+"""
+
+
+def free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+def run(folder: Path, root: Path, world: int) -> list[dict[str, float]]:
+    """Train with `world` processes, and return the metrics that were written."""
+    program = folder.with_suffix(".py")
+    program.write_text(PROGRAM)
+    plain = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "OMP_NUM_THREADS": "1"}
+    group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()} if world > 1 else {}
+    started = [subprocess.Popen([sys.executable, str(program), str(folder)], env={**plain, **group, "RANK": str(rank)}, stderr=subprocess.PIPE,
+                                text=True) for rank in range(world)]
+    for process in started:
+        assert process.wait(timeout=120) == 0, process.communicate()[1]
+        assert process.stderr is not None
+        process.stderr.close()
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_two_processes_give_the_loss_of_one(tmp_path: Path, root: Path) -> None:
+    one, two = run(tmp_path / "one", root, 1), run(tmp_path / "two", root, 2)
+    assert len(one) == len(two) == 6 + 3
+    for mine, other in zip(one, two, strict=True):
+        figures = ("loss", "tokens", "gradient_norm") if "loss" in mine else ()
+        assert [other[name] for name in figures] == pytest.approx([mine[name] for name in figures], rel=1e-5)
+        if "evaluation" in mine:
+            assert other["evaluation"] == pytest.approx(mine["evaluation"], rel=1e-5)
+
+
+def test_alone_nothing_is_summed() -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    Processes().sum_gradients([parameter])
+    assert parameter.grad is None
+    assert Processes().sums({"a": 1.5}) == {"a": 1.5}
+
+
+def test_buckets_keep_every_tensor_in_order() -> None:
+    tensors = [torch.empty(size, device="meta") for size in (10, 2**24, 5, 6, 2**25, 1)]
+    made = list(buckets(tensors))
+    assert [tensor.numel() for group in made for tensor in group] == [tensor.numel() for tensor in tensors]
+    assert len(made) == 5

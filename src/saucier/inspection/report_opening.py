@@ -130,4 +130,5 @@ def _sample(sample: Sample) -> Html:
     between = "\n\n" if sample.reference else ""
     source = [element("header", sample.source)] if sample.source else []
     reference = [element("footer", joined(["A person wrote: ", sample.reference]))] if sample.reference else []
-    return element("blockquote", *source, element("pre", *given, between, element("mark", sample.text.rstrip())), *reference)
+    written = element("pre", *given, between, element("mark", sample.text.rstrip()))
+    return element("blockquote", *source, written, *reference)

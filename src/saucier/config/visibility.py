@@ -95,12 +95,18 @@ def visible_keys(visibility: Visibility, length: int) -> float:
             reach = min(size, length)
             return 2 * causal_window_keys(reach, length) - 1
         case And(terms=terms):
+            terms = flat(terms)
             windows = [term.size for term in terms if isinstance(term, Window)]
             if windows and any(isinstance(term, Causal) for term in terms):
                 return causal_window_keys(min(*windows, length), length)
             return min(visible_keys(term, length) for term in terms)
         case Or(terms=terms):
             return min(float(length), sum(visible_keys(term, length) for term in terms))
+
+
+def flat(terms: tuple[Visibility, ...]) -> tuple[Visibility, ...]:
+    """Return the terms of a conjunction with those of conjunctions inside it."""
+    return tuple(inner for term in terms for inner in (flat(term.terms) if isinstance(term, And) else (term,)))
 
 
 def causal_window_keys(reach: int, length: int) -> float:

@@ -1,0 +1,106 @@
+"""What the documentation says is there: links, files, verbs, recipes; its recipes load and its code runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from saucier import config as c
+from saucier.families import FAMILIES
+from saucier.recipes import names, recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a page in one language."""
+    return [body for found, body in FENCE.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative links name files that exist."""
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in link]
+    assert [link for link in links if link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    """Paths into the repository name what is there."""
+    named = re.findall(r"`((?:src|tests|docs|tools|benchmarks)/[\w./*-]+)`", page.read_text(encoding="utf-8"))
+    known = {"src/saucier/families/palmlike.py", "src/saucier/recipes/palmlike-nano.yaml",
+             "benchmarks/RESULTS.md"}
+    assert [name for name in named if name not in known and not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_verbs_exist(page: Path) -> None:
+    """Every `saucier VERB` is a verb."""
+    import typer.main
+
+    from saucier.cli import app
+
+    verbs = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    said = set(re.findall(r"(?:^|`|\$ |bin/)saucier ([a-z]+)\b", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert said - verbs == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_recipes_exist(page: Path) -> None:
+    """Every recipe that a command names is one of ours, or the page's own."""
+    said = set(re.findall(r"saucier (?:cook|train|show|plan|diff) ([a-z0-9]+-[a-z0-9-]+)(?=[\s`])", page.read_text(encoding="utf-8")))
+    assert said - {*names(), "palmlike-nano"} == set()
+
+
+def test_every_page_is_in_the_index() -> None:
+    """No page is lost."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES if page.parent.name == "docs" and page.name != "index.md"
+            and f"({page.name})" not in index] == []
+
+
+def test_the_recipes_of_the_recipe_page_load(tmp_path: Path) -> None:
+    """A whole recipe is one; a `model:` section alone replaces that of gpt-nano."""
+    found = blocks(ROOT / "docs" / "recipes.md", "yaml")
+    assert len(found) == 2
+    for body in found:
+        values = yaml.safe_load(body)
+        if "name" not in values:
+            values = yaml.safe_load((ROOT / "src/saucier/recipes/gpt-nano.yaml").read_text(encoding="utf-8")) | values
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+        c.check(recipe(path).model)
+
+
+def test_the_new_family_of_the_docs_works() -> None:
+    """The function on the page about adding a family gives a legal model, and its recipe fits its signature."""
+    page = ROOT / "docs" / "adding-a-family.md"
+    scope: dict[str, object] = {}
+    exec(compile(blocks(page, "python")[0], str(page), "exec"), scope)  # noqa: S102  (our own page)
+    settings = yaml.safe_load(blocks(page, "yaml")[0])["model"]
+    name = settings.pop("family")
+    config = scope[name](**settings)  # type: ignore[operator]
+    c.check(config)
+    assert isinstance(config, c.Transformer)
+    assert name not in FAMILIES, "it is real now: give the page another example"
+
+
+def test_the_architecture_of_the_readme_builds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python example runs, and the page shows what it printed."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    exec(compile(blocks(ROOT / "README.md", "python")[0], "README.md", "exec"), {})  # noqa: S102  (our own page)
+    assert capsys.readouterr().out.strip() in page
+
+
+def test_the_book_page_is_not_written_by_hand() -> None:
+    """docs/book.md says that it is generated."""
+    page = ROOT / "docs" / "book.md"
+    if not page.exists():
+        pytest.skip("written by `saucier recipes --book`")
+    assert "saucier recipes --book" in page.read_text(encoding="utf-8")

@@ -24,8 +24,8 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": {"config", "parts", "model"},
     "text": {"config"},
     "objectives": {"config", "parts", "model", "text"},
-    "training": {"config", "parts", "model", "objectives", "text", "checkpoints"},
-    "generation": {"config", "parts", "model", "text"},
+    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices"},
+    "generation": {"config", "parts", "model", "text", "devices"},
 }
 LATE = {
     ("model", "checkpoints"),  # `model.save(folder)` is part of the contract

@@ -17,14 +17,16 @@ from saucier.text.read import Counts, Document, split_parts
 
 SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 """Folders left out: what is not the standard library, and tests (which many distributions leave out, too)."""
+SHORT = 40
+"""Paragraphs of fewer characters are kept even when they were seen before."""
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def python_documentation(counts: Counts | None = None) -> Iterator[Document]:
     """Yield a document per help topic and per module: its docstrings in the order of the source, an empty line between.
 
-    A topic or docstring that was seen before is skipped and counted; so is a module whose source this Python cannot
-    parse. (Topic pages quote passages of each other: only whole texts are compared.)
+    A paragraph that was seen before is skipped and counted, since topic pages quote each other at length: text that is
+    held out must not stand in the training text as well. So is a module whose source this Python cannot parse.
     Errors: `InputError` where this Python has no source files.
     """
     counts = counts if counts is not None else Counts()
@@ -42,11 +44,23 @@ def _all_documents() -> tuple[tuple[Document, ...], Counts]:
     documents: list[Document] = []
     for name, texts in _topics_and_modules(counts):
         counts.files += 1
-        new = [text for text in dict.fromkeys(texts) if text not in seen]
-        counts.duplicates += len(texts) - len(new)
-        seen.update(new)
-        documents += split_parts("\n\n".join(new), name, 1)
+        new = [paragraph for text in texts for paragraph in text.split("\n\n") if _first_time(paragraph, seen, counts)]
+        text = "\n\n".join(new)
+        if text not in seen:
+            documents += split_parts(text, name, 1)
+        seen.add(text)
     return tuple(documents), counts
+
+
+def _first_time(paragraph: str, seen: set[str], counts: Counts) -> bool:
+    """Remember a paragraph, whatever its white space; short ones ("Returns:") may come again and again."""
+    key = " ".join(paragraph.split())
+    if len(key) < SHORT:
+        return True
+    counts.duplicates += key in seen
+    fresh = key not in seen
+    seen.add(key)
+    return fresh
 
 
 def _topics_and_modules(counts: Counts) -> Iterator[tuple[str, list[str]]]:

@@ -13,4 +13,5 @@ MODEL = 1e-4
 
 def assert_close(found: Tensor, expected: Tensor, tolerance: float = PART, what: str = "") -> None:
     """Fail with the largest difference where two tensors are further apart than the tolerance."""
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, msg=lambda message: f"{what}: {message}")
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance,
+                               msg=lambda message: f"{what}: {message}")

@@ -6,7 +6,7 @@ Letters: B batch, L length, S source length, D dim, V vocab, C classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ class Side:
         start = self.cache.length if self.cache is not None else 0
         length = self.ids.shape[1]
         padding = None if self.layout is not None else self.mask
-        return Span(length, start + length, start, self.ids.device, padding, self.documents, self.documents, self.prefix)
+        return Span(length, start + length, start, self.ids.device, padding, self.documents, self.documents,
+                    self.prefix)
 
     def placed(self) -> Tensor:
         """Return the positions [B or 1, L], counted from the cache's end where none were given."""
@@ -134,12 +135,16 @@ class Transformer(nn.Module):
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.dim, output_embed.tokens) if config.head else None
 
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *, token_type_ids: Tensor | None = None,
-                position_ids: Tensor | None = None, documents: Tensor | None = None, prefix_length: Tensor | None = None,
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
+                token_type_ids: Tensor | None = None,
+                position_ids: Tensor | None = None, documents: Tensor | None = None,
+                prefix_length: Tensor | None = None,
                 decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
                 decoder_position_ids: Tensor | None = None, decoder_documents: Tensor | None = None,
-                inputs_embeds: Tensor | None = None, encoder_output: Tensor | None = None, cache: Cache | None = None, last_only: bool = False,
-                output_hidden_states: bool = False, output_attentions: bool = False, compute_logits: bool = True) -> Output:
+                inputs_embeds: Tensor | None = None, encoder_output: Tensor | None = None, cache: Cache | None = None,
+                last_only: bool = False,
+                output_hidden_states: bool = False, output_attentions: bool = False,
+                compute_logits: bool = True) -> Output:
         """Run the model.
 
         Shapes: input_ids [B, L] go to the encoder, or to the decoder of a decoder-only model; attention_mask [B, L],
@@ -153,15 +158,19 @@ class Transformer(nn.Module):
         wanted = Wanted(output_hidden_states, output_attentions)
         if input_ids is None and inputs_embeds is not None:
             input_ids = torch.zeros(inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device)
-        first = None if input_ids is None else Side(input_ids, boolean(attention_mask), position_ids, documents, token_type_ids, prefix_length,
+        first = None if input_ids is None else Side(input_ids, boolean(attention_mask), position_ids, documents,
+                                                    token_type_ids, prefix_length,
                                                     vectors=inputs_embeds)
-        second = None if decoder_input_ids is None else Side(decoder_input_ids, boolean(decoder_attention_mask), decoder_position_ids,
+        second = None if decoder_input_ids is None else Side(decoder_input_ids, boolean(decoder_attention_mask),
+                                                             decoder_position_ids,
                                                              decoder_documents, prefix=prefix_length, cache=cache)
         if self.encoder is None or self.decoder is None:
             return self.one_stack(first, cache, wanted, last_only, compute_logits)
-        return self.two_stacks(first, second, Memory(encoder_output, boolean(attention_mask), documents), wanted, last_only, compute_logits)
+        return self.two_stacks(first, second, Memory(encoder_output, boolean(attention_mask), documents), wanted,
+                               last_only, compute_logits)
 
-    def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, last_only: bool, compute_logits: bool) -> Output:
+    def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, last_only: bool,
+                  compute_logits: bool) -> Output:
         """Run a model that is an encoder or a decoder alone."""
         if side is None:
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
@@ -175,7 +184,8 @@ class Transformer(nn.Module):
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions)
         return self.finish(output, hidden, last_only, compute_logits)
 
-    def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted, last_only: bool, compute_logits: bool) -> Output:
+    def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted, last_only: bool,
+                   compute_logits: bool) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
         assert self.encoder is not None and self.decoder is not None, "forward() sends other models to one_stack"
         if target is None or (source is None and memory.hidden is None):
@@ -203,7 +213,8 @@ class Transformer(nn.Module):
         simple = target.cache is None and not wanted.weights and source.documents is None and target.documents is None
         if not simple or not worth_packing(source.mask, target.mask):
             return
-        layouts = [ragged_of(torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask) for side in (source, target)]
+        layouts = [ragged_of(torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask)
+                   for side in (source, target)]
         if all(layout is not None for layout in layouts):
             source.layout, target.layout = layouts
 
@@ -277,7 +288,8 @@ def boolean(mask: Tensor | None) -> Tensor | None:
     return mask.bool()
 
 
-def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Transformer:
+def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
+          device: torch.device | str | None = None) -> Transformer:
     """Build a model with starting weights drawn from `seed`. Raises `InputError` for an illegal combination."""
     with torch.device("meta"):
         model = Transformer(config)

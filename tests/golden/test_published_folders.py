@@ -29,7 +29,8 @@ def published() -> list[str]:
         golden, config = json.loads(path.read_text()), path.parent / "config.json"
         layout = LAYOUTS.get(json.loads(config.read_text()).get("model_type")) if config.is_file() else None
         safe = (path.parent / "model.safetensors").is_file() or (path.parent / "model.safetensors.index.json").is_file()
-        if layout and safe and path.parent.name not in REFUSED and all(case["class"] in layout.classes for case in golden["cases"]):
+        if layout and safe and path.parent.name not in REFUSED and all(case["class"] in layout.classes
+                                                                       for case in golden["cases"]):
             names.append(path.parent.name)
     return names
 
@@ -43,7 +44,8 @@ def checker() -> ModuleType:
 
 
 def test_every_listed_family_has_folders() -> None:
-    assert {"bert", "gpt2", "llama", "t5", "t5-v1_1", "openai-gpt", "gpt2-sharded", "gpt2-fp16-checkpoint"} <= set(published())
+    assert {"bert", "gpt2", "llama", "t5", "t5-v1_1", "openai-gpt", "gpt2-sharded",
+            "gpt2-fp16-checkpoint"} <= set(published())
 
 
 @pytest.mark.parametrize("name", published())
@@ -59,7 +61,8 @@ def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> Non
     from safetensors.torch import load_file
 
     model = saucier.load(GOLDEN / name, dtype="float32", device="cpu")
-    write_foreign(model, LAYOUTS[json.loads((GOLDEN / name / "config.json").read_text())["model_type"]], tmp_path / "out")
+    write_foreign(model, LAYOUTS[json.loads((GOLDEN / name / "config.json").read_text())["model_type"]],
+                  tmp_path / "out")
     first, second = load_file(GOLDEN / name / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
     assert set(first) == set(second)
     assert all(torch.equal(first[key], second[key]) for key in first)

@@ -21,7 +21,8 @@ def projections(draw: st.DrawFn) -> c.Projection:
     """Heads that fit together, of a width of their own or of the model's."""
     heads = draw(st.sampled_from([1, 2, 4]))
     groups = draw(st.sampled_from([None, *(n for n in (1, 2, 4) if heads % n == 0)]))
-    return c.Projection(heads=heads, kv_heads=groups, head_dim=draw(st.sampled_from([None, 4, 6])), bias=draw(st.booleans()),
+    return c.Projection(heads=heads, kv_heads=groups, head_dim=draw(st.sampled_from([None, 4, 6])),
+                        bias=draw(st.booleans()),
                         output_bias=draw(st.booleans()), scale=draw(st.sampled_from([None, 1.0])))
 
 
@@ -32,17 +33,21 @@ visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first | second, inner, inner)), max_leaves=3)
 
 attention_positions = st.one_of(
-    st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)), st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
+    st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)),
+    st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
     st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
     st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0])), st.just(c.Alibi()))
-embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()), st.builds(c.Learned, length=st.just(POSITIONS)))
+embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()),
+                                st.builds(c.Learned, length=st.just(POSITIONS)))
 
 self_attentions = st.builds(c.SelfAttention, projection=projections(), positions=attention_positions,
                             visibility=visibilities, kernel=kernels)
 cross_attentions = st.builds(c.CrossAttention, projection=projections(), kernel=kernels)
 feed_forwards = st.one_of(
-    st.builds(c.FeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(), dropout=dropouts),
-    st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(), dropout=dropouts))
+    st.builds(c.FeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
+              dropout=dropouts),
+    st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
+              dropout=dropouts))
 
 
 @st.composite
@@ -63,16 +68,20 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
     times = st.integers(1, 2)
     layers = st.one_of(st.builds(c.Repeat, block=blocks(cross=cross), times=times),
                        st.builds(c.Share, block=blocks(cross=cross), times=times),
-                       st.builds(c.Cycle, blocks=st.lists(blocks(cross=cross), min_size=1, max_size=2).map(tuple), times=times))
+                       st.builds(c.Cycle, blocks=st.lists(blocks(cross=cross), min_size=1, max_size=2).map(tuple),
+                                 times=times))
     return st.builds(c.Stack, layers=layers, final_norm=st.one_of(st.none(), norms), dropout=dropouts)
 
 
-embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, segments=st.sampled_from([0, 2]),
+embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions,
+                       segments=st.sampled_from([0, 2]),
                        norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))
 language_heads = st.builds(c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
-                           transform=st.one_of(st.none(), st.builds(c.HeadTransform, activation=activations, norm=norms)))
+                           transform=st.one_of(st.none(),
+                                               st.builds(c.HeadTransform, activation=activations, norm=norms)))
 heads = st.one_of(st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)))
-initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit), st.builds(c.FanInInit))
+initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit),
+                            st.builds(c.FanInInit))
 
 
 @st.composite

@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, event, given, settings
+from tests.laws.configs import POSITIONS, VOCAB, transformers
+from tests.laws.zoo import scrambled, tokens
+from tests.tolerances import MODEL, assert_close
 from torch import Tensor
 
 import saucier
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import Output, Transformer, build
-from tests.laws.configs import POSITIONS, VOCAB, transformers
-from tests.laws.zoo import scrambled, tokens
-from tests.tolerances import MODEL, assert_close
 
 LENGTH = 7
 EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blob=True,
                     phases=(Phase.explicit, Phase.generate, Phase.shrink),
-                    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much])
+                    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large,
+                                           HealthCheck.filter_too_much])
 
 
 def legal(config: c.Transformer) -> bool:
@@ -114,7 +115,8 @@ def test_any_legal_causal_config_decodes_from_its_cache(config: c.Transformer) -
     with torch.no_grad():
         for start, end in ((0, 3), (3, 4), (4, LENGTH)):
             target = {"decoder_input_ids": ids[:, start:end], "prefix_length": torch.tensor([2, 3])}
-            output = model(ids.flip(1), **target, cache=cache) if config.encoder else model(ids[:, start:end], cache=cache)
+            output = model(ids.flip(1), **target, cache=cache) if config.encoder else model(ids[:, start:end],
+                                                                                            cache=cache)
             found.append(output.last_hidden_state)
         assert_close(torch.cat(found, dim=1), whole, MODEL)
 

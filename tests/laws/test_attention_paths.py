@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from saucier.model import Output, Transformer
 from tests.laws.zoo import everything, longest, scrambled, tokens, without_dropout
 from tests.tolerances import MODEL, assert_close
+
+from saucier.model import Output, Transformer
 
 MODELS = everything()
 
@@ -18,7 +18,8 @@ def run(model: Transformer, *, weights: bool) -> Output:
     mask = torch.ones_like(ids)
     mask[1, -1] = 0  # little enough padding for rows not to be packed
     target = {"decoder_input_ids": ids.flip(1)} if model.config.encoder and model.config.decoder else {}
-    return model(ids, mask, **target, output_attentions=weights, output_hidden_states=weights)  # type: ignore[no-any-return]
+    return model(ids, mask, **target, output_attentions=weights,
+                 output_hidden_states=weights)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.laws.zoo import decoders, longest, pairs, runnable_recipes, scrambled, tokens
+from tests.tolerances import assert_close
 from torch import Tensor
 
 from saucier.model import Transformer
 from saucier.parts.cache import Cache
 from saucier.recipes import recipe
-from tests.laws.zoo import decoders, longest, pairs, runnable_recipes, scrambled, tokens
-from tests.tolerances import assert_close
 
 WITH_RECIPES = {f"recipe-{name}": recipe(name).model for name in runnable_recipes()}
 DECODERS = {**decoders(), **{name: config for name, config in WITH_RECIPES.items() if not config.encoder}}
@@ -49,7 +49,8 @@ def test_left_padded_rows_decode_from_a_cache(name: str) -> None:
     cache, found = model.new_cache(3, full), []
     with torch.no_grad():
         for start, end in pieces([full - 4, 1, 1, 1, 1], full):
-            out = model(ids[:, start:end], mask[:, :end], position_ids=places[:, start:end], cache=cache, last_only=True)
+            out = model(ids[:, start:end], mask[:, :end], position_ids=places[:, start:end], cache=cache,
+                        last_only=True)
             found.append(out.logits)
         for row, prompt in enumerate(prompts):
             whole = model(ids[row:row + 1, full - new - prompt:]).logits[0, prompt - 1:]
@@ -67,7 +68,8 @@ def test_encoder_decoder_with_cache_equals_without(name: str) -> None:
         whole = model(source, mask, decoder_input_ids=target)
         states = whole.encoder_last_hidden_state
         for start, end in pieces([3, 1, 1, 2, 1], 8):
-            found.append(model(None, mask, encoder_output=states, decoder_input_ids=target[:, start:end], cache=cache).logits)
+            found.append(model(None, mask, encoder_output=states, decoder_input_ids=target[:, start:end],
+                               cache=cache).logits)
             states = torch.full_like(states, float("nan"))  # whoever still reads it will be seen
         assert_close(torch.cat(found, dim=1), whole.logits)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.laws.zoo import VOCAB, everything, longest, tokens
 from torch.utils.flop_counter import FlopCounterMode
 
 from saucier import config as c
 from saucier.config.visibility import visible_keys
 from saucier.model import build
 from saucier.recipes import names, recipe
-from tests.laws.zoo import VOCAB, everything, longest, tokens
 
 MODELS = everything()
 LENGTH = 12

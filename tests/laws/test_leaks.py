@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.laws import zoo
 from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import Output, Transformer
-from tests.laws import zoo
 
 LENGTH = 9
 PREFIX = 4
@@ -71,9 +71,11 @@ class Watched:
         states = output.last_hidden_state
         assert states is not None
         probe = torch.randn(states.shape[-1], generator=torch.Generator().manual_seed(3))
-        found = [torch.zeros(states.shape[1], seen[:rows].flatten(0, 1).shape[0], dtype=torch.bool) for seen in self.seen]
+        found = [torch.zeros(states.shape[1], seen[:rows].flatten(0, 1).shape[0], dtype=torch.bool)
+                 for seen in self.seen]
         for query in range(states.shape[1]):
-            gradients = torch.autograd.grad((states[0, query] * probe).sum(), self.seen, retain_graph=True, allow_unused=True)
+            gradients = torch.autograd.grad((states[0, query] * probe).sum(), self.seen, retain_graph=True,
+                                            allow_unused=True)
             for table, gradient in zip(found, gradients, strict=True):
                 if gradient is not None:
                     table[query] = gradient[:rows].abs().sum(-1).flatten() > 0
@@ -141,7 +143,8 @@ def test_rows_do_not_meet(name: str) -> None:
     for mask in (None, torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]])):
         watched.seen.clear()
         two = bool(watched.model.config.encoder and watched.model.config.decoder)
-        output = watched.model(ids, mask, decoder_input_ids=ids, decoder_attention_mask=mask) if two else watched.model(ids, mask)
+        output = watched.model(ids, mask, decoder_input_ids=ids,
+                               decoder_attention_mask=mask) if two else watched.model(ids, mask)
         embedded = [seen for seen in watched.seen if seen.shape[0] == 2]
         states = output.last_hidden_state[0, :4].square().sum()
         gradients = torch.autograd.grad(states, watched.seen)
@@ -196,7 +199,8 @@ def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     with torch.no_grad():
         found = model(ids, documents=documents, position_ids=places).last_hidden_state
         for start, end in zip(ends, ends[1:], strict=False):
-            torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5,
+                                       atol=1e-5)
 
 
 def test_documents_on_one_side_only_are_refused() -> None:

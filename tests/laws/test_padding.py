@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.laws.zoo import decoders, encoders, everything, longest, scrambled, tokens
+from tests.tolerances import MODEL, assert_close
 from torch import Tensor
 
 from saucier import config as c
 from saucier.model import Transformer
 from saucier.parts import ragged
-from tests.laws.zoo import decoders, encoders, everything, longest, scrambled, tokens
-from tests.tolerances import MODEL, assert_close
 
 MODELS = everything()
 SINGLE = {**decoders(), **encoders()}

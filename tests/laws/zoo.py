@@ -62,7 +62,8 @@ def causal_positions() -> dict[str, c.SelfAttention]:
              for name, kind in kinds.items()}
     grouped = {f"{name}-gqa": attention.model_copy(update={"projection": GROUPED})
                for name, attention in zip(kinds, found.values(), strict=True)}
-    return found | grouped | {"rotary-mqa": c.SelfAttention(projection=SINGLE, positions=c.Rotary(), visibility=c.Causal()),
+    return found | grouped | {"rotary-mqa": c.SelfAttention(projection=SINGLE, positions=c.Rotary(),
+                                                            visibility=c.Causal()),
                               "none-mqa": c.SelfAttention(projection=SINGLE, visibility=c.Causal())}
 
 

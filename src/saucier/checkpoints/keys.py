@@ -19,15 +19,19 @@ from saucier.errors import InputError
 
 COMMON = frozenset({
     "architectures", "model_type", "transformers_version", "dtype", "torch_dtype", "use_cache", "initializer_range",
-    "initializer_factor", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id",
-    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "name_or_path", "_name_or_path", "task_specific_params",
+    "initializer_factor", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
+    "mask_token_id",
+    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "name_or_path", "_name_or_path",
+    "task_specific_params",
     "id2label", "label2id", "num_labels", "problem_type", "output_hidden_states", "output_attentions", "return_dict",
-    "finetuning_task", "tokenizer_class", "prefix", "gradient_checkpointing", "classifier_dropout", "_attn_implementation_autoset",
+    "finetuning_task", "tokenizer_class", "prefix", "gradient_checkpointing", "classifier_dropout",
+    "_attn_implementation_autoset",
     "_num_labels", "chunk_size_feed_forward",
 })
 """Fields that do not change what a model computes, in every family."""
 
-SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id")
+SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id",
+               "forced_eos_token_id")
 """Fields that generation reads, where no generation_config.json says more."""
 
 
@@ -57,7 +61,8 @@ class Key:
         if value is None:
             raise InputError(f"{self.foreign} is missing", where=where, remedy="the config is not whole; copy it again")
         if self.names and value not in self.names:
-            raise InputError(f"{self.foreign} {value!r} is not known", where=where, remedy=f"known: {', '.join(map(str, self.names))}")
+            raise InputError(f"{self.foreign} {value!r} is not known", where=where,
+                             remedy=f"known: {', '.join(map(str, self.names))}")
         return self.names[value] if self.names else value
 
     def write(self, tree: c.Transformer) -> Any:
@@ -119,10 +124,12 @@ class Layout:
         document = self.normalize(document)
         known = {key.foreign for key in self.keys} | set(self.fixed) | self.free | COMMON
         if unknown := sorted(set(document) - known):
-            raise InputError(f"unknown field {', '.join(unknown)}", where=where, remedy="it may change the numbers, so it is not ignored; remove it if it does not")
+            raise InputError(f"unknown field {', '.join(unknown)}", where=where,
+                             remedy="it may change the numbers, so it is not ignored; remove it if it does not")
         for name, value in self.fixed.items():
             if document.get(name, value) != value:
-                raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where, remedy=f"only {value!r} can")
+                raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
+                                 remedy=f"only {value!r} can")
         tree = self.family(**{key.argument: key.read(document, where) for key in self.keys if key.argument})
         for key in self.keys:
             value = None if key.argument else key.read(document, where)
@@ -140,7 +147,8 @@ class Layout:
             again = self.tree(document, published, self.model_type)
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
                 return {"architectures": [published], **document}
-        raise InputError(f"this model cannot be written as {self.model_type}: {different(tree, again)}", where="model", remedy="save it in our own layout")
+        raise InputError(f"this model cannot be written as {self.model_type}: {different(tree, again)}", where="model",
+                         remedy="save it in our own layout")
 
 
 def different(first: Any, second: Any, path: str = "") -> str:
@@ -162,4 +170,5 @@ def validated(tree: c.Transformer, where: str) -> c.Transformer:
         return c.Transformer.model_validate(tree.model_dump(mode="python", warnings=False))
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where, remedy="this value makes no model") from error
+        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
+                         remedy="this value makes no model") from error

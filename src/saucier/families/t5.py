@@ -146,7 +146,8 @@ def attention_rules(ours: str, theirs: str, width: int) -> list[Rule]:
     """The names of one self-attention."""
     return [
         Rule(ours + "norm.weight", theirs + "layer_norm.weight"),
-        Rule(ours + "inner.qkv.weight", tuple(f"{theirs}SelfAttention.{x}.weight" for x in "qkv"), Concat((width,) * 3)),
+        Rule(ours + "inner.qkv.weight", tuple(f"{theirs}SelfAttention.{x}.weight" for x in "qkv"),
+             Concat((width,) * 3)),
         Rule(ours + "inner.out.weight", theirs + "SelfAttention.o.weight"),
     ]
 
@@ -156,7 +157,8 @@ def cross_rules(ours: str, theirs: str, width: int) -> list[Rule]:
     return [
         Rule(ours + "norm.weight", theirs + "layer_norm.weight"),
         Rule(ours + "inner.q.weight", theirs + "EncDecAttention.q.weight"),
-        Rule(ours + "inner.kv.weight", tuple(f"{theirs}EncDecAttention.{x}.weight" for x in "kv"), Concat((width,) * 2)),
+        Rule(ours + "inner.kv.weight", tuple(f"{theirs}EncDecAttention.{x}.weight" for x in "kv"),
+             Concat((width,) * 2)),
         Rule(ours + "inner.out.weight", theirs + "EncDecAttention.o.weight"),
     ]
 
@@ -169,5 +171,6 @@ T5_LAYOUT = Layout(
     {"T5ForConditionalGeneration": whole, "T5Model": bare, "T5EncoderModel": encoder_alone},
     base="",
     fixed={"is_encoder_decoder": True},
-    free=frozenset({"dense_act_fn", "is_gated_act", "is_decoder", "scale_decoder_outputs", "output_past", "n_positions"}),
+    free=frozenset({"dense_act_fn", "is_gated_act", "is_decoder", "scale_decoder_outputs", "output_past",
+                    "n_positions"}),
 )

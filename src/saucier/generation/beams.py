@@ -66,11 +66,13 @@ class Hypotheses:
     def at(self, places: Tensor) -> Hypotheses:
         """Pick texts of each prompt. Shapes: places [B, C']."""
         ids = self.ids.take_along_dim(places[..., None], 1)
-        return Hypotheses(ids, self.scores.gather(1, places), self.lengths.gather(1, places), self.done.gather(1, places))
+        return Hypotheses(ids, self.scores.gather(1, places), self.lengths.gather(1, places),
+                          self.done.gather(1, places))
 
     def with_others(self, other: Hypotheses) -> Hypotheses:
         """Put two sets together, these first."""
-        return Hypotheses(*(torch.cat([getattr(self, name), getattr(other, name)], 1) for name in ("ids", "scores", "lengths", "done")))
+        return Hypotheses(*(torch.cat([getattr(self, name), getattr(other, name)], 1)
+                            for name in ("ids", "scores", "lengths", "done")))
 
 
 class BeamSearch:
@@ -125,7 +127,8 @@ class BeamSearch:
 
     def unfinished(self, candidates: Hypotheses) -> Hypotheses:
         """Return the candidates with those out of the running that have ended."""
-        return Hypotheses(candidates.ids, candidates.scores + candidates.done * OUT, candidates.lengths, candidates.done)
+        return Hypotheses(candidates.ids, candidates.scores + candidates.done * OUT, candidates.lengths,
+                          candidates.done)
 
     def keep(self, candidates: Hypotheses) -> None:
         """Let ended hypotheses among the best `width` candidates take the places of worse ones."""

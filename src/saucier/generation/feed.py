@@ -56,7 +56,8 @@ class CachedFeed:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
             output = self.model(prompt.ids, prompt.mask, position_ids=places, cache=self.cache, last_only=True)
         else:
-            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=self.cache, last_only=True)
+            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=self.cache,
+                                last_only=True)
             self.encoded = output.encoder_last_hidden_state
         if self.copies > 1:
             self.spread(torch.arange(len(prompt.ids), device=prompt.ids.device).repeat_interleave(self.copies))
@@ -67,7 +68,8 @@ class CachedFeed:
         """Repeat all that was read for a prompt. Shapes: rows [R]."""
         self.cache.reorder(rows)
         self.mask, self.positions, self.source_mask, self.encoded = (
-            None if x is None else x.index_select(0, rows) for x in (self.mask, self.positions, self.source_mask, self.encoded))
+            None if x is None else x.index_select(0, rows)
+            for x in (self.mask, self.positions, self.source_mask, self.encoded))
 
     def next(self, step: Step) -> Tensor:
         """Read one token a row. Shapes: -> [R, V], float32."""
@@ -75,9 +77,11 @@ class CachedFeed:
             self.follow(step.rows)
         tokens = step.tokens[:, None]
         if self.encoded is None:
-            output = self.model(tokens, self.grown_mask(), position_ids=self.next_positions(), cache=self.cache, last_only=True)
+            output = self.model(tokens, self.grown_mask(), position_ids=self.next_positions(), cache=self.cache,
+                                last_only=True)
         else:
-            output = self.model(None, self.source_mask, encoder_output=self.encoded, decoder_input_ids=tokens, cache=self.cache, last_only=True)
+            output = self.model(None, self.source_mask, encoder_output=self.encoded, decoder_input_ids=tokens,
+                                cache=self.cache, last_only=True)
         return output.logits[:, -1].float()  # type: ignore[no-any-return]
 
     def follow(self, rows: Tensor) -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.beams import Beams, BeamSearch
 from saucier.generation.choosing import Choice, Greedy, Sample
@@ -48,7 +46,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     """
     chosen = resolve(options, model.generation)
     if listener is not None and chosen.num_beams > 1:
-        raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener", remedy="use num_beams=1")
+        raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
+                         remedy="use num_beams=1")
     with evaluating(model):
         prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
@@ -66,5 +65,6 @@ def search_of(options: GenerationOptions, prompt: Prompt, rules: Rules) -> Searc
     choice: Choice = Sample.seeded(options.seed, device) if options.do_sample else Greedy()
     if options.num_beams == 1:
         return RowSearch(prompt.ids.repeat_interleave(options.num_return_sequences, 0), rules, choice)
-    beams = Beams(options.num_beams, options.length_penalty, options.early_stopping, options.num_return_sequences, len(options.ends))
+    beams = Beams(options.num_beams, options.length_penalty, options.early_stopping, options.num_return_sequences,
+                  len(options.ends))
     return BeamSearch(prompt.ids, rules, choice, beams=beams)

@@ -19,11 +19,13 @@ DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
 
 BOOKKEEPING = frozenset({
-    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states", "output_scores",
+    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states",
+    "output_scores",
     "output_logits", "return_dict_in_generate", "cache_implementation", "low_memory", "trust_remote_code"})
 """Keys of a generation_config.json that do not change which tokens are written."""
 
-NEUTRAL: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "encoder_repetition_penalty": 1.0,
+NEUTRAL: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
+                           "encoder_repetition_penalty": 1.0,
                            "encoder_no_repeat_ngram_size": 0, "num_beam_groups": 1, "diversity_penalty": 0.0}
 """Keys that we do not have, with the value that does nothing."""
 
@@ -101,7 +103,8 @@ class GenerationOptions(Config):
         if self.max_length is None:
             return DEFAULT_NEW_TOKENS
         if self.max_length <= prompt:
-            raise InputError(f"the prompt has {prompt} tokens already, and max_length is {self.max_length}", where="max_length",
+            raise InputError(f"the prompt has {prompt} tokens already, and max_length is {self.max_length}",
+                             where="max_length",
                              remedy="give max_new_tokens")
         return self.max_length - prompt
 
@@ -119,7 +122,8 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Generation
     Raises `InputError` for an unknown option or a value out of range. Warns of defaults of the model that we do not have.
     """
     said = {name: listed(name, value) for name, value in given.items() if value is not None}
-    own = {name: listed(name, value) for name, value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
+    own = {name: listed(name, value) for name,
+           value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
     if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
         own.pop("max_new_tokens", None)
     warn_of_unknown(defaults)
@@ -150,8 +154,10 @@ def readable(error: ValidationError) -> InputError:
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        return InputError("unknown option of generate", where=name, remedy=nearest(name, list(GenerationOptions.model_fields)))
-    return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}", where=name, remedy=REMEDIES.get(name))
+        return InputError("unknown option of generate", where=name,
+                          remedy=nearest(name, list(GenerationOptions.model_fields)))
+    return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}", where=name,
+                      remedy=REMEDIES.get(name))
 
 
 REMEDIES = {
@@ -166,10 +172,14 @@ def check_together(options: GenerationOptions) -> None:
     """Refuse options that are each right and contradict each other."""
     wanted, beams = options.num_return_sequences, options.num_beams
     if beams > 1 and wanted > beams:
-        raise InputError(f"{wanted} sequences of {beams} beams", where="num_return_sequences", remedy=f"use num_beams={wanted}")
+        raise InputError(f"{wanted} sequences of {beams} beams", where="num_return_sequences",
+                         remedy=f"use num_beams={wanted}")
     if beams == 1 and wanted > 1 and not options.do_sample:
-        raise InputError("the likeliest continuation is only one", where="num_return_sequences", remedy="use do_sample=True or num_beams")
+        raise InputError("the likeliest continuation is only one", where="num_return_sequences",
+                         remedy="use do_sample=True or num_beams")
     if options.stop_strings and options.pad is None:
-        raise InputError("rows that end early must be filled", where="pad_token_id", remedy="give pad_token_id or eos_token_id")
+        raise InputError("rows that end early must be filled", where="pad_token_id",
+                         remedy="give pad_token_id or eos_token_id")
     if any(not word for word in (*options.stop_strings, *options.bad_words_ids)):
-        raise InputError("an empty entry forbids or ends everything", where="stop_strings or bad_words_ids", remedy="remove it")
+        raise InputError("an empty entry forbids or ends everything", where="stop_strings or bad_words_ids",
+                         remedy="remove it")

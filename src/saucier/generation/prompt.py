@@ -22,7 +22,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     """
     config = model.config
     if config.decoder is None or config.language_head is None:
-        raise InputError("this model does not write: it has no " + ("decoder" if config.decoder is None else "language head"),
+        raise InputError("this model does not write: it has no " + ("decoder" if config.decoder is None
+                                                                    else "language head"),
                          where="model", remedy="use one with a decoder and a language head")
     device = model.embed.tokens.weight.device
     if config.encoder is None:
@@ -31,7 +32,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
         check_left_padded(mask)
         return Prompt(ids, mask)
     if ids is None:
-        raise InputError("an encoder-decoder needs a source", where="input_ids", remedy="give input_ids [batch, length]")
+        raise InputError("an encoder-decoder needs a source", where="input_ids",
+                         remedy="give input_ids [batch, length]")
     ids = ids.to(device)
     mask = checked_mask(config.embed, ids, mask, options=options)
     start = torch.full((len(ids), 1), start_token(config, options), device=device)
@@ -43,7 +45,8 @@ def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     if ids is not None and ids.ndim == 2 and ids.shape[1]:
         return ids
     if options.bos_token_id is None:
-        raise InputError("the prompt is empty" if ids is None or ids.ndim == 2 else f"the prompt has {ids.ndim} dimensions",
+        raise InputError("the prompt is empty" if ids is None or ids.ndim == 2
+                         else f"the prompt has {ids.ndim} dimensions",
                          where="input_ids", remedy="give ids [batch, length], or bos_token_id to begin with")
     rows = 1 if ids is None else len(ids)
     return torch.full((rows, 1), options.bos_token_id)
@@ -52,21 +55,25 @@ def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
 def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, options: GenerationOptions) -> Tensor | None:
     """Check ids and mask, find padding where there is no mask; None where all tokens are real. Shapes: [B, L] -> [B, L]."""
     if ids.ndim != 2 or ids.numel() == 0 or ids.dtype not in (torch.int64, torch.int32):
-        raise InputError(f"ids of shape {list(ids.shape)} and type {ids.dtype}", where="input_ids", remedy="give int64 ids [batch, length]")
+        raise InputError(f"ids of shape {list(ids.shape)} and type {ids.dtype}", where="input_ids",
+                         remedy="give int64 ids [batch, length]")
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or high >= embed.vocab:
-        raise InputError(f"token {low if low < 0 else high} is outside the vocabulary of {embed.vocab}", where="input_ids",
+        raise InputError(f"token {low if low < 0 else high} is outside the vocabulary of {embed.vocab}",
+                         where="input_ids",
                          remedy="use the model's own tokenizer")
     if mask is None and options.pad_token_id is not None and options.pad_token_id not in options.ends:
         mask = ids != options.pad_token_id
     if mask is None:
         return None
     if mask.shape != ids.shape:
-        raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask", remedy="give one number for each token")
+        raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask",
+                         remedy="give one number for each token")
     mask = mask.to(ids.device).bool()
     empty = (~mask.any(1)).nonzero()
     if len(empty):
-        raise InputError(f"row {int(empty[0])} holds no token that is not padding", where="attention_mask", remedy="remove the row, or give it a token")
+        raise InputError(f"row {int(empty[0])} holds no token that is not padding", where="attention_mask",
+                         remedy="remove the row, or give it a token")
     return None if bool(mask.all()) else mask.long()
 
 
@@ -81,9 +88,11 @@ def start_token(config: c.Transformer, options: GenerationOptions) -> int:
     """Return what the text of an encoder-decoder begins with."""
     start = options.bos_token_id if options.decoder_start_token_id is None else options.decoder_start_token_id
     if start is None:
-        raise InputError("nothing to begin the text with", where="decoder_start_token_id", remedy="give it (T5: the pad id), or bos_token_id")
+        raise InputError("nothing to begin the text with", where="decoder_start_token_id",
+                         remedy="give it (T5: the pad id), or bos_token_id")
     if start >= config.output_embed.vocab:
-        raise InputError(f"token {start} is outside the vocabulary of {config.output_embed.vocab}", where="decoder_start_token_id",
+        raise InputError(f"token {start} is outside the vocabulary of {config.output_embed.vocab}",
+                         where="decoder_start_token_id",
                          remedy="use the model's own start token")
     return start
 

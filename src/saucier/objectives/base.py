@@ -158,6 +158,7 @@ def tensor(values: NDArray[np.generic]) -> Tensor:
 def required(value: int | None, name: str, objective: str) -> int:
     """Return a special id that an objective cannot do without. Raises `InputError` when the tokenizer lacks it."""
     if value is None:
-        raise InputError(f"the tokenizer has no {name} token, which {objective} needs", where=f"tokenizer.special.{name}",
+        raise InputError(f"the tokenizer has no {name} token, which {objective} needs",
+                         where=f"tokenizer.special.{name}",
                          remedy=f"name one in the recipe, such as {name}: '[{name.upper()}]'")
     return value

@@ -35,7 +35,8 @@ def chunk_rows(vocab: int, bytes_per_value: int) -> int:
     return max(1, CHUNK_BYTES // (vocab * bytes_per_value))
 
 
-def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *, smoothing: float = 0.0) -> Sums:
+def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *,
+                  smoothing: float = 0.0) -> Sums:
     """Sum the loss of `features @ weight.T + bias` against the targets.
 
     Shapes: features [N, D], weight [V, D], bias [V], targets [N]. Under autocast the products are in its format.
@@ -46,9 +47,11 @@ def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
     with torch.autocast(kind, enabled=False):
         if torch.is_grad_enabled():
-            loss, nll = Chunked.apply(features.to(dtype), weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+            loss, nll = Chunked.apply(features.to(dtype), weight, bias, targets,
+                                      smoothing)  # type: ignore[no-untyped-call]
             return Sums(loss, nll, torch.zeros_like(nll))
-        return measure(features.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets, smoothing)
+        return measure(features.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets,
+                       smoothing)
 
 
 def measure(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Sums:

@@ -84,6 +84,7 @@ def padded(rows: list[Ints], filler: int) -> tuple[Ints, Ints]:
 def build_spans(config: c.SpanCorruption, ids: TokenIds) -> SpanCorruption:
     """Check the tokenizer. Raises `InputError` when it has too few sentinels."""
     if len(ids.sentinels) < 2:
-        raise InputError("the tokenizer has no sentinel tokens, which span corruption needs", where="tokenizer.special.sentinels",
+        raise InputError("the tokenizer has no sentinel tokens, which span corruption needs",
+                         where="tokenizer.special.sentinels",
                          remedy="set sentinels: 100")
     return SpanCorruption(config, ids)

@@ -33,7 +33,8 @@ def join(x: Tensor) -> Tensor:
 Mix = Callable[[Tensor, Tensor, Tensor, Scores], Tensor]
 
 
-def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None, memory_layout: Ragged | None) -> Tensor:
+def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None,
+            memory_layout: Ragged | None) -> Tensor:
     """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
 
     Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
@@ -47,7 +48,8 @@ def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layo
         return layout.pack(full.transpose(1, 2)).transpose(1, 2)
     queries, keys = layout.lengths, memory_layout.lengths
     rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
-    return torch.cat([mix(q, k, v, cut(scores, row, queries[row], keys[row])) for row, (q, k, v) in enumerate(rows)], dim=2)
+    return torch.cat([mix(q, k, v, cut(scores, row, queries[row], keys[row])) for row, (q, k, v) in enumerate(rows)],
+                     dim=2)
 
 
 def unpacked(x: Tensor, layout: Ragged) -> Tensor:
@@ -82,10 +84,12 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
         query_width, key_width, _ = self.widths
-        query, key, value = (split(part, self.head_dim) for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
+        query, key, value = (split(part, self.head_dim)
+                             for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
         positions = self.config.positions
         if isinstance(positions, c.Rotary):
-            turn = context.once(("rotation", positions, self.head_dim), lambda: rotation(positions, context.positions, self.head_dim))
+            turn = context.once(("rotation", positions, self.head_dim),
+                                lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
         if context.cache is not None:
             key, value = context.cache.extend(context.self_slot(), key, value)
@@ -97,7 +101,8 @@ class SelfAttention(nn.Module):
         if bias is not None and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, context)
         scores = Scores(mask, self.scale, bias, self.dropout)
-        return by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout, context.layout)
+        return by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout,
+                       context.layout)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
@@ -132,7 +137,8 @@ class SelfAttention(nn.Module):
                 return context.bias
             case c.Alibi():
                 span = context.span
-                return context.once(("alibi", heads), lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
+                return context.once(("alibi", heads),
+                                    lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
             case _:
                 return None
 
@@ -177,7 +183,8 @@ class CrossAttention(nn.Module):
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
         scores = Scores(context.memory_mask(), self.scale, dropout=rate)
-        mixed = by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout, context.memory_layout)
+        mixed = by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout,
+                        context.memory_layout)
         return self.out(join(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,8 @@ from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.norms import build_norm
 
 
-def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward, dim: int) -> nn.Module:
+def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward,
+                   dim: int) -> nn.Module:
     """Return the module for a sublayer config."""
     match config:
         case c.SelfAttention():

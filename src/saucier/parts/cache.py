@@ -25,7 +25,8 @@ class Cache:
     """Number of the cross-attention -> the encoder output's keys and values [B, K, S, E]."""
 
     @classmethod
-    def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype, device: torch.device) -> Cache:
+    def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype,
+              device: torch.device) -> Cache:
         """Allocate for self-attentions of the given (key-value heads, head width)."""
         def allocate() -> list[Tensor]:
             return [torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device) for heads, head in widths]

@@ -27,7 +27,8 @@ class Embedding(nn.Module):
         self.norm = build_norm(config.norm, dim) if config.norm else None
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None, *, vectors: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None, *,
+                vectors: Tensor | None = None) -> Tensor:
         """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None; vectors [B, L, D] in place of the
         table's -> [B, L, D].
         """

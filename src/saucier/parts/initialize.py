@@ -14,7 +14,8 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
     """Fill every parameter in place. Norms start at gain 1 and bias 0, all other biases at 0."""
     generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)
     writers = residual_writers(model)
-    norms = {id(parameter) for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm) for parameter in module.parameters()}
+    norms = {id(parameter) for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)
+             for parameter in module.parameters()}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -23,7 +24,8 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
             elif parameter.dim() < 2 or name.endswith(".bias"):
                 parameter.zero_()
             else:
-                fill(parameter, config, generator, table=id(parameter) in tables, writers=len(writers) if id(parameter) in writers else 0)
+                fill(parameter, config, generator, table=id(parameter) in tables,
+                     writers=len(writers) if id(parameter) in writers else 0)
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)
 

@@ -39,7 +39,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     """
     on_cpu = query.device.type == "cpu"
     learning = torch.is_grad_enabled() and query.requires_grad
-    if on_cpu and learning and (query.dtype == torch.bfloat16 or scores.dropout) and query.shape[2] * key.shape[2] <= STEPWISE_PAIRS:
+    if on_cpu and learning and (query.dtype == torch.bfloat16
+                                or scores.dropout) and query.shape[2] * key.shape[2] <= STEPWISE_PAIRS:
         return stepwise(query, key, value, scores)[0]
     return fused(query, key, value, scores)
 
@@ -52,14 +53,16 @@ def fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     mask, addend = scores.mask, scores.mask.allowed
     if scores.bias is not None:  # the kernel takes the causal flag or a tensor, not both
         addend = merged(mask, scores.bias, query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout, scale=scores.scale,
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
+                                          scale=scores.scale,
                                           is_causal=mask.causal and addend is None, enable_gqa=grouped)
 
 
 def one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     """Decode grouped heads without copying keys: the heads of a group become queries of one head. Shapes: as `attend`, Q = 1."""
     grouped = query[:, :, 0].unflatten(1, (key.shape[1], -1))
-    mixed = F.scaled_dot_product_attention(grouped, key, value, attn_mask=scores.mask.allowed, dropout_p=scores.dropout, scale=scores.scale)
+    mixed = F.scaled_dot_product_attention(grouped, key, value, attn_mask=scores.mask.allowed, dropout_p=scores.dropout,
+                                           scale=scores.scale)
     return mixed.flatten(1, 2)[:, :, None]
 
 

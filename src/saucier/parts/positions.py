@@ -26,7 +26,8 @@ class LearnedPositions(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """Shapes: positions [B, L] -> [B, L, D]. Raises `InputError` for a position beyond the table."""
         if not torch.compiler.is_compiling() and positions.numel() and positions.device.type != "meta" and int(positions.max()) >= len(self.weight):
-            raise InputError(f"position {int(positions.max())} is beyond the {len(self.weight)} learned positions", where="input_ids",
+            raise InputError(f"position {int(positions.max())} is beyond the {len(self.weight)} learned positions",
+                             where="input_ids",
                              remedy="shorten the input, or use a model with more positions")
         return F.embedding(positions, self.weight)
 
@@ -165,11 +166,13 @@ class SkewedPositions(nn.Module):
     def scores(self, query: Tensor, start: int, keys: int) -> Tensor:
         """Shapes: query [B, H, Q, E] -> [B, H, Q, K]; entries for later keys have no meaning and must be masked."""
         if keys > self.weight.shape[1]:
-            raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones", where="input_ids", remedy="shorten the input")
+            raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones",
+                             where="input_ids", remedy="shorten the input")
         relative = query @ self.weight[:, -keys:].transpose(-1, -2)
         if query.shape[2] == keys:
             return skew(relative)
-        rows = torch.arange(keys, device=query.device)[None, :] - torch.arange(start, start + query.shape[2], device=query.device)[:, None]
+        rows = torch.arange(keys, device=query.device)[None, :] - torch.arange(start, start + query.shape[2],
+                                                                               device=query.device)[:, None]
         return relative.gather(-1, (rows + keys - 1).clamp(max=keys - 1).expand_as(relative))
 
 

@@ -39,7 +39,8 @@ class Evaluator:
                 yield self.corruption(rows, seed=self.seed, step=HELD_OUT_STEP + number)
 
 
-def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch], processes: Processes) -> dict[str, tuple[float, float]]:
+def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
+           processes: Processes) -> dict[str, tuple[float, float]]:
     """Add up (total, targets) of every part and figure, over all processes."""
     sums: dict[str, float] = {name: 0.0 for part in NAMES for name in (part, f"{part}/n")}
     device, training = next(model.parameters()).device, model.training

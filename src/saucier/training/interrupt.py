@@ -23,7 +23,8 @@ class Interrupt:
             self.before = {one: signal.signal(one, self.ask) for one in SIGNALS}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         """Give the signals back."""
         for one, handler in self.before.items():
             signal.signal(one, handler)  # type: ignore[arg-type]  # what signal.signal returned

@@ -90,7 +90,8 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        self.bar = RichProgress(TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"),
+        self.bar = RichProgress(TextColumn("training"), BarColumn(), MofNCompleteColumn(),
+                                TextColumn("{task.fields[facts]}"),
                                 TimeRemainingColumn(), console=Console(stderr=True))
         self.task = self.bar.add_task("training", total=steps, facts="")
         self.bar.start()

@@ -16,7 +16,8 @@ def rows(tokens: list[list[int]], documents: list[list[int]] | None = None, cont
     marks = np.where(ids == 0, PADDING, 0) if documents is None else np.array(documents, dtype=np.int64)
     zeros, flat = np.zeros_like(ids), np.zeros(len(ids), dtype=np.int64)
     numbers = np.arange(first, first + len(ids))
-    return Rows(ids, marks, np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy(), zeros, flat + context, flat, numbers, numbers + 1000)
+    return Rows(ids, marks, np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy(), zeros, flat + context, flat,
+                numbers, numbers + 1000)
 
 
 def pairs(source: list[list[int]], target: list[list[int]]) -> PairRows:

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tests.unit.objectives.helpers import IDS, pairs, rows
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.build import build_objective
-from tests.unit.objectives.helpers import IDS, pairs, rows
 
 X = IGNORED
 
@@ -95,7 +95,8 @@ def test_next_sentence_gives_segments_and_labels() -> None:
 
 
 def test_pairs_are_shifted_and_padding_is_no_target() -> None:
-    batch = build_objective(c.SequenceToSequence(), IDS)[0](pairs([[5, 6, 2], [5, 2, 0]], [[7, 8, 9, 2], [7, 2, 0, 0]]), seed=0, step=0)
+    batch = build_objective(c.SequenceToSequence(), IDS)[0](pairs([[5, 6, 2], [5, 2, 0]], [[7, 8, 9, 2], [7, 2, 0, 0]]),
+                                                            seed=0, step=0)
     assert batch["decoder_input_ids"].tolist() == [[1, 7, 8, 9], [1, 7, 2, 0]]
     assert batch["labels"].tolist() == [[7, 8, 9, 2], [7, 2, X, X]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
@@ -103,7 +104,8 @@ def test_pairs_are_shifted_and_padding_is_no_target() -> None:
 
 
 def test_without_bos_a_decoder_starts_with_pad() -> None:
-    batch = build_objective(c.SequenceToSequence(), dataclasses.replace(IDS, bos=None))[0](pairs([[5, 2]], [[7, 2]]), seed=0, step=0)
+    batch = build_objective(c.SequenceToSequence(), dataclasses.replace(IDS, bos=None))[0](pairs([[5, 2]], [[7, 2]]),
+                                                                                           seed=0, step=0)
     assert batch["decoder_input_ids"].tolist() == [[0, 7]]
 
 

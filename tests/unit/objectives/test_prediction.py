@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.unit.objectives.helpers import IDS, pairs, rows
+from tests.unit.objectives.test_corruptions import long_rows
 from torch import Tensor
 
 from saucier.errors import InputError
@@ -14,8 +16,6 @@ from saucier.objectives import config as c
 from saucier.objectives.base import Loss, Part
 from saucier.objectives.build import build_objective
 from saucier.objectives.prediction import Prediction
-from tests.unit.objectives.helpers import IDS, pairs, rows
-from tests.unit.objectives.test_corruptions import long_rows
 
 SMALL = {"dim": 16, "layers": 1, "heads": 2, "vocab": 100, "hidden": 24}
 
@@ -63,7 +63,8 @@ def test_the_head_sees_targets_only() -> None:
 
 
 def test_every_parameter_of_every_family_learns() -> None:
-    for family, objective, made in (("gpt2", c.Causal(), rows(long_rows(2))), ("bert", c.Masked(next_sentence=c.NextSentence()), rows(long_rows(2))),
+    for family, objective, made in (("gpt2", c.Causal(), rows(long_rows(2))),
+                                    ("bert", c.Masked(next_sentence=c.NextSentence()), rows(long_rows(2))),
                                     ("t5", c.SpanCorruption(), rows(long_rows(2)))):
         options = {"length": 128} if family != "t5" else {}
         model = build(FAMILIES[family](**SMALL, **options))

@@ -35,7 +35,8 @@ def naive(module: SelfAttention, x: Tensor, visible: Tensor, *, relative: object
                 keys = [j for j in range(x.shape[1]) if visible[b, i, j]]
                 if not keys:
                     continue
-                key_add, value_add, score_add = relative(h, i, q[i]) if relative else (lambda j: 0, lambda j: 0, lambda j: 0)  # type: ignore[operator]
+                key_add, value_add, score_add = relative(h, i, q[i]) if relative else (lambda j: 0, lambda j: 0,
+                                                                                       lambda j: 0)  # type: ignore[operator]
                 scores = torch.stack([(q[i] @ (k[j] + key_add(j))) * module.scale + score_add(j) for j in keys])
                 probabilities = (scores - scores.max()).exp()
                 probabilities = probabilities / probabilities.sum()
@@ -53,7 +54,8 @@ def attention(config: c.SelfAttention, seed: int = 0) -> SelfAttention:
     return module
 
 
-def context(*, padding: Tensor | None = None, documents: Tensor | None = None, prefix: Tensor | None = None, weights: bool = False) -> Context:
+def context(*, padding: Tensor | None = None, documents: Tensor | None = None, prefix: Tensor | None = None,
+            weights: bool = False) -> Context:
     span = Span(LENGTH, LENGTH, 0, torch.device("cpu"), padding, documents, documents, prefix)
     return Context(span, torch.arange(LENGTH)[None], want_weights=weights)
 
@@ -66,7 +68,8 @@ PAST = EVERYWHERE.tril()
 @pytest.mark.parametrize("want_weights", [False, True])
 @pytest.mark.parametrize("kv_heads", [None, 2, 1])
 @pytest.mark.parametrize(("visibility", "visible"), [(c.Full(), EVERYWHERE), (c.Causal(), PAST)])
-def test_equals_the_definition(kv_heads: int | None, visibility: c.Visibility, visible: Tensor, want_weights: bool) -> None:
+def test_equals_the_definition(kv_heads: int | None, visibility: c.Visibility, visible: Tensor,
+                               want_weights: bool) -> None:
     module = attention(c.SelfAttention(projection=c.Projection(heads=4, kv_heads=kv_heads), visibility=visibility))
     here = context(weights=want_weights)
     expected, weights = naive(module, INPUT, visible)
@@ -76,7 +79,8 @@ def test_equals_the_definition(kv_heads: int | None, visibility: c.Visibility, v
 
 
 def visible_by_rule(rule: object) -> Tensor:
-    return torch.tensor([[[bool(rule(b, i, j)) for j in range(LENGTH)] for i in range(LENGTH)] for b in range(BATCH)])  # type: ignore[operator]
+    return torch.tensor([[[bool(rule(b, i, j)) for j in range(LENGTH)] for i in range(LENGTH)]
+                         for b in range(BATCH)])  # type: ignore[operator]
 
 
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0, 1]])
@@ -98,14 +102,17 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_visibility_and_batch_masks(case: str, want_weights: bool) -> None:
     visibility, given, rule = CASES[case]
-    module = attention(c.SelfAttention(projection=c.Projection(heads=3, bias=False, output_bias=False), visibility=visibility))
+    module = attention(c.SelfAttention(projection=c.Projection(heads=3, bias=False, output_bias=False),
+                                       visibility=visibility))
     expected, _ = naive(module, INPUT, visible_by_rule(rule))
-    torch.testing.assert_close(module(INPUT, context(**given, weights=want_weights)), expected, atol=1e-10, rtol=0)  # type: ignore[arg-type]
+    torch.testing.assert_close(module(INPUT, context(**given, weights=want_weights)), expected, atol=1e-10,
+                               rtol=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("want_weights", [False, True])
 def test_a_query_that_sees_nothing_gives_zeros_forward_and_backward(want_weights: bool) -> None:
-    module = attention(c.SelfAttention(projection=c.Projection(heads=3, bias=False, output_bias=False), visibility=c.Causal()))
+    module = attention(c.SelfAttention(projection=c.Projection(heads=3, bias=False, output_bias=False),
+                                       visibility=c.Causal()))
     x = INPUT.clone().requires_grad_()
     out = module(x, context(padding=PADDING, weights=want_weights))
     assert out[1, :2].abs().max() == 0
@@ -115,13 +122,15 @@ def test_a_query_that_sees_nothing_gives_zeros_forward_and_backward(want_weights
 
 @pytest.mark.parametrize("kv_heads", [4, 2])
 def test_shaw_positions(kv_heads: int) -> None:
-    module = attention(c.SelfAttention(projection=c.Projection(heads=4, kv_heads=kv_heads), positions=c.Shaw(max_distance=2)))
+    module = attention(c.SelfAttention(projection=c.Projection(heads=4, kv_heads=kv_heads),
+                                       positions=c.Shaw(max_distance=2)))
     table = module.positions
 
     def relative(h: int, i: int, q: Tensor) -> object:
         def row(j: int) -> int:
             return max(-2, min(2, j - i)) + 2
-        return (lambda j: table.keys[row(j)], lambda j: table.values[row(j)], lambda j: 0)  # type: ignore[union-attr,index]
+        return (lambda j: table.keys[row(j)], lambda j: table.values[row(j)],
+                lambda j: 0)  # type: ignore[union-attr,index]
 
     expected, _ = naive(module, INPUT, EVERYWHERE, relative=relative)
     torch.testing.assert_close(module(INPUT, context()), expected, atol=1e-10, rtol=0)
@@ -129,7 +138,8 @@ def test_shaw_positions(kv_heads: int) -> None:
 
 @pytest.mark.parametrize("want_weights", [False, True])
 def test_music_transformer_skew_equals_the_quadratic_form(want_weights: bool) -> None:
-    module = attention(c.SelfAttention(projection=c.Projection(heads=4), positions=c.MusicTransformer(length=10), visibility=c.Causal()))
+    module = attention(c.SelfAttention(projection=c.Projection(heads=4), positions=c.MusicTransformer(length=10),
+                                       visibility=c.Causal()))
     table = module.positions.weight  # type: ignore[union-attr]
 
     def relative(h: int, i: int, q: Tensor) -> object:
@@ -171,7 +181,8 @@ def test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle() -> 
     x = torch.zeros(1, 1, 1, width).double()
     x[..., 1] = 1.0
     got = turned(x, 3)[0, 0, 0]
-    assert math.isclose(float(got[1]), math.cos(angle), abs_tol=1e-6) and math.isclose(float(got[5]), math.sin(angle), abs_tol=1e-6)
+    assert math.isclose(float(got[1]), math.cos(angle), abs_tol=1e-6) and math.isclose(float(got[5]), math.sin(angle),
+                                                                                       abs_tol=1e-6)
 
 
 def test_partial_rotary_leaves_the_rest_alone() -> None:
@@ -201,7 +212,8 @@ def test_t5_buckets_are_exact_when_near_and_logarithmic_when_far(bidirectional: 
             return offset + distance
         return offset + min(half - 1, exact + int(math.log(distance / exact) / math.log(128 / exact) * (half - exact)))
 
-    distances = [d for d in range(-300, 301) if abs(d) not in (16, 32, 64)]  # there the logarithm is whole, and rounding decides
+    distances = [d for d in range(-300, 301)
+                 if abs(d) not in (16, 32, 64)]  # there the logarithm is whole, and rounding decides
     assert table.bucket(torch.tensor(distances)).tolist() == [bucket(d) for d in distances]
 
 
@@ -220,7 +232,8 @@ def test_packed_rows_equal_padded_rows() -> None:
     """Every position kind gives the same with and without padding work, in values and gradients."""
     mask = torch.tensor([[1] * 9, [1] * 3 + [0] * 6, [1] * 5 + [0] * 4])
     ids = torch.randint(0, 30, (3, 9), generator=torch.Generator().manual_seed(0))
-    for positions in (c.NoPositions(), c.Rotary(), c.T5Bias(buckets=8, max_distance=8), c.Alibi(), c.Shaw(max_distance=3)):
+    for positions in (c.NoPositions(), c.Rotary(), c.T5Bias(buckets=8, max_distance=8), c.Alibi(),
+                      c.Shaw(max_distance=3)):
         model = encoder(positions)
         for parameter in model.parameters():
             parameter.grad = None

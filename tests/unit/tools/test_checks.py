@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tools import check_docstrings, check_size
 
 
@@ -83,7 +82,8 @@ def test_every_exception_is_still_needed(root: Path) -> None:
     """A named exception that no longer applies is removed."""
     for key in check_size.EXCEPTIONS:
         name, function = key.split(": ")
-        named = [item for item in check_size.definitions(check_size.ast.parse((root / name).read_text(encoding="utf-8")))
+        named = [item
+                 for item in check_size.definitions(check_size.ast.parse((root / name).read_text(encoding="utf-8")))
                  if item.name == function]
         assert named, key
         assert check_size.signature_faults(named[0]), key

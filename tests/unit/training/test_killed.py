@@ -45,7 +45,8 @@ def test_killed_five_times_it_ends_with_the_same_weights(tmp_path: Path, root: P
     last = begin(tmp_path / "killed", root)
     said = [process.communicate(timeout=120)[1] for process in (alone, last)]
     assert "resumed from" in said[1], said[1]
-    one, two = (load_file(tmp_path / name / f"checkpoints/step-{STEPS}/model.safetensors") for name in ("alone", "killed"))
+    one, two = (load_file(tmp_path / name / f"checkpoints/step-{STEPS}/model.safetensors")
+                for name in ("alone", "killed"))
     assert one.keys() == two.keys()
     different = [name for name, value in one.items() if value.numpy().tobytes() != two[name].numpy().tobytes()]
     assert not different, f"killed at {moments}"

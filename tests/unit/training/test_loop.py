@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.unit.training.toy import Counting, gpt, recipe, study
 
 import saucier
 from saucier.errors import InputError, WorkError
@@ -19,7 +20,6 @@ from saucier.training import resume
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
 from saucier.training.progress import Progress
-from tests.unit.training.toy import Counting, gpt, recipe, study
 
 
 class Listener:
@@ -56,7 +56,8 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
     losses = []
     for size in (None, 1, 3):
         listener = Listener()
-        train(gpt(dropout=0.0), study(), recipe(5, micro_batch=size), run_folder=tmp_path / str(size), reporters=[listener])
+        train(gpt(dropout=0.0), study(), recipe(5, micro_batch=size), run_folder=tmp_path / str(size),
+              reporters=[listener])
         losses.append([progress.loss for progress in listener.heard])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
@@ -103,12 +104,15 @@ def test_ctrl_c_saves_then_stops_and_gives_the_signal_back(tmp_path: Path) -> No
 
 def test_checkpoints_keep_the_best_and_the_newest(tmp_path: Path) -> None:
     losses = iter([3.0, 1.0, 2.0, 2.5, 2.2])
-    result = train(gpt(), study(), recipe(10, evaluate_every=2, save_every=2, keep=2), run_folder=tmp_path, reporters=[],
+    result = train(gpt(), study(), recipe(10, evaluate_every=2, save_every=2, keep=2), run_folder=tmp_path,
+                   reporters=[],
                    evaluate=lambda model: {"loss": next(losses)})
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.json", "step-10", "step-4", "step-8"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.json", "step-10", "step-4",
+                                                                                  "step-8"]
     assert result.best == resume.Best("step-4", 4, 1.0)
     assert resume.usable_checkpoint(tmp_path).name == "step-4"
-    assert equal(saucier.load(tmp_path, dtype="float32"), saucier.load(tmp_path / "checkpoints/step-4", dtype="float32"))
+    assert equal(saucier.load(tmp_path, dtype="float32"),
+                 saucier.load(tmp_path / "checkpoints/step-4", dtype="float32"))
 
 
 def test_patience_ends_a_run_and_it_stays_ended(tmp_path: Path) -> None:
@@ -151,7 +155,8 @@ def test_a_loss_that_is_not_finite_stops_and_saves_the_batch(tmp_path: Path) -> 
         train(model, study(), recipe(), run_folder=tmp_path, reporters=[Breaker()])
     saved = load_file(str(caught.value.where))
     expected = study().corruption(Counting()[5], seed=5, step=5)
-    assert {name.removeprefix("0."): value.tolist() for name, value in saved.items()} == {n: v.tolist() for n, v in expected.items()}
+    assert {name.removeprefix("0."): value.tolist() for name, value in saved.items()} == {n: v.tolist() for n,
+                                                                                          v in expected.items()}
     assert resume.latest(tmp_path) == tmp_path / "checkpoints/step-3"
 
 
@@ -175,7 +180,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path: Path) -> None:
     assert equal(whole, again)
 
 
-def test_a_full_disk_is_one_clear_error_and_older_checkpoints_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_clear_error_and_older_checkpoints_stay(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
     class Filler(Listener):
@@ -194,7 +200,8 @@ def test_a_full_disk_is_one_clear_error_and_older_checkpoints_stay(tmp_path: Pat
 
 def test_metrics_hold_every_step_once_after_a_resume(tmp_path: Path) -> None:
     with pytest.raises(WorkError):
-        train(gpt(), study(), recipe(9, save_every=9), run_folder=tmp_path, evaluate=evaluator(), reporters=[Presser(4)])
+        train(gpt(), study(), recipe(9, save_every=9), run_folder=tmp_path, evaluate=evaluator(),
+              reporters=[Presser(4)])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 5, "loss": 1.0}\n{"step": 6, "lo')
     train(gpt(), study(), recipe(9, save_every=9), run_folder=tmp_path, evaluate=evaluator(), reporters=[])

@@ -6,13 +6,13 @@ import copy
 
 import pytest
 import torch
+from tests.unit.training.toy import small
 
 from saucier.errors import InputError
 from saucier.model import Transformer, build
 from saucier.training import config as c
 from saucier.training.optimizers import Optimizer, build_optimizer
 from saucier.training.roles import Role, fused_rows, roles
-from tests.unit.training.toy import small
 
 ALL = [c.AdamW(), c.Muon(), c.Adafactor()]
 
@@ -104,7 +104,8 @@ def test_state_goes_out_and_comes_back_bit_equal(config: c.OptimizerConfig) -> N
 
 
 def test_every_rate_follows_the_schedule() -> None:
-    optimizer: Optimizer = build_optimizer(c.Muon(learning_rate=0.02, others=c.AdamW(learning_rate=0.001)), filled(build(small("gpt2"))))
+    optimizer: Optimizer = build_optimizer(c.Muon(learning_rate=0.02, others=c.AdamW(learning_rate=0.001)),
+                                           filled(build(small("gpt2"))))
     optimizer.step(0.25)
     assert optimizer.rate() == 0.005
     assert {group["lr"] for group in optimizer.parts[1].param_groups} == {0.00025}

@@ -43,7 +43,8 @@ def run(folder: Path, root: Path, world: int) -> list[dict[str, float]]:
     program.write_text(PROGRAM)
     plain = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "OMP_NUM_THREADS": "1"}
     group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()} if world > 1 else {}
-    started = [subprocess.Popen([sys.executable, str(program), str(folder)], env={**plain, **group, "RANK": str(rank)}, stderr=subprocess.PIPE,
+    started = [subprocess.Popen([sys.executable, str(program), str(folder)], env={**plain, **group, "RANK": str(rank)},
+                                stderr=subprocess.PIPE,
                                 text=True) for rank in range(world)]
     for process in started:
         assert process.wait(timeout=120) == 0, process.communicate()[1]

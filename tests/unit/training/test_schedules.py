@@ -29,7 +29,8 @@ def test_inverse_square_root_is_the_papers_formula() -> None:
     dim, warmup = 512, 40
     for step in (1, 7, 40, 41, 1000):
         paper = dim**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        assert factor(c.InverseSquareRoot(warmup=warmup), step - 1, 10**6) * (dim * warmup) ** -0.5 == pytest.approx(paper)
+        assert factor(c.InverseSquareRoot(warmup=warmup), step - 1,
+                      10**6) * (dim * warmup) ** -0.5 == pytest.approx(paper)
 
 
 def test_constant_cools_down_to_zero() -> None:

@@ -94,7 +94,8 @@ class Doubling:
 
 def small(family: str, dim: int = 32, **options: object) -> Config:
     """Return a small member of a family for the toy vocabulary."""
-    own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64}, "bert": {"length": 64}, "llama": {"hidden": 64, "kv_heads": 2},
+    own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64}, "bert": {"length": 64},
+           "llama": {"hidden": 64, "kv_heads": 2},
            "t5": {"hidden": 64, "head_dim": 8}}[family]
     return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)
 

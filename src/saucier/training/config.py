@@ -19,8 +19,11 @@ class AdamW(Config):
     learning_rate: float = Field(default=1e-3, gt=0)
     """The highest rate, reached after warm-up."""
     beta1: Fraction = 0.9
+    """Share of the old mean that a step keeps."""
     beta2: Fraction = 0.95
+    """Share of the old mean square that a step keeps."""
     eps: float = Field(default=1e-8, gt=0)
+    """Added to the root of the mean square."""
     weight_decay: float = Field(default=0.1, ge=0)
     """Not applied to norms, biases and embeddings."""
 
@@ -36,7 +39,9 @@ class Muon(Config):
     learning_rate: float = Field(default=3e-3, gt=0)
     """The highest rate of the orthogonalized matrices."""
     momentum: Fraction = 0.95
+    """Share of the old momentum that a step keeps."""
     weight_decay: float = Field(default=0.1, ge=0)
+    """Of the orthogonalized matrices."""
     others: AdamW = AdamW()
     """For embeddings, heads, norms and biases."""
 
@@ -48,9 +53,11 @@ class Adafactor(Config):
     learning_rate: float = Field(default=1e-2, gt=0)
     """Relative to the size of each weight (§8 of the paper)."""
     beta2_decay: float = Field(default=-0.8, lt=0)
+    """Exponent of the step in what the second moments keep (§7.2 of the paper)."""
     threshold: float = Field(default=1.0, gt=0)
     """Root mean square above which an update is clipped (§6 of the paper)."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Not applied to norms, biases and embeddings."""
 
 
 OptimizerConfig = Annotated[AdamW | Muon | Adafactor, Field(discriminator="kind")]
@@ -70,6 +77,7 @@ class Linear(Config):
 
     kind: Literal["linear"] = "linear"
     warmup: int = Field(default=0, ge=0)
+    """Steps over which the rate rises linearly from zero."""
     final: float = Field(default=0.0, ge=0, le=1)
 
 
@@ -81,6 +89,7 @@ class InverseSquareRoot(Config):
 
     kind: Literal["inverse_square_root"] = "inverse_square_root"
     warmup: int = Field(default=4000, gt=0)
+    """Steps over which the rate rises linearly from zero."""
 
 
 class Constant(Config):
@@ -88,6 +97,7 @@ class Constant(Config):
 
     kind: Literal["constant"] = "constant"
     warmup: int = Field(default=0, ge=0)
+    """Steps over which the rate rises linearly from zero."""
     cooldown: int = Field(default=0, ge=0)
     """Last steps over which the rate falls to zero."""
 
@@ -107,7 +117,9 @@ class Training(Config):
     length: Positive = 256
     """Tokens in a row, as the model sees them."""
     optimizer: OptimizerConfig = AdamW()
+    """How gradients become updates."""
     schedule: ScheduleConfig = Cosine()
+    """How the rate changes over the steps."""
     clip: float | None = Field(default=1.0, gt=0)
     """Largest norm of the whole gradient; None: no limit. Source: Pascanu et al. 2013, §3.2, arXiv:1211.5063."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -1,7 +1,7 @@
-"""The command line: one file for each verb. A verb's file imports nothing but typer before the verb runs, so that `--help` is quick.
+"""The command line: one file for each verb, which imports nothing but typer before the verb runs: `--help` is quick.
 
-Exit codes: 0 done, 1 the work failed, 2 the input is wrong. What is wrong is said in one line on standard error; an error
-of ours keeps its traceback.
+Exit codes: 0 done, 1 the work failed, 2 the input is wrong. What is wrong is said in one line on standard error; an
+error of ours keeps its traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130
 
-app = typer.Typer(name="saucier", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+app = typer.Typer(name="saucier", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+                  pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
 app.command()(cook.cook)
 app.command()(train.train)
@@ -43,14 +44,16 @@ def version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version.")) -> None:
+def options(show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True,
+                                              help="Print the version.")) -> None:
     """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        code = typer.main.get_command(app)(list(sys.argv[1:] if arguments is None else arguments), prog_name="saucier", standalone_mode=False)
+        code = typer.main.get_command(app)(list(sys.argv[1:] if arguments is None else arguments), prog_name="saucier",
+                                           standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SaucierError as error:

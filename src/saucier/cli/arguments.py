@@ -12,19 +12,28 @@ if TYPE_CHECKING:
     from saucier.recipes import Recipe
 
 What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file, or a run folder to go on with.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Changes to the recipe, such as training.steps=200.")]
-DataFiles = Annotated[list[str] | None, typer.Option("--data", metavar="FILE...", help="Text to learn from: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard input. Without it: Python's own documentation.")]
-HeldOutFiles = Annotated[list[str] | None, typer.Option("--held-out", metavar="FILE", help="Text to measure with, instead of a part of the data. Can be given again.")]
+Words = Annotated[list[str] | None,
+                  typer.Argument(metavar="[key.sub=value]...",
+                                 help="Changes to the recipe, such as training.steps=200.")]
+DataFiles = Annotated[list[str] | None,
+                      typer.Option("--data", metavar="FILE...",
+                                   help="Text to learn from: txt, jsonl, csv, tsv, parquet, compressed or not, globs, "
+                                        "- for standard input. Without it: Python's own documentation.")]
+HeldOutFiles = Annotated[list[str] | None,
+                         typer.Option("--held-out", metavar="FILE",
+                                      help="Text to measure with, instead of a part of the data. Can be given again.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; runs/NAME by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NoCalibrate = Annotated[bool, typer.Option("--no-calibrate", help="Do not measure this machine first; the plan then gives no time.")]
+NoCalibrate = Annotated[bool,
+                        typer.Option("--no-calibrate",
+                                     help="Do not measure this machine first; the plan then gives no time.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with a model and its tokenizer.")]
 
 
 def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Tell `key.sub=value` from the files that follow `--data` (a shell unfolds `--data *.txt`). Returns (overrides, files).
+    """Tell `key.sub=value` from the files that follow `--data`, as a shell unfolds `--data *.txt`.
 
-    Raises `InputError` for a word that is neither.
+    Returns (overrides, files). Raises `InputError` for a word that is neither.
     """
     from saucier.errors import InputError
     from saucier.recipes.overrides import is_override
@@ -36,11 +45,13 @@ def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list
         elif data:
             files.append(word)
         else:
-            raise InputError(f"{word!r} is not a change to the recipe", where="command line", remedy="write key.sub=value, or --data FILE for text")
+            raise InputError(f"{word!r} is not a change to the recipe", where="command line",
+                             remedy="write key.sub=value, or --data FILE for text")
     return overrides, files
 
 
-def wanted_recipe(what: str, words: Sequence[str] | None, data: Sequence[str] | None, held_out: Sequence[str] | None) -> tuple[Recipe, Path | None]:
+def wanted_recipe(what: str, words: Sequence[str] | None, data: Sequence[str] | None,
+                  held_out: Sequence[str] | None) -> tuple[Recipe, Path | None]:
     """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`."""
     import json
 
@@ -50,7 +61,8 @@ def wanted_recipe(what: str, words: Sequence[str] | None, data: Sequence[str] | 
     if files:
         overrides.append(f"data.files={json.dumps([absolute(name) for name in files])}")
     if held_out:
-        overrides.append(f"data.held_out={json.dumps({'kind': 'files', 'files': [absolute(name) for name in held_out]})}")
+        names = {"kind": "files", "files": [absolute(name) for name in held_out]}
+        overrides.append(f"data.held_out={json.dumps(names)}")
     folder = Path(what)
     if folder.is_dir() and (folder / "recipe.yaml").is_file():
         return recipe(folder / "recipe.yaml", overrides), folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
 
 
-def cook(what: What, words: Words = None, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
+def cook(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
          no_calibrate: NoCalibrate = False) -> None:
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on."""
     from saucier.cli.arguments import wanted_recipe

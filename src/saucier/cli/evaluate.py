@@ -8,14 +8,18 @@ import typer
 
 from saucier.cli.arguments import AsJson, Run
 
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Text, or pairs for a translator; the run's own held-out text without it.")]
-Baselines = Annotated[bool, typer.Option("--baselines", help="Compare a language model with a unigram model, a 5-gram model and xz.")]
+Files = Annotated[list[str] | None,
+                  typer.Argument(metavar="[FILE]...",
+                                 help="Text, or pairs for a translator; the run's own held-out text without it.")]
+Baselines = Annotated[bool,
+                      typer.Option("--baselines",
+                                   help="Compare a language model with a unigram model, a 5-gram model and xz.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")]
 Beams = Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
 
-def evaluate(run: Run, files: Files = None, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
+def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
              dtype: Dtype = "auto", as_json: AsJson = False) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
     from saucier.runs.evaluate import Question, answer

@@ -9,7 +9,9 @@ import typer
 
 from saucier.cli.arguments import AsJson, Run
 
-Prompts = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT]", help="The text to continue or to translate; standard input without it. "
+Prompts = Annotated[list[str] | None,
+                    typer.Argument(metavar="[PROMPT]",
+                                   help="The text to continue or to translate; standard input without it. "
                                                       "`--` before it where it starts with a dash.")]
 Tokens = Annotated[int, typer.Option("--tokens", min=1, help="The most tokens to write.")]
 Temperature = Annotated[float, typer.Option(min=0, help="0 takes the likeliest token every time.")]
@@ -17,28 +19,34 @@ TopK = Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest
 TopP = Annotated[float | None, typer.Option(max=1, help="Draw from the likeliest tokens that hold this probability.")]
 Beams = Annotated[int, typer.Option(min=1, help="Beam search with so many hypotheses; nothing is drawn at random.")]
 LengthPenalty = Annotated[float, typer.Option(help="Above 0 beams favour long texts.")]
-Repetition = Annotated[float, typer.Option("--repetition-penalty", min=0, help="Above 1 tokens that are there already are less likely.")]
+Repetition = Annotated[float,
+                       typer.Option("--repetition-penalty", min=0,
+                                    help="Above 1 tokens that are there already are less likely.")]
 NoRepeat = Annotated[int, typer.Option("--no-repeat-ngram", min=0, help="No n-gram of this size twice.")]
-Stop = Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="End behind this text. Can be given again.")]
+Stop = Annotated[list[str] | None,
+                 typer.Option("--stop", metavar="TEXT", help="End behind this text. Can be given again.")]
 Samples = Annotated[int, typer.Option("--samples", min=1, help="How many texts to write.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="The same seed draws the same text.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]
+Compiled = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
 
-def generate(run: Run, prompt: Prompts = None, tokens: Tokens = 200, temperature: Temperature = 0.8, top_k: TopK = None,
-             top_p: TopP = None, beams: Beams = 1, length_penalty: LengthPenalty = 1.0, repetition_penalty: Repetition = 1.0,
-             no_repeat_ngram: NoRepeat = 0, stop: Stop = None, samples: Samples = 1, seed: Seed = None, compile: Compile = False,  # noqa: A002
-             dtype: Dtype = "auto", device: Device = "auto", as_json: AsJson = False) -> None:
+def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperature: Temperature = 0.8,
+             top_k: TopK = None, top_p: TopP = None, beams: Beams = 1, length_penalty: LengthPenalty = 1.0,
+             repetition_penalty: Repetition = 1.0, no_repeat_ngram: NoRepeat = 0, stop: Stop = None,
+             samples: Samples = 1, seed: Seed = None, compiled: Compiled = False, dtype: Dtype = "auto",
+             device: Device = "auto", as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
     text = " ".join(prompt) if prompt else sys.stdin.read()
     from saucier.runs.opened import open_model
     from saucier.runs.writing import Manner, write_freely
 
-    manner = Manner(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams, length_penalty=length_penalty,
-                    repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()), samples=samples,
-                    seed=seed, compile=compile)
+    manner = Manner(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams,
+                    length_penalty=length_penalty,
+                    repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()),
+                    samples=samples,
+                    seed=seed, compile=compiled)
     opened = open_model(run, dtype=dtype, device=device)
     live = not as_json and manner.streams
     written = write_freely(opened, text, manner, spoken if live else None)

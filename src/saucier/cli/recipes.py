@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from saucier.recipes import Recipe
 
-Book = Annotated[bool, typer.Option("--book", help="Print docs/book.md: every row of the Book, its recipes, its tests and its state.")]
+Book = Annotated[bool,
+                 typer.Option("--book",
+                              help="Print docs/book.md: every row of the Book, its recipes, its tests and its state.")]
 
 
 def recipes(as_json: AsJson = False, book: Book = False) -> None:
@@ -38,8 +40,10 @@ def summary(one: Recipe) -> dict[str, Any]:
     """Return what the table says, as plain values."""
     from saucier.config import parameters
 
-    return {"name": one.name, "family": one.family, "objective": one.objective.kind, "parameters": parameters(one.model), "year": one.year,
-            "book": list(one.book), "about": one.about, "paper": one.paper, "claims": one.claims.model_dump(exclude_none=True)}
+    return {"name": one.name, "family": one.family, "objective": one.objective.kind,
+            "parameters": parameters(one.model), "year": one.year,
+            "book": list(one.book), "about": one.about, "paper": one.paper,
+            "claims": one.claims.model_dump(exclude_none=True)}
 
 
 def table(found: list[Recipe]) -> Table:
@@ -54,5 +58,6 @@ def table(found: list[Recipe]) -> Table:
     shown.add_column("parameters", justify="right", no_wrap=True)
     shown.add_column("about", overflow="fold")
     for values in map(summary, found):
-        shown.add_row(values["name"], values["family"], values["objective"], quantity(values["parameters"]), values["about"])
+        shown.add_row(values["name"], values["family"], values["objective"], quantity(values["parameters"]),
+                      values["about"])
     return shown

@@ -21,10 +21,12 @@ def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
     if as_json:
         from saucier.inspection.screen import put_json
 
-        put_json({"equal": found.equal, "first": found.first.model_dump(mode="json"), "second": found.second.model_dump(mode="json"),
+        put_json({"equal": found.equal, "first": found.first.model_dump(mode="json"),
+                  "second": found.second.model_dump(mode="json"),
                   "differences": list(found.reasons())})
     else:
-        for line in ["", *found.lines(), *found.reasons(), "the results are equal" if found.equal else "the results differ"]:
+        for line in ["", *found.lines(), *found.reasons(),
+                     "the results are equal" if found.equal else "the results differ"]:
             typer.echo(line)
     if not found.equal:
         raise typer.Exit(1)

@@ -16,19 +16,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or see how one splits a text.")
 
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Text to learn from; Python's own documentation without it.")]
+Files = Annotated[list[str] | None,
+                  typer.Argument(metavar="[FILE]...",
+                                 help="Text to learn from; Python's own documentation without it.")]
 Kind = Annotated[str, typer.Option(help="byte_bpe, bpe, wordpiece, unigram, bytes or characters.")]
 Vocab = Annotated[int, typer.Option(min=1, help="Size of the vocabulary, special tokens included.")]
 Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for tokenizer.json.")]
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with tokenizer.json.")]
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="The text to split; standard input without it.")]
+Texts = Annotated[list[str] | None,
+                  typer.Argument(metavar="[TEXT]...", help="The text to split; standard input without it.")]
 
 COLOURS = ("on #28405e", "on #5a3b2a", "on #2f4f3a", "on #4d3358")
 """Backgrounds of neighbouring tokens."""
 
 
 @app.command()
-def train(files: Files = None, out: Target = Path("tokenizer"), kind: Kind = "byte_bpe", vocab: Vocab = 8000) -> None:
+def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = "byte_bpe",
+          vocab: Vocab = 8000) -> None:
     """Train a tokenizer and save it as transformers reads it."""
     from saucier.errors import InputError
     from saucier.runs.tokenizers import new_tokenizer
@@ -53,7 +57,8 @@ def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> Non
         put_json({"text": text, "tokens": [token for _, token in split], "ids": [number for number, _ in split]})
         return
     put(coloured([token for _, token in split]))
-    put(f"{len(split)} tokens, {len(text.encode()) / max(1, len(split)):.2f} bytes a token, vocabulary of {found.vocab_size:,}")
+    density = len(text.encode()) / max(1, len(split))
+    put(f"{len(split)} tokens, {density:.2f} bytes a token, vocabulary of {found.vocab_size:,}")
     put(" ".join(str(number) for number, _ in split))
 
 

@@ -9,10 +9,12 @@ import typer
 
 from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
 
-Start = Annotated[Path | None, typer.Option("--from", metavar="RUN", help="Begin with the weights and the tokenizer of this run or model.")]
+Start = Annotated[Path | None,
+                  typer.Option("--from", metavar="RUN",
+                               help="Begin with the weights and the tokenizer of this run or model.")]
 
 
-def train(what: What, words: Words = None, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
+def train(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
           start: Start = None, no_calibrate: NoCalibrate = False) -> None:
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
     from saucier.cli.arguments import wanted_recipe
@@ -21,4 +23,5 @@ def train(what: What, words: Words = None, data: DataFiles = None, held_out: Hel
     from saucier.runs import cook as work
     from saucier.runs.folder import default_folder
 
-    work.cook(recipe, out or given or default_folder(recipe), work.Wishes(calibrate=not no_calibrate, judge=False, start=start))
+    work.cook(recipe, out or given or default_folder(recipe),
+              work.Wishes(calibrate=not no_calibrate, judge=False, start=start))

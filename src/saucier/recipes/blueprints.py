@@ -1,6 +1,6 @@
 """What may stand under `model:`: a family with its hyper-parameters, or the whole tree of parts.
 
-The type of each family's hyper-parameters is made from the signature of its function, so that they are written down once.
+The type of each family's hyper-parameters is made from the signature of its function: they are written down once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ TREE = "tree"
 
 
 class Family(Config):
-    """A family and its hyper-parameters. What is left out has the published value; `vocab` left out is the tokenizer's."""
+    """A `family` by name, and its hyper-parameters; what is left out has the published value."""
 
     family: str
     vocab: int | None = None
+    """None: as many as the tokenizer has."""
 
     def tree(self, vocab: int) -> Transformer:
         """Return the whole config; `vocab` is used where the recipe does not say."""

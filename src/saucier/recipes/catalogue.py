@@ -52,7 +52,8 @@ def read_source(name_or_file: str | Path) -> Source:
         return read_yaml(path.read_text(encoding="utf-8"), path.name)
     if text.endswith((".yaml", ".yml")) or "/" in text:
         return read_yaml(file_text(Path(text)), text)
-    raise InputError(f"no recipe has the name {text!r}", remedy=f"{nearest(text, names())} `saucier recipes` lists them; a file of yours ends in .yaml")
+    raise InputError(f"no recipe has the name {text!r}",
+                     remedy=f"{nearest(text, names())} `saucier recipes` lists them; a file of yours ends in .yaml")
 
 
 def file_text(path: Path) -> str:
@@ -60,11 +61,13 @@ def file_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:
-        raise InputError("there is no such recipe file", where=str(path), remedy="`saucier recipes` lists ours") from error
+        raise InputError("there is no such recipe file", where=str(path),
+                         remedy="`saucier recipes` lists ours") from error
     except IsADirectoryError as error:
         raise InputError("is a folder, not a recipe", where=str(path), remedy="give its recipe.yaml") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8", where=str(path), remedy="save the file as UTF-8") from error
+        raise InputError(f"byte {error.start} is not UTF-8", where=str(path),
+                         remedy="save the file as UTF-8") from error
 
 
 def schema() -> dict[str, Any]:

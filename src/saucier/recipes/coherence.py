@@ -29,7 +29,8 @@ def build_tree(recipe: Recipe, source: Source) -> Transformer:
     except ValidationError as error:
         first = error.errors()[0]
         what = f"{first['msg'].replace('Input should', 'should')}, not {first['input']!r}"
-        raise fault(source, ("model", *(str(part) for part in first["loc"])), what, "change the hyper-parameter behind it") from error
+        raise fault(source, ("model", *(str(part) for part in first["loc"])), what,
+                    "change the hyper-parameter behind it") from error
     except InputError as error:
         raise fault(source, ("model", *(error.where or "").split(".")), error.what, error.remedy) from error
     return model
@@ -41,27 +42,34 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
     kind, special = recipe.objective.kind, recipe.tokenizer.special
     needed = {"causal": "decoder", "masked": "encoder"}.get(kind, "encoder and decoder")
     if stacks != needed:
-        raise fault(source, ("objective", "kind"), f"{kind} trains a model of {needed}, and this one is {stacks}", "change the objective or the model")
+        raise fault(source, ("objective", "kind"), f"{kind} trains a model of {needed}, and this one is {stacks}",
+                    "change the objective or the model")
     if model.language_head is None:
         raise fault(source, ("model", "head"), f"{kind} needs a head that gives token logits", "use kind: language")
     match recipe.objective:
         case Masked(next_sentence=next_sentence):
             if special.mask is None:
-                raise fault(source, ("tokenizer", "special", "mask"), "masked needs a mask token", "name one, such as [MASK]")
+                raise fault(source, ("tokenizer", "special", "mask"), "masked needs a mask token",
+                            "name one, such as [MASK]")
             if next_sentence and not (isinstance(model.head, PretrainingHead) and model.embed.segments > 1):
-                raise fault(source, ("objective", "next_sentence"), "needs a pretraining head and two segments", "set next_sentence: null, or add them")
+                raise fault(source, ("objective", "next_sentence"), "needs a pretraining head and two segments",
+                            "set next_sentence: null, or add them")
         case SpanCorruption() if special.sentinels == 0:
-            raise fault(source, ("tokenizer", "special", "sentinels"), "span_corruption needs sentinel tokens", "set it to 100")
+            raise fault(source, ("tokenizer", "special", "sentinels"), "span_corruption needs sentinel tokens",
+                        "set it to 100")
         case Causal() | SpanCorruption() if isinstance(recipe.data, PairData):
-            raise fault(source, ("data", "kind"), f"{kind} learns from running text, and the data are pairs", "use kind: text")
+            raise fault(source, ("data", "kind"), f"{kind} learns from running text, and the data are pairs",
+                        "use kind: text")
         case SequenceToSequence() if not isinstance(recipe.data, PairData):
-            raise fault(source, ("data", "kind"), f"{kind} learns from pairs, and the data are running text", "use kind: pairs")
+            raise fault(source, ("data", "kind"), f"{kind} learns from pairs, and the data are running text",
+                        "use kind: pairs")
 
 
 def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None:
     """The model has a vector for every token that the tokenizer may have."""
     if recipe.tokenizer.kind != "characters" and model.embed.vocab < recipe.vocab:
-        raise fault(source, ("model", "vocab"), f"the model has {model.embed.vocab} token vectors, and the tokenizer {recipe.vocab} tokens",
+        raise fault(source, ("model", "vocab"),
+                    f"the model has {model.embed.vocab} token vectors, and the tokenizer {recipe.vocab} tokens",
                     f"use at least {recipe.vocab}, or leave it out")
 
 
@@ -69,17 +77,20 @@ def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
     """A row fits into the positions that are learned."""
     longest = learned_length(model)
     if longest is not None and recipe.training.length > longest:
-        raise fault(source, ("training", "length"), f"{recipe.training.length} tokens do not fit into the model's {longest} learned positions",
+        raise fault(source, ("training", "length"),
+                    f"{recipe.training.length} tokens do not fit into the model's {longest} learned positions",
                     f"use training.length={longest}, or more positions (model.length={recipe.training.length})")
 
 
 def learned_length(model: Transformer) -> int | None:
     """Return the longest input that a model can take, or None where its positions know no end."""
-    lengths = [embed.positions.length for embed in (model.embed, model.decoder_embed) if embed and isinstance(embed.positions, Learned)]
+    lengths = [embed.positions.length for embed in (model.embed, model.decoder_embed) if embed
+               and isinstance(embed.positions, Learned)]
     for stack in (model.encoder, model.decoder):
         for block in stack.blocks() if stack else ():
             parts = [residual.inner for residual in block.sublayers]
-            lengths += [part.positions.length for part in parts if isinstance(part, SelfAttention) and isinstance(part.positions, MusicTransformer)]
+            lengths += [part.positions.length for part in parts if isinstance(part, SelfAttention)
+                        and isinstance(part.positions, MusicTransformer)]
     return min(lengths, default=None)
 
 

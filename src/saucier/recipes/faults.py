@@ -1,4 +1,7 @@
-"""Validation errors turned into lines that a person can act on: `file.yaml:12: training.stepz: unknown key; did you mean 'steps'?`"""
+"""Validation errors turned into lines that a person can act on, such as
+
+`file.yaml:12: training.stepz: unknown key; did you mean 'steps'?`
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ def explain(fault: dict[str, Any], path: Path, schema: Schema) -> tuple[str, str
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"there is no {tag!r}", nearest(tag, known)
         case "literal_error":
-            return f"unknown choice {value!r}", nearest(str(value), fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", "))
+            known = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            return f"unknown choice {value!r}", nearest(str(value), known)
         case _:
             message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
             return f"{message}, not {short(value)}", ""
@@ -61,9 +65,9 @@ def path_of(location: Path, values: Any) -> Path:
     """Leave out of an error's location the tags of unions, which are not written as keys."""
     path: list[str | int] = []
     for index, part in enumerate(location):
-        inside = isinstance(values, dict) and part in values or isinstance(values, list) and isinstance(part, int)
+        inside = (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int))
         if inside:
-            values = values[part]  # type: ignore[index]  # a key that is there
+            values = values[part]
         if inside or index == len(location) - 1:
             path.append(part)
     return tuple(path)
@@ -94,7 +98,7 @@ def children(node: Schema, part: str | int, definitions: dict[str, Schema]) -> I
             yield variant["properties"][part]
         elif isinstance(part, int) and "items" in variant:
             yield variant["items"]
-        elif part == TREE and variant.get("title") == Transformer.__name__ or is_tagged(variant, part):
+        elif (part == TREE and variant.get("title") == Transformer.__name__) or is_tagged(variant, part):
             yield variant
 
 

@@ -23,7 +23,8 @@ def apply_overrides(source: Source, overrides: Iterable[str]) -> None:
     for text in overrides:
         found = OVERRIDE.match(text)
         if found is None:
-            raise InputError(f"{text!r} is not an override", where=COMMAND_LINE, remedy="write key.sub=value, such as training.steps=200")
+            raise InputError(f"{text!r} is not an override", where=COMMAND_LINE,
+                             remedy="write key.sub=value, such as training.steps=200")
         path: Path = tuple(int(part) if part.isdigit() else part for part in found[1].split("."))
         assign(source, path, read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}"))
 
@@ -33,14 +34,11 @@ def assign(source: Source, path: Path, value: Any) -> None:
     section: Any = source.values
     for depth, key in enumerate(path[:-1]):
         section = descend(section, key, path[: depth + 1])
-    key = path[-1]
-    if isinstance(section, list) and isinstance(key, int) and key < len(section) or isinstance(section, dict):
-        if key == "kind" and section.get("kind") != value:
-            section.clear()
-        section[key] = value
-        source.lines[path] = COMMAND_LINE
-    else:
-        raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE, remedy="`saucier schema` prints every key")
+    descend(section, path[-1], path)  # refuses a place that cannot be
+    if path[-1] == "kind" and section.get("kind") != value:
+        section.clear()
+    section[path[-1]] = value
+    source.lines[path] = COMMAND_LINE
 
 
 def descend(section: Any, key: str | int, path: Path) -> Any:
@@ -49,4 +47,5 @@ def descend(section: Any, key: str | int, path: Path) -> Any:
         return section.setdefault(key, {})
     if isinstance(section, list) and isinstance(key, int) and key < len(section):
         return section[key]
-    raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE, remedy="`saucier schema` prints every key")
+    raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE,
+                     remedy="`saucier schema` prints every key")

@@ -1,7 +1,7 @@
 """YAML read into plain values, with the line of every key kept, so that an error can point at it.
 
-Only plain data is read: no tags, no anchors, no repeated keys. `true`, `false` and numbers as in YAML 1.2 (`no` is a word,
-`3e-4` is a number).
+Only plain data is read: no tags, no aliases, no repeated keys. Words and numbers are those of YAML 1.2: `no` is a word,
+`3e-4` is a number.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ REMEDY = "docs/recipes.md shows the format"
 
 
 class PlainLoader(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2's core schema, and without aliases (a small file could unfold to gigabytes)."""
+    """PyYAML's safe loader with the scalars of YAML 1.2; no aliases, by which a small file unfolds to gigabytes."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML reads it so
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Compose the next node; refuse an alias."""
         if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(problem="aliases (*name) are not used in recipes", problem_mark=self.peek_event().start_mark)
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # the stubs leave it out
+            raise yaml.composer.ComposerError(problem="aliases (*name) are not used in recipes", problem_mark=mark)
         return super().compose_node(parent, index)
 
 
@@ -44,7 +45,8 @@ PlainLoader.add_implicit_resolver(
     f"{TAG}float", re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"), list("-+.0123456789"))
 
 SCALARS: dict[str, Callable[[str], Any]] = {
-    f"{TAG}str": str, f"{TAG}int": int, f"{TAG}float": float, f"{TAG}bool": lambda text: text == "true", f"{TAG}null": lambda text: None,
+    f"{TAG}str": str, f"{TAG}int": int, f"{TAG}float": float, f"{TAG}bool": lambda text: text == "true",
+    f"{TAG}null": lambda text: None,
 }
 """How each kind of scalar is read; nothing else is."""
 
@@ -69,7 +71,8 @@ class Source:
 def read_yaml(text: str, name: str) -> Source:
     """Parse the text of a recipe. Raises `InputError` with the line of what cannot be read."""
     if len(text) > MAX_BYTES:
-        raise InputError("this is too long for a recipe", where=name, remedy="give the recipe here, and text with --data")
+        raise InputError("this is too long for a recipe", where=name,
+                         remedy="give the recipe here, and text with --data")
     try:
         node = yaml.compose(text, PlainLoader)
         source = Source(name, {})
@@ -91,7 +94,8 @@ def read_value(text: str, where: str) -> Any:
     try:
         return construct(yaml.compose(text, PlainLoader), (), Source(where, {}))
     except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"cannot read the value {text!r}", where=where, remedy="put it in quotes, such as key='\"value\"'") from error
+        raise InputError(f"cannot read the value {text!r}", where=where,
+                         remedy="put it in quotes, such as key='\"value\"'") from error
 
 
 def construct(node: yaml.Node | None, path: Path, source: Source) -> Any:
@@ -111,7 +115,8 @@ def construct_scalar(node: yaml.Node, path: Path, source: Source) -> Any:
     try:
         return SCALARS[node.tag](node.value)
     except (KeyError, ValueError) as error:
-        raise InputError(f"{dotted(path)}: cannot read {node.value!r} as {node.tag.removeprefix(TAG)}", where=source.where(path),
+        raise InputError(f"{dotted(path)}: cannot read {node.value!r} as {node.tag.removeprefix(TAG)}",
+                         where=source.where(path),
                          remedy="leave the tag away") from error
 
 
@@ -125,7 +130,8 @@ def construct_mapping(node: yaml.MappingNode, path: Path, source: Source) -> dic
         here = (*path, key_node.value)
         if key_node.value in values:
             first = source.lines[here].rpartition(":")[2]
-            raise InputError(f"{dotted(here)}: stands here a second time, first on line {first}", where=f"{source.name}:{line}", remedy="keep one")
+            raise InputError(f"{dotted(here)}: stands here a second time, first on line {first}",
+                             where=f"{source.name}:{line}", remedy="keep one")
         source.lines[here] = f"{source.name}:{line}"
         values[key_node.value] = construct(child, here, source)
     return values

@@ -43,9 +43,9 @@ class Evaluation(Config):
     batch: int = Field(default=16, gt=0)
     """Rows in one forward pass."""
     stride: int | None = Field(default=None, gt=0)
-    """Causal models: score rows that overlap, each this many tokens after the last, so that more context is known; None: no overlap."""
+    """Causal models: score rows that overlap, each so many tokens after the last; None: no overlap."""
     tokens_while_training: int | None = Field(default=100_000, gt=0)
-    """About so many held-out tokens are scored at each evaluation in training; None: all. The last evaluation is always of all."""
+    """Evaluations during training score about so many held-out tokens; None: all, as after training."""
     beams: int = Field(default=4, gt=0)
     """Beams when translations are scored."""
     length_penalty: float = 1.0
@@ -68,31 +68,44 @@ class Sampling(Config):
     temperature: float = Field(default=0.8, ge=0)
     """0 takes the likeliest token every time."""
     top_k: int | None = Field(default=None, gt=0)
+    """Draw from the likeliest k tokens only; None: from all."""
     top_p: float | None = Field(default=0.95, gt=0, le=1)
+    """Draw from the likeliest tokens that hold this probability; None: from all."""
     repetition_penalty: float = Field(default=1.0, gt=0)
+    """Above 1 tokens that are there already are less likely."""
     seed: int = Field(default=0, ge=0)
+    """Of the first sample; the others count on."""
 
 
 class Recipe(Config):
     """Everything about one run as data."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    """Also that of the run folder."""
     about: str
     """One sentence for the table of recipes."""
     paper: str = ""
     """Who published it, and where."""
     year: int | None = None
+    """When it was published."""
     book: tuple[str, ...] = ()
     """Rows of the Book that the recipe serves."""
     claims: Claims = Claims()
+    """Figures that it stands for."""
     blueprint: Blueprint = Field(alias="model")
     """The architecture, as it is written in the file."""
     tokenizer: TokenizerConfig
+    """How text becomes tokens."""
     data: Data = TextData()
+    """The text, and what of it is held out."""
     objective: ObjectiveConfig
+    """What is learned."""
     training: Training
+    """How long, with which optimizer, how often it is saved."""
     evaluation: Evaluation = Evaluation()
+    """What is measured in the end."""
     sampling: Sampling = Sampling()
+    """What is written in the end."""
 
     @property
     def family(self) -> str:
@@ -117,7 +130,7 @@ class Recipe(Config):
         return self.model_for(self.vocab)
 
     def model_for(self, vocab: int) -> Transformer:
-        """Return the config tree for a tokenizer of this size; it is used where the recipe names no vocabulary of the model."""
+        """Return the config tree for a tokenizer of this size, which is used where `model.vocab` is not given."""
         return self.blueprint.tree(vocab) if isinstance(self.blueprint, Family) else self.blueprint
 
     def as_dict(self) -> dict[str, Any]:

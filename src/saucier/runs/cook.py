@@ -13,6 +13,7 @@ import torch
 
 from saucier.checkpoints.model_folder import fill
 from saucier.config import parameters
+from saucier.devices import choose_device
 from saucier.errors import InputError
 from saucier.inspection.costs import tokens_a_step, training_flops
 from saucier.inspection.machine import peak_resident, reset_peak, resident
@@ -20,7 +21,6 @@ from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.results import Cost, Results, Sample
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import BATCHES, Workload
-from saucier.devices import choose_device
 from saucier.loading import load
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
@@ -105,7 +105,7 @@ def begun(recipe: Recipe, out: Path, us: Processes) -> tuple[RunFolder, Standing
         us.wait()
         return found
     us.wait()
-    return RunFolder(out), "finished" if (out / "evaluation.json").is_file() else "resumed"
+    return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
 
 
 def boarding(recipe: Recipe, folder: RunFolder, standing: Standing) -> Passport:
@@ -155,6 +155,7 @@ def do_training(job: Cooking) -> Result:
         result = train(job.model, study, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
                        reporters=reporters(job), recipe=identity)
         speed = f", {quantity(result.tokens / result.seconds)} tokens/s" if result.seconds else ""
+        job.passport = job.passport.in_environment(dtype=result.dtype, device=next(job.model.parameters()).device.type)
         job.voice.say(f"{result.steps:,} steps, {quantity(result.tokens)} tokens in {duration(result.seconds)}{speed}")
     return result
 
@@ -168,7 +169,8 @@ def reporters(job: Cooking) -> list[Reporter]:
 def real_workload(job: Cooking, study: Study) -> Workload:
     """Return some batches of this run, for the plan."""
     count = min(BATCHES, study.batches.steps_per_epoch)
-    return Workload(tuple(study.batches[step] for step in range(count)), asdict(TokenIds.of(job.pantry.tokenizer)), real=True)
+    return Workload(tuple(study.batches[step] for step in range(count)), asdict(TokenIds.of(job.pantry.tokenizer)),
+                    real=True)
 
 
 def say_plan(job: Cooking, study: Study) -> None:
@@ -177,14 +179,18 @@ def say_plan(job: Cooking, study: Study) -> None:
     if plan is None:
         limit = job.recipe.evaluation.tokens_while_training
         scored = min(job.pantry.counts.held_out.tokens, limit or job.pantry.counts.held_out.tokens)
-        plan = make_plan(job.recipe, workload=real_workload(job, study), held_out_tokens=scored, vocab=job.pantry.tokenizer.vocab_size,
-                         program=resident() - 4 * parameters(job.model.config), seconds=5.0 if job.wishes.calibrate else None)
+        plan = make_plan(job.recipe, workload=real_workload(job, study), held_out_tokens=scored,
+                         vocab=job.pantry.tokenizer.vocab_size,
+                         program=resident() - 4 * parameters(job.model.config),
+                         seconds=5.0 if job.wishes.calibrate else None)
         plan.write(job.folder.path)
     epochs = plan.steps / study.batches.steps_per_epoch
-    job.voice.say(f"{parameters(job.model.config):,} parameters; {plan.steps:,} steps, {quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
+    job.voice.say(f"{parameters(job.model.config):,} parameters; "
+                  f"{plan.steps:,} steps, {quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
     lost = {name: study.batches.counts.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
     if any(lost.values()):
-        job.voice.say(f"too long: {lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens, {lost['dropped']:,} dropped")
+        cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
+        job.voice.say(f"too long: {cut}, {lost['dropped']:,} dropped")
     if plan.seconds is not None and plan.peak_memory is not None:
         job.voice.say(f"about {duration(plan.seconds)} and {bytes_text(plan.peak_memory)} of memory")
 
@@ -214,7 +220,8 @@ def measured(job: Cooking, found: Candidate, checkpoint: Path, trained: Result, 
     held_out, beside = held_out_loss(found, pantry.held_out)
     return Results(
         step=State.read(checkpoint).step, steps=trained.steps, vocab=vocab, checkpoint=place, held_out=held_out,
-        data=job.pantry.counts, cost=cost(job, trained, peak), scores=beside + translation_scores(found, held_out_pairs(pantry)),
+        data=job.pantry.counts, cost=cost(job, trained, peak),
+        scores=beside + translation_scores(found, held_out_pairs(pantry)),
         baselines=simpler_methods(job.recipe, pantry.train, pantry.held_out, texts, vocab))
 
 
@@ -238,11 +245,13 @@ def say_samples(voice: Voice, samples: tuple[Sample, ...]) -> None:
 def finish(job: Cooking, results: Results, checkpoint: Path) -> None:
     """Seal the passport, write evaluation.json (which makes the run a finished one) and the report."""
     weights = file_digest(checkpoint / "model.safetensors")
-    outcome = Outcome(step=results.step, weights=weights, loss=results.held_out.loss, samples=file_digest(job.folder.samples))
+    outcome = Outcome(step=results.step, weights=weights, loss=results.held_out.loss,
+                      samples=file_digest(job.folder.samples))
     job.passport = job.passport.model_copy(update={"outcome": outcome, "ended": now()})
     job.passport.write(job.folder.path)
     seconds = job.passport.seconds
-    results = results.model_copy(update={"cost": results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})})
+    spent = results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})
+    results = results.model_copy(update={"cost": spent})
     results.write(job.folder.path)
     with job.voice.stage("report"):
         from saucier.inspection.report import write_report

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import torch
 
+from saucier.devices import choose_device
+from saucier.errors import InputError, nearest
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder
@@ -23,7 +25,7 @@ from saucier.text.encode import write_documents, write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
-from saucier.training.precision import Dtype
+from saucier.training.precision import Dtype, choose_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"held_out": self.held_out.model_dump(mode="json"), "baselines": [one.model_dump(mode="json") for one in self.baselines],
+        return {"held_out": self.held_out.model_dump(mode="json"),
+                "baselines": [one.model_dump(mode="json") for one in self.baselines],
                 "scores": [one.model_dump(mode="json") for one in self.scores]}
 
 
@@ -66,7 +69,8 @@ def answer(question: Question) -> Answer:
         held_out, beside = held_out_loss(found, store)
         return Answer(
             held_out=held_out,
-            baselines=simpler_methods(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size) if compared else (),
+            baselines=simpler_methods(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
+            if compared else (),
             scores=beside + translation_scores(found, pairs))
 
 
@@ -78,17 +82,17 @@ def adjusted(recipe: Recipe, question: Question) -> Recipe:
 
 
 def dtype_of(asked: str) -> Dtype:
-    """Return the number format of the multiplications."""
-    from saucier.devices import choose_device
-    from saucier.devices import choose_dtype as check
-    from saucier.training.precision import choose_dtype
-
-    check(asked, choose_device("auto"))  # refuses an unknown name
-    return choose_dtype(cast(Any, asked), choose_device("auto"))[0]
+    """Return the number format of the multiplications. Raises `InputError` for an unknown name."""
+    match asked:
+        case "auto" | "float32" | "bfloat16":
+            return choose_dtype(asked, choose_device("auto"))[0]
+    raise InputError(f"unknown dtype {asked!r}", where="--dtype",
+                     remedy=nearest(asked, ["auto", "float32", "bfloat16"]))
 
 
 @contextmanager
-def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer, folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
+def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
+             folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
     """Give a store to score and what it was made from; one made of other files lives as long as the context."""
     if not files:
         kind = PairStore if isinstance(recipe.data, PairData) else TokenStore
@@ -102,4 +106,5 @@ def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer, folde
             case TextData(column=column, document=unit):
                 documents = list(read_documents(files, column=column, unit=unit))
                 begin, end = ends(recipe, tokenizer)
-                yield write_documents(Path(temporary) / "store", documents, tokenizer, begin=begin, end=end, sentences=wants_sentences(recipe)), documents
+                yield write_documents(Path(temporary) / "store", documents, tokenizer, begin=begin, end=end,
+                                      sentences=wants_sentences(recipe)), documents

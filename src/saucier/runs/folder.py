@@ -1,4 +1,4 @@
-"""The run folder: where each thing stands, and who may write into it. Nothing that is there is ever overwritten by another run."""
+"""The run folder: where each thing stands, and who may write into it. No run ever overwrites another."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.recipes import Recipe, recipe
 
-DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims", "evaluation", "sampling")
-"""Sections of a recipe that do not change what is learned; a run may go on with others."""
+DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
+"""Sections of a recipe that only tell a person about it."""
+AFTERWARDS = ("evaluation", "sampling")
+"""Sections that do not change what is learned; a run that was stopped may go on with others."""
 HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
 """Keys of `training` that do not, either."""
-HEAD = "# The recipe of this run, with every value. `saucier cook` on this folder goes on with it; `saucier rerun` repeats it.\n"
+HEAD = "# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n"
 
 Standing = Literal["new", "resumed", "finished"]
 
@@ -62,6 +64,11 @@ class RunFolder:
         """Whether a run was begun here."""
         return self.recipe_file.is_file()
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was evaluated, which is done last."""
+        return (self.path / "evaluation.json").is_file()
+
     def recipe(self) -> Recipe:
         """Read the run's recipe."""
         return recipe(self.recipe_file)
@@ -76,28 +83,33 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, Standing]:
     if path.exists() and not path.is_dir():
         raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
     if folder.is_run:
+        standing: Standing = "finished" if folder.is_finished else "resumed"
         refuse_other_run(folder, wanted)
-        standing: Standing = "finished" if (path / "evaluation.json").is_file() else "resumed"
     elif path.is_dir() and any(path.iterdir()):
         raise InputError("holds files that are not a run", where=str(path), remedy="give a new folder with --out")
     else:
         standing = "new"
-    write_text(folder.recipe_file, HEAD + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120))
+    if standing != "finished":
+        values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
+        write_text(folder.recipe_file, HEAD + values)
     return folder, standing
 
 
 def refuse_other_run(folder: RunFolder, wanted: Recipe) -> None:
     """Raise `InputError` that names the first key in which the folder's recipe differs from the one that is wanted."""
-    found = first_difference(essential(folder.recipe()), essential(wanted))
+    whole = folder.is_finished
+    found = first_difference(essential(folder.recipe(), whole=whole), essential(wanted, whole=whole))
     if found is not None:
         key, old, new = found
-        raise InputError(f"holds a run of another recipe: {key} is {old!r} there, and {new!r} here", where=str(folder.path),
-                         remedy="go on with its own recipe (give the folder instead of a recipe), or give a new folder with --out")
+        raise InputError(f"holds a run of another recipe: {key} is {old!r} there, and {new!r} here",
+                         where=str(folder.path),
+                         remedy="give the folder instead of a recipe to go on with it, or a new folder with --out")
 
 
-def essential(recipe: Recipe) -> dict[str, Any]:
-    """Return what decides the weights that a run ends with."""
-    values = {key: value for key, value in recipe.as_dict().items() if key not in DESCRIPTIVE}
+def essential(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
+    """Return what decides the weights that a run ends with; the `whole` result, with what is done after training."""
+    without = DESCRIPTIVE if whole else DESCRIPTIVE + AFTERWARDS
+    values = {key: value for key, value in recipe.as_dict().items() if key not in without}
     values["training"] = {key: value for key, value in values["training"].items() if key not in HARMLESS}
     return values
 
@@ -128,7 +140,8 @@ def is_free_for(path: Path, wanted: Recipe) -> bool:
     folder = RunFolder(path)
     if folder.is_run:
         try:
-            return essential(folder.recipe()) == essential(wanted)
+            whole = folder.is_finished
+            return essential(folder.recipe(), whole=whole) == essential(wanted, whole=whole)
         except InputError:
             return False  # of another version: leave it alone
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))

@@ -25,7 +25,8 @@ class Opened:
     def needed_recipe(self) -> Recipe:
         """Return the recipe, for those who cannot do without. Raises `InputError` where there is none."""
         if self.recipe is None:
-            raise InputError("has no recipe.yaml", where=str(self.path), remedy="give a run folder that `saucier cook` made")
+            raise InputError("has no recipe.yaml", where=str(self.path),
+                             remedy="give a run folder that `saucier cook` made")
         return self.recipe
 
 

@@ -1,4 +1,4 @@
-"""From text to numbers: read, train the tokenizer, pack. Each step is done once for a run and found again when it goes on."""
+"""From text to numbers: read, train the tokenizer, pack. Each is done once for a run, and found when it goes on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
 
 Store = TokenStore | PairStore
-LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
+LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced",
+            "unreadable": "unreadable modules"}
 """What reading counts beside the documents that it gives out, and how it is said."""
 
 
@@ -44,7 +45,9 @@ class Pantry:
 def open_corpus(recipe: Recipe) -> TextCorpus | PairCorpus:
     """Find the text of a recipe and how it is cut. Raises `InputError` where there is none."""
     seed = recipe.training.seed
-    return PairCorpus(recipe.data, seed=seed) if isinstance(recipe.data, PairData) else TextCorpus(recipe.data, seed=seed)
+    if isinstance(recipe.data, PairData):
+        return PairCorpus(recipe.data, seed=seed)
+    return TextCorpus(recipe.data, seed=seed)
 
 
 def stock(recipe: Recipe, folder: RunFolder, voice: Voice) -> Pantry:
@@ -85,16 +88,19 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairC
         voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
     known = recipe.model_for(tokenizer.vocab_size).embed.vocab
     if known < tokenizer.vocab_size:
-        raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}", where="model.vocab",
+        raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}",
+                         where="model.vocab",
                          remedy=f"use {tokenizer.vocab_size} or more, or leave it out")
     return tokenizer
 
 
-def packed(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, tokenizer: Tokenizer) -> tuple[Store, Store, dict[str, Any]]:
+def packed(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus,
+           tokenizer: Tokenizer) -> tuple[Store, Store, dict[str, Any]]:
     """Write both stores, or open those that this run has. `data.json` is written last: with it they are whole."""
     if not folder.data_file.is_file():
         digests, stores = {}, {}
-        for name, part, path in (("train", corpus.train, folder.train_store), ("held_out", corpus.held_out, folder.held_out_store)):
+        parts = {"train": (corpus.train, folder.train_store), "held_out": (corpus.held_out, folder.held_out_store)}
+        for name, (part, path) in parts.items():
             stores[name], digests[name] = written(recipe, part, path, tokenizer)
         digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
         counts = data_counts(recipe, stores["train"], stores["held_out"], corpus.train.counts)
@@ -115,7 +121,7 @@ def written(recipe: Recipe, part: View[Any], path: Path, tokenizer: Tokenizer) -
 
 
 def ends(recipe: Recipe, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
-    """Return the ids around a document: bos and eos for language models; [CLS] and [SEP] for BERT without sentence pairs."""
+    """Return the ids around a document: bos and eos for language models; [CLS] and [SEP] for BERT alone."""
     match recipe.objective:
         case Causal():
             return frame(tokenizer)
@@ -135,7 +141,8 @@ def data_counts(recipe: Recipe, train: Store, held_out: Store, read: Counts) -> 
 def side(store: Store) -> TextCounts:
     """Count one part of the text."""
     parts = (store.source, store.target) if isinstance(store, PairStore) else (store,)
-    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts), bytes=sum(part.bytes for part in parts))
+    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
+                      bytes=sum(part.bytes for part in parts))
 
 
 def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:

@@ -28,6 +28,7 @@ class Code(Config):
     """Which program ran."""
 
     version: str
+    """Of the package."""
     sha256: str
     """Of all of Saucier's own files."""
 
@@ -36,6 +37,7 @@ class Outcome(Config):
     """What came out. Equal inputs on equal machines give equal outcomes."""
 
     step: int
+    """The update whose weights were evaluated, the best one."""
     weights: str
     """SHA-256 of the evaluated checkpoint's weights."""
     loss: float
@@ -48,19 +50,25 @@ class Passport(Config):
     """What a run was made from and by, and what came out."""
 
     recipe: str
+    """Its name; recipe.yaml has all of it."""
     code: Code
+    """The program."""
     environment: dict[str, str]
     """Libraries, processor, threads, device, number format."""
     seeds: dict[str, int]
+    """Where all random numbers come from."""
     data: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the training text, the held-out text and the tokenizer."""
     begun: str
+    """Time, in UTC."""
     ended: str | None = None
+    """Time, in UTC; None until it is finished."""
     parts: int = 1
     """How often the run was started; 1 when it was never interrupted."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Wall-clock seconds of each stage, over all parts."""
     outcome: Outcome | None = None
+    """None until the run is finished."""
 
     def write(self, folder: Path) -> None:
         """Write it into a run folder, atomically."""
@@ -69,6 +77,10 @@ class Passport(Config):
     def timed(self, stage: str, seconds: float) -> Passport:
         """Return a passport with time added to a stage."""
         return self.model_copy(update={"seconds": self.seconds | {stage: self.seconds.get(stage, 0.0) + seconds}})
+
+    def in_environment(self, **found: str) -> Passport:
+        """Return a passport that knows more of its environment."""
+        return self.model_copy(update={"environment": self.environment | found})
 
 
 def new_passport(recipe: str, seeds: dict[str, int]) -> Passport:
@@ -82,9 +94,11 @@ def read_passport(folder: Path) -> Passport:
     try:
         return Passport.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise InputError("has no passport.json", where=str(folder), remedy="give a run folder that `saucier cook` made") from None
+        raise InputError("has no passport.json", where=str(folder),
+                         remedy="give a run folder that `saucier cook` made") from None
     except (ValueError, ValidationError) as error:
-        raise InputError(f"not a passport: {str(error).splitlines()[0]}", where=str(path), remedy="cook again into a new folder") from error
+        raise InputError(f"not a passport: {str(error).splitlines()[0]}", where=str(path),
+                         remedy="cook again into a new folder") from error
 
 
 def now() -> str:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from saucier.errors import InputError
+from saucier.recipes import Recipe
 from saucier.runs.cook import Wishes, cook
-from saucier.runs.folder import first_difference
+from saucier.runs.folder import RunFolder, first_difference
 from saucier.runs.opened import find_run
 from saucier.runs.passport import Passport, read_passport
 
@@ -61,9 +64,28 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Co
     folder = find_run(path)
     first, recipe = read_passport(path), folder.recipe()
     if first.outcome is None:
-        raise InputError("this run is not finished", where=str(path), remedy="finish it first: `saucier cook` on its folder")
+        raise InputError("this run is not finished", where=str(path),
+                         remedy="finish it first: `saucier cook` on its folder")
     if "-" in recipe.data.files:
-        raise InputError("this run read standard input, which cannot be read again", where=str(path), remedy="cook it from a file")
-    target = out or path.with_name(f"{path.resolve().name}-again")
-    cook(recipe, target, Wishes(calibrate=calibrate))
+        raise InputError("this run read standard input, which cannot be read again", where=str(path),
+                         remedy="cook it from a file")
+    target = out or free_folder(path.resolve())
+    cook(settled(recipe, first), target, Wishes(calibrate=calibrate))
     return Comparison(first, read_passport(target))
+
+
+def free_folder(path: Path) -> Path:
+    """Return `RUN-again`, or the first of `RUN-again-2`, ... that holds no finished run."""
+    number = 1
+    while True:
+        found = path.with_name(f"{path.name}-again" + (f"-{number}" if number > 1 else ""))
+        if not RunFolder(found).is_finished:
+            return found
+        number += 1
+
+
+def settled(recipe: Recipe, first: Passport) -> Recipe:
+    """Choose what the first run chose by itself: the number format, and as many threads, which decide the last bits."""
+    torch.set_num_threads(int(first.environment.get("threads", torch.get_num_threads())))
+    training = recipe.training.model_copy(update={"dtype": first.environment.get("dtype", recipe.training.dtype)})
+    return recipe.model_copy(update={"training": training})

@@ -10,23 +10,25 @@ import numpy as np
 import torch
 
 from saucier.files import write_text
+from saucier.generation.generate import generate
 from saucier.inspection.results import Sample
-from saucier.objectives.base import TokenIds
+from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.objectives.config import Causal, Masked, SequenceToSequence
 from saucier.runs.pantry import Pantry
 from saucier.runs.scoring import Candidate, translate
-from saucier.runs.writing import Writer
+from saucier.runs.writing import Writer, special
 from saucier.text.bucketed import text_rows
 from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.read import Document, Pair
 from saucier.text.tokenizer import Tokenizer
+from saucier.training.precision import moved
 
 RULE = "─" * 80
 STEP = 2**30
 """Number of the step that samples are corrupted for: that of no update."""
-LONGEST_PROMPT = 400
-"""Characters of a document that are looked at for its first tokens."""
+LONGEST_TOKEN = 20
+"""Characters of a text that are looked at for each token that is wanted."""
 
 
 def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
@@ -66,12 +68,9 @@ def prompts(found: Candidate, pantry: Pantry) -> list[tuple[str, str]]:
     if sampling.prompts:
         return [(prompt, "the recipe") for prompt in sampling.prompts]
     documents = starts(pantry, sampling.samples)
-    return [(beginning(document.text, found.tokenizer, sampling.prompt_tokens), Path(document.source).name) for document in documents]
-
-
-def beginning(text: str, tokenizer: Tokenizer, tokens: int) -> str:
-    """Return the first tokens of a text, as text."""
-    return tokenizer.decode(tokenizer.encode(text[:LONGEST_PROMPT], add_special_tokens=False)[:tokens])
+    tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
+    return [(tokenizer.decode(first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
+            for document in documents]
 
 
 def continuations(found: Candidate, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
@@ -92,13 +91,9 @@ def translations(found: Candidate, pairs: list[Pair]) -> Iterator[Sample]:
 def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
     """Hide words of held-out texts as in training, and let the model fill them in."""
     tokenizer, length = found.tokenizer, found.recipe.training.length - 2
-    corruption, _ = build_objective(found.recipe.objective, TokenIds.of(tokenizer))
-    device = next(found.model.parameters()).device
     for number, document in enumerate(documents):
-        ids = framed(tokenizer, tokenizer.encode(document.text[:10 * length], add_special_tokens=False)[:length])
-        tokens = np.array([ids], dtype=np.int64)
-        rows = text_rows(tokens, np.array([len(ids)]), row=np.array([number]), item=np.array([number]))
-        batch = {name: value.to(device) for name, value in corruption(rows, seed=found.recipe.sampling.seed, step=STEP).items()}
+        ids = framed(tokenizer, first_tokens(document.text, tokenizer, length))
+        batch = corrupted(found, ids, number)
         hidden = batch.pop("labels")[0] >= 0
         batch.pop("next_sentence", None)
         with torch.no_grad():
@@ -106,38 +101,48 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
         filled = batch["input_ids"][0].clone()
         filled[hidden] = logits[0, hidden].argmax(-1)
         given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
-        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name, reference=tokenizer.decode(ids))
-
-
-def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
-    """Put [CLS] and [SEP] around a text, where there are such tokens."""
-    return [*([] if tokenizer.cls_id is None else [tokenizer.cls_id]), *ids, *([] if tokenizer.sep_id is None else [tokenizer.sep_id])]
+        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
+                     reference=tokenizer.decode(ids))
 
 
 def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
     """Drop spans of held-out texts as in training, and let the model write them."""
-    from saucier.generation import generate
-    from saucier.runs.writing import special
-
-    ids = TokenIds.of(found.tokenizer)
-    corruption, _ = build_objective(found.recipe.objective, ids)
-    length = corruption.row_length(found.recipe.training.length)
+    tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
     for number, document in enumerate(documents):
-        tokens = np.array([found.tokenizer.encode(document.text[:10 * length], add_special_tokens=False)[:length]], dtype=np.int64)
-        rows = text_rows(tokens, np.array([tokens.shape[1]]), row=np.array([number]), item=np.array([number]))
-        batch = corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
-        source = batch["input_ids"].to(next(found.model.parameters()).device)
-        written = generate(found.model, source, max_new_tokens=min(found.recipe.sampling.tokens, 2 * int(batch["labels"].shape[1])), **special(ids))
+        batch = corrupted(found, first_tokens(document.text, tokenizer, found.recipe.training.length), number)
+        most = min(found.recipe.sampling.tokens, 2 * batch["labels"].shape[1])
+        written = generate(found.model, batch["input_ids"], max_new_tokens=most, **special(ids))
         labels = batch["labels"][0]
-        yield Sample(prompt=found.tokenizer.decode(source[0].tolist(), skip_special_tokens=False),
-                     text=spoken(found.tokenizer, written[0].tolist()), source=Path(document.source).name,
-                     reference=spoken(found.tokenizer, labels[labels >= 0].tolist()))
+        yield Sample(prompt=tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False),
+                     text=spoken(tokenizer, written[0].tolist()), source=Path(document.source).name,
+                     reference=spoken(tokenizer, labels[labels >= 0].tolist()))
+
+
+def first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
+    """Return the first ids of a text, without reading all of a long one."""
+    return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
+
+
+def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """Put [CLS] and [SEP] around a text, where there are such tokens."""
+    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
+    return [*begin, *ids, *end]
+
+
+def corrupted(found: Candidate, ids: list[int], number: int) -> Batch:
+    """Make a batch of one text as in training."""
+    corruption, _ = build_objective(found.recipe.objective, TokenIds.of(found.tokenizer))
+    tokens, here = np.array([ids], dtype=np.int64), np.array([number])
+    batch = corruption(text_rows(tokens, np.array([len(ids)]), row=here, item=here), seed=found.recipe.sampling.seed,
+                       step=STEP)
+    return moved(batch, next(found.model.parameters()).device)
 
 
 def spoken(tokenizer: Tokenizer, ids: list[int]) -> str:
     """Decode spans with their sentinels, without the other special tokens."""
     keep = set(tokenizer.sentinel_ids)
-    return tokenizer.decode([number for number in ids if number in keep or number not in tokenizer.special_ids], skip_special_tokens=False)
+    return tokenizer.decode([number for number in ids if number in keep or number not in tokenizer.special_ids],
+                            skip_special_tokens=False)
 
 
 def samples_text(samples: tuple[Sample, ...]) -> str:

@@ -21,7 +21,6 @@ from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, autocast
 from saucier.training.processes import Processes
 
-
 BESIDE = {"sentence_accuracy": "next-sentence accuracy"}
 """Figures of an evaluation that are not about tokens, and how they are called."""
 
@@ -49,9 +48,11 @@ def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score,
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in BESIDE.items() if name in scores)
 
 
-def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline, ...]:
+def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline,
+                                                                                                              ...]:
     """Score what a language model has to beat; nothing for other objectives."""
-    if not isinstance(recipe.objective, Causal) or not isinstance(train, TokenStore) or not isinstance(held_out, TokenStore):
+    if not isinstance(recipe.objective, Causal) or not isinstance(train, TokenStore) or not isinstance(held_out,
+                                                                                                       TokenStore):
         return ()
     return baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
 
@@ -77,7 +78,8 @@ def translate(found: Candidate, sources: Sequence[str]) -> list[str]:
     results = [""] * len(sources)
     for start in range(0, len(order), evaluation.batch):
         numbers = order[start:start + evaluation.batch]
-        written = writer.translate([sources[number] for number in numbers], beams=evaluation.beams, length_penalty=evaluation.length_penalty)
+        written = writer.translate([sources[number] for number in numbers], beams=evaluation.beams,
+                                   length_penalty=evaluation.length_penalty)
         for number, text in zip(numbers, written, strict=True):
             results[number] = text
     return results

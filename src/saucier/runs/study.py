@@ -67,12 +67,13 @@ class OneEpoch:
 
 
 def make_study(recipe: Recipe, tokenizer: Tokenizer, store: Store) -> Study:
-    """Make what the loop learns from. Raises `InputError` where the tokenizer lacks a token that the objective needs."""
+    """Make what the loop learns from. Raises `InputError` where the tokenizer lacks a token that is needed."""
     corruption, objective = build_objective(recipe.objective, TokenIds.of(tokenizer))
     return Study(training_batches(recipe, tokenizer, store, corruption), corruption, objective)
 
 
-def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, *, whole: bool, processes: Processes) -> Evaluator:
+def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, *, whole: bool,
+                   processes: Processes) -> Evaluator:
     """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
     corruption, objective = build_objective(recipe.objective, TokenIds.of(tokenizer))
     rows: Iterable[Any] = First(held_out_batches(recipe, tokenizer, store, corruption, whole=whole),
@@ -92,7 +93,8 @@ def training_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store, corrupt
                       overlap=corruption.overlap, shift=not static)
 
 
-def held_out_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store, corruption: Corruption[Any], *, whole: bool) -> Countable:
+def held_out_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store, corruption: Corruption[Any], *,
+                     whole: bool) -> Countable:
     """Return the held-out batches of a recipe."""
     evaluation = recipe.evaluation
     if isinstance(store, PairStore):
@@ -113,11 +115,13 @@ def sentence_pairs(recipe: Recipe, tokenizer: Tokenizer, store: TokenStore, batc
     """Return BERT's rows of two sentences."""
     next_sentence = recipe.objective.next_sentence if isinstance(recipe.objective, Masked) else None
     if tokenizer.cls_id is None or tokenizer.sep_id is None or next_sentence is None:
-        raise InputError("next-sentence prediction needs the tokens cls and sep", where="tokenizer.special", remedy="name them, such as [CLS] and [SEP]")
+        raise InputError("next-sentence prediction needs the tokens cls and sep", where="tokenizer.special",
+                         remedy="name them, such as [CLS] and [SEP]")
     return SentencePairs(store, length=recipe.training.length, batch=batch, cls=tokenizer.cls_id, sep=tokenizer.sep_id,
                          seed=recipe.training.seed, random_next=1 - next_sentence.real)
 
 
 def limits(recipe: Recipe, tokenizer: Tokenizer) -> Limits:
     """Return how large a batch of pairs may be."""
-    return Limits(batch=recipe.training.batch, length=recipe.training.length, end=tokenizer.eos_id, pad=tokenizer.pad_id or 0)
+    return Limits(batch=recipe.training.batch, length=recipe.training.length, end=tokenizer.eos_id,
+                  pad=tokenizer.pad_id or 0)

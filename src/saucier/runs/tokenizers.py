@@ -19,9 +19,13 @@ FIXED = ("bytes", "characters")
 
 
 def new_tokenizer(kind: str, vocab: int, files: list[str]) -> Tokenizer:
-    """Train a tokenizer of a kind on files, or on Python's documentation. Raises `InputError` for an unknown kind, and for text that cannot be read."""
+    """Train a tokenizer of a kind on files, or on Python's documentation.
+
+    Raises `InputError` for an unknown kind, and for text that cannot be read.
+    """
     if kind not in KINDS:
-        raise InputError(f"no kind of tokenizer has the name {kind!r}", where="--kind", remedy=nearest(kind, list(KINDS)))
+        raise InputError(f"no kind of tokenizer has the name {kind!r}", where="--kind",
+                         remedy=nearest(kind, list(KINDS)))
     values = {"kind": kind} | ({} if kind in FIXED else {"vocab": vocab})
     try:
         config: TokenizerConfig = TypeAdapter(TokenizerConfig).validate_python(values)
@@ -38,7 +42,7 @@ def tokenizer_of(path: Path) -> Tokenizer:
 
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
-    """Return (id, token) of a text; a token is shown as what it spells, and by its own name where it spells no whole character."""
+    """Return (id, token) of a text; a token is shown as what it spells, or by its own name where that is not whole."""
     found = []
     for number in tokenizer.encode(text):
         spelled = tokenizer.decode([number])

@@ -13,7 +13,8 @@ def lines(held_out: HeldOut, baselines: Sequence[Baseline] = (), scores: Sequenc
     if held_out.bits_per_byte is not None:
         yield from likelihood(held_out.bits_per_byte, baselines)
     accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
-    yield f"loss {held_out.loss:.4f} nats, perplexity {perplexity(held_out.loss, 1):,.2f}{accuracy} ({held_out.tokens:,} tokens)"
+    perplexed = perplexity(held_out.loss, 1)
+    yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
     for score in scores:
         yield f"{score.name} {score.value:.2f}   ({score.note})"
 

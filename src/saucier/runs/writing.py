@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from saucier.errors import InputError
-from saucier.generation import TextStream, generate
+from saucier.generation.generate import generate
 from saucier.generation.search import Listener
+from saucier.generation.streaming import TextStream
 from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
 from saucier.recipes.coherence import learned_length
@@ -39,8 +40,10 @@ class Writer:
         width = max(map(len, rows))
         fill = self.ids.filler
         gaps = [width - len(row) for row in rows]
-        ids = [[fill] * gap + list(row) if left else list(row) + [fill] * gap for row, gap in zip(rows, gaps, strict=True)]
-        mask = [[0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap for row, gap in zip(rows, gaps, strict=True)]
+        ids = [[fill] * gap + list(row) if left else list(row) + [fill] * gap for row,
+               gap in zip(rows, gaps, strict=True)]
+        mask = [[0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap for row,
+                gap in zip(rows, gaps, strict=True)]
         device = next(self.model.parameters()).device
         return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
@@ -48,8 +51,10 @@ class Writer:
         """Write the likeliest target of each source."""
         rows = [self.tokenizer.encode(text)[: self.longest] for text in sources]
         ids, mask = self.padded(rows, left=False)
-        written = generate(self.model, ids, mask, num_beams=beams, length_penalty=length_penalty, early_stopping=beams > 1,
-                           max_new_tokens=min(self.longest, 2 * ids.shape[1] + 10), do_sample=False, **special(self.ids))
+        written = generate(self.model, ids, mask, num_beams=beams, length_penalty=length_penalty,
+                           early_stopping=beams > 1,
+                           max_new_tokens=min(self.longest, 2 * ids.shape[1] + 10), do_sample=False,
+                           **special(self.ids))
         return [self.tokenizer.decode(row) for row in written.tolist()]
 
     def start(self, prompt: str) -> list[int]:
@@ -64,7 +69,8 @@ class Writer:
 
     def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
         """Write on from a prompt; only what is new is returned."""
-        manner = Manner(tokens=sampling.tokens, temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p,
+        manner = Manner(tokens=sampling.tokens, temperature=sampling.temperature, top_k=sampling.top_k,
+                        top_p=sampling.top_p,
                         repetition_penalty=sampling.repetition_penalty, seed=seed)
         return self.write(prompt, manner)[0]
 
@@ -73,7 +79,8 @@ class Writer:
         encoder_decoder = self.model.config.encoder is not None
         ids = self.tokenizer.encode(prompt) if encoder_decoder else self.start(prompt)
         if not ids:
-            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt", remedy="give some text")
+            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
+                             remedy="give some text")
         given = torch.tensor([ids], device=next(self.model.parameters()).device)
         used = 1 if encoder_decoder else len(ids)
         written = generate(self.model, given, tokenizer=self.tokenizer, listener=listener, compile=manner.compile,
@@ -114,15 +121,17 @@ class Manner:
         """Return all this under the names that generation knows."""
         drawn = self.beams == 1 and self.temperature > 0
         found: dict[str, Any] = {
-            "do_sample": drawn, "num_beams": self.beams, "num_return_sequences": self.samples, "stop_strings": self.stop,
+            "do_sample": drawn, "num_beams": self.beams, "num_return_sequences": self.samples,
+            "stop_strings": self.stop,
             "repetition_penalty": self.repetition_penalty, "no_repeat_ngram_size": self.no_repeat_ngram}
         if self.beams > 1:
             found |= {"length_penalty": self.length_penalty, "early_stopping": True}
-        return found | ({"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed} if drawn else {})
+        return found | ({"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
+                        if drawn else {})
 
 
 def write_freely(opened: Opened, prompt: str, manner: Manner, speak: Callable[[str], None] | None = None) -> list[str]:
-    """Let an opened model write; `speak` receives the prompt of a language model, and then the text while it is written."""
+    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
     longest = opened.recipe.training.length if opened.recipe else manner.tokens
     writer = Writer(opened.model, opened.tokenizer, longest)
     if speak is None:

@@ -74,7 +74,10 @@ def remove(path: Path) -> None:
 
 def write_text(target: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
-    write_atomically(target, lambda path: path.write_text(text, encoding="utf-8") and None)
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    write_atomically(target, write)
 
 
 def write_json(target: Path, value: Any) -> None:

@@ -5,7 +5,7 @@ Padding and packed documents are not here: they belong to a batch, and every att
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,11 +17,11 @@ class Algebra(Config):
 
     def __and__(self, other: Visibility) -> And:
         """Allow what both allow."""
-        return And(terms=(self, other))  # type: ignore[arg-type]  # the union is closed, self is one of its members
+        return And(terms=(self, other))
 
     def __or__(self, other: Visibility) -> Or:
         """Allow what at least one allows."""
-        return Or(terms=(self, other))  # type: ignore[arg-type]
+        return Or(terms=(self, other))
 
 
 class Full(Algebra):
@@ -74,7 +74,7 @@ class Or(Algebra):
     terms: tuple[Visibility, ...] = Field(min_length=1)
 
 
-Visibility = Annotated[Union[Full, Causal, Prefix, Window, And, Or], Field(discriminator="kind")]
+Visibility = Annotated[Full | Causal | Prefix | Window | And | Or, Field(discriminator="kind")]
 
 And.model_rebuild()
 Or.model_rebuild()

@@ -38,5 +38,5 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Say whether this device has instructions for bfloat16 products."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -68,7 +68,7 @@ class Key:
     def write(self, tree: c.Transformer) -> Any:
         """Return the foreign value; None where the tree has no such place."""
         value = look_up(tree, self.paths[0])
-        return {ours: theirs for theirs, ours in reversed(self.names.items())}.get(value) if self.names else value
+        return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value) if self.names else value
 
 
 def look_up(tree: Any, path: str) -> Any:

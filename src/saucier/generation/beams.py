@@ -42,7 +42,7 @@ class Beams:
 
         Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq 14.
         """
-        return total / new**self.length_penalty
+        return total / float(new) ** self.length_penalty
 
 
 @dataclass(slots=True)

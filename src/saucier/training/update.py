@@ -66,7 +66,7 @@ class Updater:
             torch.manual_seed(noise_seed(self.seed, step, row))
             with autocast(self.dtype, device):
                 loss = self.study.objective(self.model, moved(batch, device))
-            loss.over(targets).backward()  # type: ignore[no-untyped-call]
+            loss.over(targets).backward()
             add(sums, loss)
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.processes.sum_gradients(parameters)

@@ -5,6 +5,7 @@ Letters: B prompts, N beams, C candidates (a few times N), L length, V vocab.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,9 +41,10 @@ class Beams:
     def score(self, total: Tensor, new: int) -> Tensor:
         """Divide a sum of log probabilities by the number of new tokens to the power of the penalty.
 
-        Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq 14.
+        Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq
+        14.
         """
-        return total / float(new) ** self.length_penalty
+        return total / math.pow(new, self.length_penalty)
 
 
 @dataclass(slots=True)
@@ -78,8 +80,8 @@ class Hypotheses:
 class BeamSearch:
     """Beam search with the rules of transformers' GenerationMixin, so that the ids are the same.
 
-    Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215; finished hypotheses as in Stahlberg and Byrne 2019, §2. Where a
-    hypothesis ends among the best `width` candidates it is kept apart with its score divided by length, and the best
+    Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215; finished hypotheses as in Stahlberg and Byrne 2019, §2. Where
+    a hypothesis ends among the best `width` candidates it is kept apart with its score divided by length, and the best
     unfinished candidates go on.
     """
 

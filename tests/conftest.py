@@ -11,6 +11,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads that wait for each other cost more than they give
 
 # The same examples on every run, and no time limit for one: the machine may be busy.
 hypothesis.settings.register_profile("saucier", derandomize=True, deadline=None, database=None)

@@ -43,6 +43,7 @@ class Counting:
     batch: int = BATCH
     seed: int = 0
     padded: bool = True
+    strides: tuple[int, int] = (1, 3)
     steps_per_epoch: int = 1000
 
     @property
@@ -53,7 +54,7 @@ class Counting:
         numbers = np.arange(self.batch)[share(self.batch, rank, world)]
         random = [generator(self.seed, 9, step, int(number)) for number in numbers]
         starts = np.array([one.integers(0, LAST - FIRST) for one in random])
-        strides = np.array([one.integers(1, 3) for one in random])
+        strides = np.array([one.integers(*self.strides) for one in random])
         tokens = FIRST + (starts[:, None] + strides[:, None] * np.arange(self.length)) % (LAST - FIRST)
         documents = np.zeros_like(tokens)
         if self.padded:

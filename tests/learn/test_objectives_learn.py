@@ -1,0 +1,83 @@
+"""Each objective's loss falls on a tiny problem that it can solve, with each optimizer, and in bfloat16 as in float32."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saucier.model import build
+from saucier.objectives import config as o
+from saucier.text.rows import Rows
+from saucier.training import config as t
+from saucier.training.evaluation import Evaluator
+from saucier.training.loop import train
+from saucier.training.update import Study
+from tests.unit.training.toy import Counting, Doubling, recipe, small, study
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences(Counting):
+    """Rows that repeat one token; in the second half it stays, or another one is drawn."""
+
+    padded: bool = False
+    length: int = 12
+    strides: tuple[int, int] = (0, 1)
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        made = super().rows(step, rank, world)
+        other = Counting(self.length, self.batch, self.seed + 1, False, self.strides).rows(step, rank, world)
+        is_random = (made.row + step) % 2
+        half = self.length // 2
+        made.tokens[:, half:] = np.where(is_random[:, None] == 1, other.tokens[:, :half], made.tokens[:, half:])
+        made.tokens[:, 0] = 1
+        made.segments[:, half:] = 1
+        return dataclasses.replace(made, next_is_random=is_random)
+
+
+CASES = {
+    "causal": ("gpt2", o.Causal(), Counting(), 60),
+    "causal with rotary": ("llama", o.Causal(), Counting(), 60),
+    "masked": ("bert", o.Masked(), Counting(strides=(0, 1)), 100),
+    "static masks": ("bert", o.Masked(dynamic=False), Counting(strides=(0, 1)), 100),
+    "masked and next sentence": ("bert", o.Masked(next_sentence=o.NextSentence()), Sentences(), 100),
+    "spans": ("t5", o.SpanCorruption(), Counting(length=14, padded=False), 80),
+    "sequence to sequence": ("transformer", o.SequenceToSequence(), Doubling(), 80),
+}
+
+
+def learned(family: str, learning: Study, training: t.Training, folder: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the held-out scores before and after training."""
+    model = build(small(family, dropout=0.0), seed=1)
+    held_out = dataclasses.replace(learning.batches, seed=77)
+    scores = Evaluator([held_out[step] for step in range(4)], learning.corruption, learning.objective)
+    before = scores(model)
+    train(model, learning, training, run_folder=folder, reporters=[])
+    return before, scores(model)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_loss_falls(name: str, tmp_path: Path) -> None:
+    family, objective, batches, steps = CASES[name]
+    training = recipe(steps, save_every=steps, batch=8, optimizer=t.AdamW(learning_rate=5e-3))
+    before, after = learned(family, study(objective, batches), training, tmp_path)
+    assert after["loss"] < 0.8 * before["loss"], (before, after)
+
+
+@pytest.mark.parametrize("optimizer", [t.AdamW(learning_rate=3e-3), t.Muon(learning_rate=1e-2, others=t.AdamW(learning_rate=5e-3)),
+                                       t.Adafactor(learning_rate=0.2)],
+                         ids=lambda optimizer: optimizer.kind)
+def test_every_optimizer_learns(optimizer: t.OptimizerConfig, tmp_path: Path) -> None:
+    before, after = learned("gpt2", study(), recipe(60, save_every=60, optimizer=optimizer), tmp_path)
+    assert after["loss"] < 0.5 * before["loss"], (before, after)
+    assert after["accuracy"] > 2 * before["accuracy"] + 0.3
+
+
+def test_bfloat16_ends_within_one_percent_of_float32(tmp_path: Path) -> None:
+    losses = []
+    for dtype in ("float32", "bfloat16"):
+        training = recipe(80, save_every=80, dtype=dtype, schedule=t.Cosine(warmup=5))
+        losses.append(learned("gpt2", study(), training, tmp_path / dtype)[1]["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)

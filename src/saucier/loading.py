@@ -13,7 +13,9 @@ from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer
 
-def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto", device: str | torch.device = "auto") -> Transformer:
+
+def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto",
+         device: str | torch.device = "auto") -> Transformer:
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last).

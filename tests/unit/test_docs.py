@@ -54,7 +54,8 @@ def test_verbs_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_recipes_exist(page: Path) -> None:
     """Every recipe that a command names is one of ours, or the page's own."""
-    said = set(re.findall(r"saucier (?:cook|train|show|plan|diff) ([a-z0-9]+-[a-z0-9-]+)(?=[\s`])", page.read_text(encoding="utf-8")))
+    said = set(re.findall(r"saucier (?:cook|train|show|plan|diff) ([a-z0-9]+-[a-z0-9-]+)(?=[\s`])",
+                          page.read_text(encoding="utf-8")))
     assert said - {*names(), "palmlike-nano"} == set()
 
 

@@ -61,7 +61,8 @@ def test_imports_flow_one_way(root: Path) -> None:
     """The core knows nothing of what stands on it."""
     wrong = [f"{path.relative_to(root)} imports {found}" for part, path in sources(root) if part in ALLOWED
              for found, top in imported(path)
-             if found not in ALLOWED[part] | {part, "errors", "files", "__version__"} and (top or (part, found) not in LATE)]
+             if found not in ALLOWED[part] | {part, "errors", "files", "__version__"}
+             and (top or (part, found) not in LATE)]
     assert wrong == []
 
 
@@ -80,7 +81,8 @@ def test_nothing_imports_the_command_line(root: Path) -> None:
 
 def test_pickle_is_never_used(root: Path) -> None:
     """Weights are safetensors, states are JSON; `torch.load`, pickle and eval do not occur."""
-    banned = {"torch.load", "pickle.load", "pickle.loads", "eval", "exec", "torch.save", "yaml.load", "yaml.unsafe_load"}
+    banned = {"torch.load", "pickle.load", "pickle.loads", "eval", "exec", "torch.save", "yaml.load",
+              "yaml.unsafe_load"}
     for _, path in sources(root):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}

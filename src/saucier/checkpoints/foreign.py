@@ -26,13 +26,15 @@ BASE = "@"
 """Stands in rules for the prefix that classes with a head put before the body's names."""
 
 
-def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None, device: torch.device) -> Transformer:
+def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+                 device: torch.device) -> Transformer:
     """Build the model of a published folder as one of its classes (None: the one that was saved)."""
     document = read_json(folder / "config.json")
     where = str(folder / "config.json")
     name = published or saved_class(document, layout)
     if name not in layout.classes:
-        raise InputError(f"{layout.model_type} has no head {name!r}", where="head", remedy=nearest(name, sorted(layout.classes)))
+        raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
+                         remedy=nearest(name, sorted(layout.classes)))
     tree = layout.tree(document, name, where)
     with torch.device("meta"):
         model = Transformer(tree)
@@ -56,11 +58,13 @@ def read_shards(folder: Path) -> list[tuple[str, Tensor]]:
         return list(read_tensors(folder / "model.safetensors"))
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise InputError("weight_map is missing or not a table of file names", where=str(index), remedy="copy the folder again")
+        raise InputError("weight_map is missing or not a table of file names", where=str(index),
+                         remedy="copy the folder again")
     tensors: list[tuple[str, Tensor]] = []
     for name in sorted(set(shards.values())):
         if Path(name).name != name:
-            raise InputError(f"the shard {name!r} is outside the folder", where=str(index), remedy="do not use this folder")
+            raise InputError(f"the shard {name!r} is outside the folder", where=str(index),
+                             remedy="do not use this folder")
         tensors += read_tensors(folder / name)
     return tensors
 
@@ -91,7 +95,8 @@ def copy_weights(model: Transformer, layout: Layout, source: dict[str, Tensor], 
             parameter.data.copy_(tensor)
     faults += [f"{name} is unknown" for name in source if name not in used and not spare(name, layout, model.config)]
     if faults:
-        raise InputError("; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""), where=where,
+        raise InputError("; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""),
+                         where=where,
                          remedy="the weights do not belong to this config.json")
 
 
@@ -117,7 +122,8 @@ def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, 
     found = {name: document[name] for name in SPECIAL_IDS if document.get(name) is not None}
     path = folder / "generation_config.json"
     if path.is_file():
-        found |= {name: value for name, value in read_json(path).items() if value is not None and name != "transformers_version"}
+        found |= {name: value for name,
+                  value in read_json(path).items() if value is not None and name != "transformers_version"}
     return found
 
 
@@ -131,7 +137,8 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     for name, parameter in model.named_parameters():
         match = rules.match(name)
         if match is None:
-            raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model", remedy="save it in our own layout")
+            raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
+                             remedy="save it in our own layout")
         for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
             tensors[foreign.replace(BASE, "" if bare else layout.base)] = tensor.contiguous()
 
@@ -139,7 +146,8 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
         temporary.mkdir(parents=True)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if model.generation:
-            (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
+            (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n",
+                                                              encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
 
     write_atomically(folder, write)

@@ -57,9 +57,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}", remedy="write the file again") from error
+        raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}",
+                         remedy="write the file again") from error
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}", remedy="write the file again") from error
+        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}",
+                         remedy="write the file again") from error
     if not isinstance(value, dict):
         raise InputError("not a JSON object", where=str(path), remedy="write the file again")
     return value
@@ -70,15 +72,18 @@ def read_config(folder: Path) -> c.Transformer:
     path = folder / "config.json"
     document = read_json(path)
     if document.get("model_type") != MODEL_TYPE:
-        raise InputError(f"model_type {document.get('model_type')!r} is not known", where=str(path), remedy=f"known: {MODEL_TYPE}")
+        raise InputError(f"model_type {document.get('model_type')!r} is not known", where=str(path),
+                         remedy=f"known: {MODEL_TYPE}")
     if document.get("format") != FORMAT:
-        raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=str(path), remedy="use the version of Saucier that wrote it")
+        raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=str(path),
+                         remedy="use the version of Saucier that wrote it")
     try:
         return c.Transformer.model_validate(document.get("model"))
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"])
-        raise InputError(first["msg"], where=f"{path}: model.{at}", remedy="the file was changed; write it again") from error
+        raise InputError(first["msg"], where=f"{path}: model.{at}",
+                         remedy="the file was changed; write it again") from error
 
 
 def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:

@@ -19,13 +19,15 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     Raises `InputError` for a missing, truncated or corrupt file.
     """
     if not path.is_file():
-        raise InputError("no such file", where=str(path), remedy="check the folder, or train again from an earlier checkpoint")
+        raise InputError("no such file", where=str(path),
+                         remedy="check the folder, or train again from an earlier checkpoint")
     try:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118  # not a dict: the file has no iterator
                 yield name, file.get_tensor(name)
     except SafetensorError as error:
-        raise InputError(f"not a whole safetensors file ({error})", where=str(path), remedy="copy it again, or use an earlier checkpoint") from error
+        raise InputError(f"not a whole safetensors file ({error})", where=str(path),
+                         remedy="copy it again, or use an earlier checkpoint") from error
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -59,7 +59,8 @@ class CausalCorruption:
 
 @dataclass(frozen=True, slots=True)
 class MaskedCorruption:
-    """Hides tokens for a model that sees both sides. Source: Devlin et al. 2019, §3.1 and appendix A.1, arXiv:1810.04805.
+    """Hides tokens for a model that sees both sides. Source: Devlin et al. 2019, §3.1 and appendix A.1,
+    arXiv:1810.04805.
 
     As in the paper's code the number of targets of a row is fixed (rate times ordinary tokens, rounded, at least one).
     Random tokens are drawn from the ordinary ones; the paper's code may draw special ones too.

@@ -1,4 +1,5 @@
-"""`Prediction`, the objective behind causal, masked, span and sequence-to-sequence learning: tokens at chosen positions.
+"""`Prediction`, the objective behind causal, masked, span and sequence-to-sequence learning: tokens at chosen
+positions.
 
 The head and the cross-entropy run on the positions that have a label, and nowhere else.
 Letters: B batch, L length, D dim, V vocab, N targets.

@@ -81,7 +81,8 @@ class Optimizer:
 
 def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
     """Copy one parameter's state to where torch wants it: beside the weights, but step counts only if the kernel is fused."""
-    return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field, value in fields.items()}
+    return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field,
+            value in fields.items()}
 
 
 def build_optimizer(config: c.OptimizerConfig, model: nn.Module) -> Optimizer:
@@ -132,7 +133,8 @@ def muon(config: c.Muon, views: list[nn.Parameter]) -> torch.optim.Optimizer:
                             adjust_lr_fn="match_rms_adamw")
 
 
-def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, str]) -> tuple[list[nn.Parameter], list[Piece]]:
+def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, str]) -> tuple[list[nn.Parameter],
+                                                                                             list[Piece]]:
     """Replace each fused matrix by views of its maps; names the views in `names`."""
     views: list[nn.Parameter] = []
     pieces: list[Piece] = []

@@ -1,4 +1,5 @@
-"""The number format of the multiplications: chosen by what the hardware is, and applied with autocast over float32 weights.
+"""The number format of the multiplications: chosen by what the hardware is, and applied with autocast over float32
+weights.
 
 Measured on two cores with AVX-512 bf16: autocast is as quick as bfloat16 weights with float32 copies, and keeps the
 residual stream, norms and losses in float32. The choice is not timed: noise must not turn it, and a run that is

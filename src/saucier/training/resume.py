@@ -103,7 +103,8 @@ def damage(folder: Path) -> str | None:
 
 def checkpoints(run_folder: Path) -> list[Path]:
     """Return the step checkpoints of a run, whole or not, newest first."""
-    found = {int(match[1]): path for path in (run_folder / FOLDER).glob("step-*") if (match := NAME.fullmatch(path.name))}
+    found = {int(match[1]): path for path in (run_folder / FOLDER).glob("step-*")
+             if (match := NAME.fullmatch(path.name))}
     return [found[step] for step in sorted(found, reverse=True)]
 
 

@@ -12,7 +12,8 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.parts.visibility import Span, pattern
 
-VISIBILITIES = [c.Full(), c.Causal(), c.Window(3), c.Window(50), c.Causal() & c.Window(4), c.Window(4) & c.Causal() & c.Window(2)]
+VISIBILITIES = [c.Full(), c.Causal(), c.Window(3), c.Window(50), c.Causal() & c.Window(4),
+                c.Window(4) & c.Causal() & c.Window(2)]
 
 
 @pytest.mark.parametrize("visibility", VISIBILITIES, ids=str)
@@ -31,20 +32,25 @@ def test_causal_is_known_through_the_algebra() -> None:
 
 
 def decoder(**attention: object) -> c.Transformer:
-    part = c.SelfAttention(projection=c.Projection(heads=4, **attention.pop("projection", {})), **attention)  # type: ignore[arg-type]
+    part = c.SelfAttention(projection=c.Projection(heads=4, **attention.pop("projection", {})),
+                           **attention)  # type: ignore[arg-type]
     stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=(c.PreNorm(inner=part),)), times=2))
     return c.Transformer(dim=24, embed=c.Embedding(vocab=10), decoder=stack)
 
 
 REFUSED: dict[str, tuple[Callable[[], c.Transformer], str]] = {
-    "heads": (lambda: decoder().model_copy(update={"dim": 25}), r"decoder\.blocks\.0\.attention\.projection: dim 25 does not divide into 4 heads"),
+    "heads": (lambda: decoder().model_copy(update={"dim": 25}),
+              r"decoder\.blocks\.0\.attention\.projection: dim 25 does not divide into 4 heads"),
     "kv heads": (lambda: decoder(projection={"kv_heads": 3}), r"projection\.kv_heads: 4 heads do not divide into 3"),
-    "rotary": (lambda: decoder(projection={"head_dim": 3}, positions=c.Rotary()), r"attention\.positions: rotary turns pairs"),
+    "rotary": (lambda: decoder(projection={"head_dim": 3}, positions=c.Rotary()),
+               r"attention\.positions: rotary turns pairs"),
     "skew": (lambda: decoder(positions=c.MusicTransformer(length=8)), r"know only the past; use visibility causal"),
     "t5": (lambda: decoder(positions=c.T5Bias(), visibility=c.Causal()), r"use bidirectional: false"),
-    "t5 distance": (lambda: decoder(positions=c.T5Bias(buckets=32, max_distance=8)), r"max_distance 8 is within the 8 exact buckets"),
+    "t5 distance": (lambda: decoder(positions=c.T5Bias(buckets=32, max_distance=8)),
+                    r"max_distance 8 is within the 8 exact buckets"),
     "nothing": (lambda: c.Transformer(dim=8, embed=c.Embedding(vocab=4)), r"needs an encoder, a decoder or both"),
-    "blind decoder": (lambda: decoder().model_copy(update={"encoder": decoder().decoder}), r"never looks at the encoder"),
+    "blind decoder": (lambda: decoder().model_copy(update={"encoder": decoder().decoder}),
+                      r"never looks at the encoder"),
     "cross alone": (lambda: FAMILIES["t5"]().model_copy(update={"encoder": None}), r"no encoder output to read"),
     "no pooler": (lambda: FAMILIES["bert"]().model_copy(update={"pooler": None}), r"the model has no pooler"),
 }
@@ -65,7 +71,8 @@ def test_a_tree_survives_json(family: str) -> None:
 
 
 def test_published_sizes() -> None:
-    sizes = {(768, 12, 12): 124_439_808, (1024, 24, 16): 354_823_168, (1280, 36, 20): 774_030_080, (1600, 48, 25): 1_557_611_200}
+    sizes = {(768, 12, 12): 124_439_808, (1024, 24, 16): 354_823_168, (1280, 36, 20): 774_030_080,
+             (1600, 48, 25): 1_557_611_200}
     for (dim, layers, heads), count in sizes.items():
         assert c.parameters(FAMILIES["gpt2"](dim, layers, heads=heads)) == count
     assert c.parameters(FAMILIES["bert"]().model_copy(update={"head": None})) == 109_482_240

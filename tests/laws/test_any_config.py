@@ -25,19 +25,27 @@ EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blo
                                            HealthCheck.filter_too_much])
 
 
-def legal(config: c.Transformer) -> bool:
-    """Say whether a config is accepted; a refusal must name a place inside the config and a remedy."""
+def refusal(config: c.Transformer) -> InputError | None:
+    """Return how a config is refused, or None for a legal one."""
     try:
         c.check(config)
     except InputError as error:
-        assert error.where is not None
-        assert error.where.split(".")[0] in {*type(config).model_fields}
-        assert error.remedy
-        assert "\n" not in str(error)
-        with pytest.raises(InputError):
-            build(config)
-        return False
-    return True
+        return error
+    return None
+
+
+def legal(config: c.Transformer) -> bool:
+    """Say whether a config is accepted; a refusal names a place inside it and a remedy, and `build` refuses it too."""
+    error = refusal(config)
+    if error is None:
+        return True
+    assert error.where is not None
+    assert error.where.split(".")[0] in {*type(config).model_fields}
+    assert error.remedy
+    assert "\n" not in str(error)
+    with pytest.raises(InputError):
+        build(config)
+    return False
 
 
 def run(model: Transformer, ids: Tensor, cut: int = LENGTH) -> Output:

@@ -6,6 +6,8 @@ to i. What is allowed is written down here once more, pair by pair, apart from t
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from tests.laws import zoo
@@ -198,7 +200,7 @@ def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     places = torch.tensor([[0, 1, 2, 3, 0, 0, 1, 2, 3]])
     with torch.no_grad():
         found = model(ids, documents=documents, position_ids=places).last_hidden_state
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5,
                                        atol=1e-5)
 

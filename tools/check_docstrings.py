@@ -64,9 +64,9 @@ def check(path: Path) -> list[str]:
         if needs_docstring(named) and ast.get_docstring(named.node) is None:
             faults.append(f"{where}: {named.name} has no docstring")
         if isinstance(named.node, ast.ClassDef) and is_config(named.node) and is_public(named.name):
-            faults += [f"{path}:{field.lineno}: {named.name}.{ast.unparse(field.target)} is not explained: put a string "
-                       f"below it, or name it as `{ast.unparse(field.target)}` in the class docstring"
-                       for field in bare_fields(named.node)]
+            fields = [(field.lineno, ast.unparse(field.target)) for field in bare_fields(named.node)]
+            faults += [f"{path}:{line}: {named.name}.{field} is not explained: put a string below it, or name it as "
+                       f"`{field}` in the class docstring" for line, field in fields]
     return faults
 
 

@@ -49,7 +49,7 @@ def legal(config: c.Transformer) -> bool:
 
 
 def run(model: Transformer, ids: Tensor, cut: int = LENGTH) -> Output:
-    """Run on ids [B, L]; an encoder-decoder reads them backwards on its other side. `cut` keeps so many target tokens."""
+    """Run on ids [B, L]; an encoder-decoder reads them backwards on its other side. `cut`: target tokens kept."""
     prefix = torch.tensor([2, 3])
     if model.config.encoder and model.config.decoder:
         return model(ids.flip(1), decoder_input_ids=ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]

@@ -52,7 +52,7 @@ def check_sums(node: c.Node) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not any(word in name for word in EXTRA_PRODUCTS)])
 def test_counted_flops_are_the_executed_ones(name: str) -> None:
-    """PyTorch's own counter of matrix products agrees, once masked scores are counted as the explicit path computes them."""
+    """PyTorch's own counter of matrix products agrees, once masked scores are counted as if none were masked."""
     config = MODELS[name]
     length = longest(config)
     model = build(config)

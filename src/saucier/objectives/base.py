@@ -1,7 +1,7 @@
 """What corruptions and objectives agree on: `Batch`, `TokenIds`, `Part`, `Loss`, and the two protocols.
 
-A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and knows no
-optimizer and no device. Letters: B batch, L length.
+A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and knows
+no optimizer and no device. Letters: B batch, L length.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class Part:
 
 @dataclass(slots=True)
 class Loss:
-    """The loss of one micro-batch, as sums, so that the loop can divide by the targets of the whole global batch.
+    """The loss of one micro-batch, as sums, so that the loop can divide by the targets of the whole batch.
 
-    The learned loss is the sum over `parts` of total / weight. `figures` are only reported (`nll`, `correct`), detached.
+    The learned loss is the sum over `parts` of total / weight. `figures` (`nll`, `correct`) are detached, for reports.
     """
 
     parts: dict[str, Part]

@@ -20,7 +20,10 @@ class Causal(Config):
 
 
 class NextSentence(Config):
-    """Tell whether the second half of a row follows the first. Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805."""
+    """Tell whether the second half of a row follows the first.
+
+    Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805.
+    """
 
     real: float = Field(default=0.5, gt=0, lt=1)
     """Share of the rows whose second half is the true one."""
@@ -52,7 +55,10 @@ class SequenceToSequence(Config):
 
 
 class SpanCorruption(Config):
-    """Give back dropped spans, each named by a sentinel token. Source: Raffel et al. 2020 (T5), §3.1.4, arXiv:1910.10683."""
+    """Give back dropped spans, each named by a sentinel token.
+
+    Source: Raffel et al. 2020 (T5), §3.1.4, arXiv:1910.10683.
+    """
 
     kind: Literal["span_corruption"] = "span_corruption"
     rate: float = Field(default=0.15, gt=0, lt=1)

@@ -77,7 +77,7 @@ class MaskedCorruption:
         return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
-        """Hide tokens. Shapes: rows [B, L] -> input_ids, labels [B, L]; next_sentence [B] 0 = it follows, 1 = random."""
+        """Hide tokens. Shapes: rows [B, L] -> input_ids, labels [B, L]; next_sentence [B], 1 = drawn at random."""
         wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
         candidates = rows.mask & ~np.isin(rows.tokens, self.special) & wanted
         tokens, labels = rows.tokens.copy(), np.full_like(rows.tokens, IGNORED)
@@ -116,7 +116,7 @@ class PairCorruption:
         return length
 
     def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
-        """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], decoder_input_ids, labels [B, T]."""
+        """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], the rest [B, T]."""
         start = np.full_like(rows.target[:, :1], self.ids.decoder_start)
         shifted = np.concatenate([start, rows.target[:, :-1]], axis=1)
         batch = {"input_ids": tensor(rows.source), "decoder_input_ids": tensor(shifted),
@@ -130,8 +130,8 @@ class PairCorruption:
 
 def build_masked(config: c.Masked, ids: TokenIds) -> MaskedCorruption:
     """Check the shares and the tokenizer. Raises `InputError`."""
-    if config.mask + config.random > 1:
-        raise InputError(f"mask + random is {config.mask + config.random:g}, more than 1", where="objective",
-                         remedy="lower one of them")
+    total = config.mask + config.random
+    if total > 1:
+        raise InputError(f"mask + random is {total:g}, more than 1", where="objective", remedy="lower one of them")
     mask = required(ids.mask, "mask", "masked")
     return MaskedCorruption(config, mask, np.array(ids.special, dtype=np.int64), ids.ordinary())

@@ -40,8 +40,9 @@ def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets
     """Sum the loss of `features @ weight.T + bias` against the targets.
 
     Shapes: features [N, D], weight [V, D], bias [V], targets [N]. Under autocast the products are in its format.
-    Label smoothing ε puts (1-ε) + ε/V on the target and ε/V on all else. Source: Szegedy et al. 2016, §7, arXiv:1512.00567;
-    the chunks with gradients at once: Hsu et al. 2024 (Liger), §3.2, arXiv:2410.10989.
+    Label smoothing ε puts (1-ε) + ε/V on the target and ε/V on all else.
+    Source: Szegedy et al. 2016, §7, arXiv:1512.00567; the chunks with gradients at once: Hsu et al. 2024 (Liger), §3.2,
+    arXiv:2410.10989.
     """
     kind = features.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
@@ -74,7 +75,7 @@ class Chunked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
                 smoothing: float) -> tuple[Tensor, Tensor]:
-        """Compute in the format of `features`; return the smoothed loss and the plain one. Shapes: as `cross_entropy`."""
+        """Compute in the format of `features`; return the smoothed and the plain loss. Shapes: as `cross_entropy`."""
         rows, dtype = chunk_rows(weight.shape[0], features.element_size()), features.dtype
         sweep = Sweep.over(features, weight.to(dtype), None if bias is None else bias.to(dtype), smoothing)
         for start in range(0, len(targets), rows):

@@ -22,7 +22,10 @@ TARGETS = ("labels", "next_sentence")
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Cross-entropy of `labels` [B, L], and of `next_sentence` [B] where the batch has it (Devlin et al. 2019, §3.1)."""
+    """Cross-entropy of `labels` [B, L], and of `next_sentence` [B] where the batch has it.
+
+    Source: Devlin et al. 2019, §3.1, arXiv:1810.04805.
+    """
 
     label_smoothing: float = 0.0
 

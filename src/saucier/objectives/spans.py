@@ -1,4 +1,7 @@
-"""Span corruption: runs of tokens are dropped, and the decoder gives them back. Letters: B batch, L length, S source, T target."""
+"""Span corruption: runs of tokens are dropped, and the decoder gives them back.
+
+Letters: B batch, L length, S source, T target.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SpanCorruption:
-    """Replaces spans by sentinels; the target lists each sentinel and its span. Source: Raffel et al. 2020, §3.1.4, fig. 2.
+    """Replaces spans by sentinels; the target lists each sentinel and its span.
 
-    The source ends with eos, and so does the target, as in the paper's code; its closing sentinel is there too.
+    The source ends with eos, and so does the target, as in the paper's code; its closing sentinel is there too. A row
+    is one text here, also where it holds several documents.
+    Source: Raffel et al. 2020, §3.1.4 and fig. 2, arXiv:1910.10683.
     """
 
     config: c.SpanCorruption

@@ -1,7 +1,9 @@
 """Tells the C library to keep freed memory instead of giving it back to the system after every operation.
 
 Large tensors are otherwise mapped, zeroed page by page, and unmapped again each time: measured here, this alone makes
-a training step 1.4 to 1.7 times as fast on a CPU. Only for glibc; elsewhere nothing happens.
+a training step 1.4 to 1.7 times as fast on a CPU. Batches of one shape use no more memory with it; batches of ever new
+shapes leave holes (a nano BERT grew from 0.7 to 1.7 GB in 500 steps, and no further). Giving the holes back now and then
+was tried: 13% less memory for 6% more time. Only for glibc; elsewhere nothing happens.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 @cache
 def keep_memory() -> bool:
-    """Keep freed memory for the rest of this process; the peak does not change. Returns whether it is so."""
+    """Keep freed memory for the rest of this process. Returns whether it is so."""
     if platform.libc_ver()[0] != "glibc":
         return False
     library = ctypes.CDLL(None)

@@ -64,7 +64,7 @@ OptimizerConfig = Annotated[AdamW | Muon | Adafactor, Field(discriminator="kind"
 
 
 class Cosine(Config):
-    """Half a cosine from the highest rate down to `final` of it. Source: Loshchilov and Hutter 2017, arXiv:1608.03983."""
+    """Half a cosine from the highest rate down to `final` of it. Source: Loshchilov and Hutter 2017, §3."""
 
     kind: Literal["cosine"] = "cosine"
     warmup: int = Field(default=0, ge=0)
@@ -93,7 +93,10 @@ class InverseSquareRoot(Config):
 
 
 class Constant(Config):
-    """The same rate all along; `cooldown` lets it fall linearly to zero at the end. Source: Hägele et al. 2024, arXiv:2405.18392."""
+    """The same rate all along; `cooldown` lets it fall linearly to zero at the end.
+
+    Source: Hägele et al. 2024, §3, arXiv:2405.18392.
+    """
 
     kind: Literal["constant"] = "constant"
     warmup: int = Field(default=0, ge=0)

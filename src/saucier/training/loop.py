@@ -1,12 +1,13 @@
 """`train`, the one loop: next batch, gradients, update, evaluate, save, resume. It does not know what is learned.
 
-A run is a pure function of its recipe and its data: killed and resumed, it ends with the same weights (bit-equal on a CPU).
+A run is a pure function of its recipe and its data: killed and resumed, it ends with the same weights (bit-equal on a
+CPU).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,7 +22,7 @@ from saucier.training.interrupt import Interrupt
 from saucier.training.optimizers import Optimizer, build_optimizer
 from saucier.training.precision import Dtype, autocast, choose_dtype
 from saucier.training.processes import Processes, processes
-from saucier.training.progress import EVENTS, METRICS, Events, MetricsFile, Progress, Reporter, Reporters, screen, want_events
+from saucier.training.progress import Progress, Reporter, all_reporters
 from saucier.training.schedules import factor
 from saucier.training.update import Evaluate, Study, Updater
 
@@ -64,7 +65,16 @@ def train(model: Transformer, study: Study, training: Training, *, run_folder: P
 
 def default_recipe(model: Transformer, training: Training) -> dict[str, Any]:
     """Return what must be equal for a run to be resumed."""
-    return {"model": model.config.model_dump(mode="json"), "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
+    return {"model": model.config.model_dump(mode="json"),
+            "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
+
+
+def agreed_dtype(model: Transformer, training: Training, us: Processes, note: Callable[[str], None]) -> Dtype:
+    """Choose the number format; all processes take the first one's choice."""
+    device = next(model.parameters()).device
+    dtype, why = choose_dtype(training.dtype, device)
+    note(f"training on {device.type} in {why}")
+    return "bfloat16" if us.agree(dtype == "bfloat16") else "float32"
 
 
 @dataclass(slots=True)
@@ -86,26 +96,23 @@ class Run:
               reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.train()
-        optimizer, events = build_optimizer(training.optimizer, model), want_events(training.events)
-        speak = Reporters(*((screen(training.steps, training.log_every),) if reporters is None else reporters)) if us.first else Reporters()
-        state, device = r.State(recipe=dict(recipe)), next(model.parameters()).device
-        found = r.latest(folder, speak.note)
-        if found is not None:
+        notes: list[str] = []
+        optimizer = build_optimizer(training.optimizer, model)
+        found = r.latest(folder, notes.append)
+        if found is None:
+            state = r.State(recipe=dict(recipe), dtype=agreed_dtype(model, training, us, notes.append))
+        else:
             r.refuse_other(r.State.read(found).recipe, recipe, folder)
             state = r.restore(found, model, optimizer)
-            speak.note(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
-        else:
-            dtype, why = choose_dtype(training.dtype, device)
-            state.dtype = "bfloat16" if us.agree(dtype == "bfloat16") else "float32"
-            speak.note(f"training on {device.type} in {why}")
-        if us.first:
-            files: list[Reporter] = [MetricsFile(folder / METRICS, training.log_every, state.step)]
-            files += [Events(folder / EVENTS, training.log_every, state.step)] if events else []
-            speak = Reporters(*speak.members, *files)
+            notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
-        updater = Updater(model, study, us, cast(Dtype, state.dtype), training.seed, training.micro_batch, training.clip, folder / FAILURES)
-        return cls(model, training, folder, us, optimizer, updater, state, speak)
+        reporter = all_reporters(training, folder, state.step, reporters, writes=us.first)
+        for text in notes:
+            reporter.note(text)
+        updater = Updater(model, study, us, cast(Dtype, state.dtype), seed=training.seed,
+                          micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
+        return cls(model, training, folder, us, optimizer, updater, state, reporter)
 
     def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> Result:
         """Do the steps that are left."""
@@ -118,7 +125,7 @@ class Run:
             self.average(evaluate)
         reason: Literal["done", "patience"] = "patience" if self.out_of_patience else "done"
         if reason == "patience":
-            self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations without a better one")
+            self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations, none better")
         state = self.state
         return Result(state.step, reason, self.loss, state.best, state.tokens, state.seconds, state.dtype)
 
@@ -136,8 +143,10 @@ class Run:
         spent = time.perf_counter() - begin
         state.step, state.tokens, state.seconds = state.step + 1, state.tokens + learned.targets, state.seconds + spent
         self.loss = learned.loss
-        self.reporter.progress(Progress(state.step, training.steps, learned.loss, self.optimizer.rate(), learned.gradient_norm,
-                                        state.tokens, learned.targets / spent, state.seconds))
+        self.reporter.progress(Progress(
+            step=state.step, steps=training.steps, loss=learned.loss, rate=self.optimizer.rate(),
+            gradient_norm=learned.gradient_norm, tokens=state.tokens, tokens_per_second=learned.targets / spent,
+            seconds=state.seconds))
 
     def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
@@ -162,7 +171,7 @@ class Run:
         return better
 
     def save(self) -> Path:
-        """Save a checkpoint, point to the best one, and remove what is no longer kept. Only the first process writes."""
+        """Save a checkpoint, point to the best one, remove what is no longer kept. Only the first process writes."""
         target, best = self.folder / r.FOLDER / f"step-{self.state.step}", self.state.best
         if self.us.first:
             target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state)
@@ -174,8 +183,8 @@ class Run:
 
     def stop(self) -> None:
         """Save and end, because someone asked for it."""
-        raise WorkError(f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved",
-                        where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
+        done = f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved"
+        raise WorkError(done, where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
 
     def average(self, evaluate: Evaluate | None) -> None:
         """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""

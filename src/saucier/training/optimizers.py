@@ -37,7 +37,7 @@ class Optimizer:
     """One or two torch optimizers that step together. The rate of each follows one schedule factor."""
 
     def __init__(self, parts: list[torch.optim.Optimizer], names: dict[int, str], pieces: list[Piece]) -> None:
-        """`names`: parameter id to name, for the state; `pieces`: views whose gradients are to be lent before a step."""
+        """`names`: parameter id to name, for the state; `pieces`: views that must see gradients before a step."""
         self.parts, self.names, self.pieces = parts, names, pieces
         self.highest = [[float(group["lr"]) for group in part.param_groups] for part in parts]
 
@@ -80,7 +80,7 @@ class Optimizer:
 
 
 def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
-    """Copy one parameter's state to where torch wants it: beside the weights, but step counts only if the kernel is fused."""
+    """Copy one parameter's state to where torch wants it: step counts are beside the weights only in fused kernels."""
     return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field,
             value in fields.items()}
 

@@ -1,17 +1,21 @@
-"""Telling how a run goes: a bar on a terminal, or lines; metrics.jsonl; TensorBoard events. The loop only calls `Reporter`."""
+"""Telling how a run goes: a bar on a terminal, or lines; metrics.jsonl; TensorBoard events.
+
+The loop knows `Reporter` only.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from saucier.errors import InputError
 from saucier.files import disk_errors, write_text
+from saucier.training.config import Training
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
 
@@ -226,3 +230,18 @@ def want_events(choice: Literal["auto", "on", "off"]) -> bool:
 def screen(steps: int, every: int) -> Reporter:
     """Return a bar where standard error is a terminal, else lines."""
     return Bar(steps) if sys.stderr.isatty() else Lines(every)
+
+
+def all_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
+                  writes: bool) -> Reporters:
+    """Return who is told: those given (by default the screen), and the files of a run that goes on after `first`.
+
+    A process that does not write tells nobody. Raises `InputError` when events were asked for and cannot be written.
+    """
+    events = want_events(training.events)
+    if not writes:
+        return Reporters()
+    every = training.log_every
+    files: list[Reporter] = [MetricsFile(folder / METRICS, every, first)]
+    files += [Events(folder / EVENTS, every, first)] if events else []
+    return Reporters(*([screen(training.steps, every)] if given is None else given), *files)

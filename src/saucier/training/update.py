@@ -1,4 +1,4 @@
-"""One update of the weights: micro-batches, the loss over the whole global batch, gradients summed, checked and clipped.
+"""The gradients of one update: micro-batches, the loss over the whole global batch; summed, checked and clipped.
 
 Letters: B batch, L length.
 """
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saucier.errors import WorkError
 from saucier.checkpoints.tensors import write_tensors
+from saucier.errors import WorkError
 from saucier.files import write_atomically
 from saucier.objectives.base import Batch, Corruption, Loss, Objective
 from saucier.text.rows import Batches
@@ -57,7 +57,7 @@ class Updater:
     """Folder for a batch whose loss is not finite."""
 
     def gradients(self, step: int) -> Learned:
-        """Fill the gradients of step `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
+        """Fill the gradients of `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
         device = next(self.model.parameters()).device
         micro = list(self.micro_batches(step))
         targets = self.targets([batch for _, batch in micro])
@@ -95,10 +95,11 @@ class Updater:
     def fail(self, step: int, loss: float, norm: float, micro: list[Batch]) -> None:
         """Save the batch and stop. The weights are still those before this step."""
         path = self.failures / f"step-{step + 1}-process-{self.processes.rank}.safetensors"
-        tensors = {f"{number}.{name}": value.contiguous() for number, batch in enumerate(micro) for name, value in batch.items()}
+        named = [(f"{number}.{name}", value) for number, batch in enumerate(micro) for name, value in batch.items()]
+        tensors = {name: value.contiguous() for name, value in named}
         write_atomically(path, lambda temporary: write_tensors(tensors, temporary))
-        raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here", where=str(path),
-                        remedy="lower the learning rate or the clip, or look at the batch; earlier checkpoints are whole")
+        raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here",
+                        where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")
 
 
 def add(sums: dict[str, float], loss: Loss) -> None:

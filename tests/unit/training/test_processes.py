@@ -26,8 +26,10 @@ from tests.unit.training.toy import Counting, gpt, recipe, study
 torch.set_num_threads(1)
 with processes() as us:
     plain = study()
-    held_out = Evaluator([Counting(seed=99)[step] for step in range(3)], plain.corruption, plain.objective, processes=us)
-    train(gpt(dropout=0.0), plain, recipe(6, evaluate_every=3, average=2), run_folder=Path(sys.argv[1]), evaluate=held_out, reporters=[])
+    rows = [Counting(seed=99)[step] for step in range(3)]
+    held_out = Evaluator(rows, plain.corruption, plain.objective, processes=us)
+    short = recipe(6, evaluate_every=3, average=2)
+    train(gpt(dropout=0.0), plain, short, run_folder=Path(sys.argv[1]), evaluate=held_out, reporters=[])
 """
 
 
@@ -43,9 +45,8 @@ def run(folder: Path, root: Path, world: int) -> list[dict[str, float]]:
     program.write_text(PROGRAM)
     plain = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "OMP_NUM_THREADS": "1"}
     group = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()} if world > 1 else {}
-    started = [subprocess.Popen([sys.executable, str(program), str(folder)], env={**plain, **group, "RANK": str(rank)},
-                                stderr=subprocess.PIPE,
-                                text=True) for rank in range(world)]
+    started = [subprocess.Popen([sys.executable, str(program), str(folder)], stderr=subprocess.PIPE, text=True,
+                                env={**plain, **group, "RANK": str(rank)}) for rank in range(world)]
     for process in started:
         assert process.wait(timeout=120) == 0, process.communicate()[1]
         assert process.stderr is not None

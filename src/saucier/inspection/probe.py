@@ -6,6 +6,7 @@ few seconds, or for the memory, is measured with one and with two layers; the re
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -35,6 +36,10 @@ from saucier.training.precision import Dtype, autocast, choose_dtype
 from saucier.training.processes import Processes
 from saucier.training.update import Study, Updater
 
+FRAGMENTED = 1.05
+"""Memory that has grown by more in a few steps has holes, left by batches of different shapes; it will go on growing."""
+SATURATED = 300
+"""Steps after which it hardly grows any more (seen: within 8% of its end)."""
 WARM = 2
 """Updates that are not timed: the first ones fetch memory and make the optimizer's state."""
 GUESS = 1e11
@@ -45,14 +50,20 @@ CROWDED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured of one size of model: seconds of a micro-batch, of an update and of an evaluation; bytes."""
+    """What was measured of one size of model."""
 
     micro: float
+    """Seconds of forward and backward, a token."""
     update: float
+    """Seconds of the optimizer's step."""
     evaluate: float
+    """Seconds of an evaluation, a token."""
     growth: float
+    """Bytes on top of the program."""
     flops: float
+    """Forward FLOPs of a token."""
     parameters: float
+    """Number of parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +105,10 @@ def measure(job: Job) -> Calibration:
         rows = few_rows(model, recipe.training.length, micro, job.seconds)
         samples = [bench.sample(shrunk(model, size), cut(batches, rows), job.seconds / 2) for size in (1, 2)]
     found = straight_line(samples, model, recipe, micro / rows)
-    tokens = statistics.mean(tokens_in(batch) / len(batch) for batch in batches)
-    return Calibration(dtype=dtype, whole=len(samples) == 1, micro_seconds=found.micro, update_seconds=found.update,
-                       evaluation_seconds=found.evaluate / (micro * tokens), growth=int(found.growth), base=base,
-                       machine=machine.description(), threads=torch.get_num_threads())
+    tokens = statistics.mean(tokens_in(batch) for batch in cut(batches, micro))
+    return Calibration(dtype=dtype, whole=len(samples) == 1, micro_seconds=found.micro * tokens,
+                       update_seconds=found.update, evaluation_seconds=found.evaluate, growth=int(found.growth),
+                       base=base, machine=machine.description(), threads=torch.get_num_threads())
 
 
 def warm_up(device: torch.device) -> None:
@@ -156,25 +167,30 @@ class Bench:
         optimizer = build_optimizer(self.recipe.training.optimizer, built)
         with TemporaryDirectory() as folder:
             updater = Updater(built, study, Processes(), self.dtype, 0, None, self.recipe.training.clip, Path(folder))
-            micro, update = self.timed(updater, optimizer, seconds)
-        growth = self.peak() - base
+            micro, update, peaks = self.timed(updater, optimizer, seconds)
 
         def evaluation() -> None:
             with autocast(self.dtype, self.device):
                 totals(built, objective, [corruption(batches[0], seed=0, step=0)], Processes())
 
-        length = self.recipe.training.length
-        evaluate = min(clock(evaluation), clock(evaluation))
-        return Sample(micro, update, evaluate, growth, flops_per_token(model, length), parameters(model))
+        evaluate = min(clock(evaluation), clock(evaluation)) / tokens_in(batches[0])
+        growth = settled([peak - base for peak in peaks], self.recipe.training.steps)
+        flops = flops_per_token(model, self.recipe.training.length)
+        return Sample(micro, update, evaluate, growth, flops, parameters(model))
 
-    def timed(self, updater: Updater, optimizer: Optimizer, seconds: float) -> tuple[float, float]:
-        """Update until the time is over; return the median seconds of gradients and of the optimizer's step."""
-        micro, update = [], []
+    def timed(self, updater: Updater, optimizer: Optimizer, seconds: float) -> tuple[float, float, list[int]]:
+        """Update until the time is over.
+
+        Returns the median seconds of gradients, a token, and of the optimizer's step, and the peak after each step.
+        """
+        micro, update, peaks = [], [], []
         for step in steps(seconds):
-            micro.append(clock(lambda step=step: updater.gradients(step)))  # type: ignore[misc]
+            spent = clock(lambda step=step: updater.gradients(step))  # type: ignore[misc]
+            micro.append(spent / tokens_in(updater.study.batches[step]))
             update.append(clock(lambda: optimizer.step(SCALE)))
             updater.model.zero_grad(set_to_none=True)
-        return statistics.median(micro[WARM:]), statistics.median(update[WARM:])
+            peaks.append(self.peak())
+        return statistics.median(micro[WARM:]), statistics.median(update[WARM:]), peaks
 
     def peak(self) -> int:
         """Return the peak so far: of the graphics card where the work is done there, else of the process."""
@@ -198,8 +214,21 @@ def clock(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
+def settled(growth: list[int], last: int) -> float:
+    """Return the memory after `last` steps, from that of the first ones.
+
+    Batches of one shape need no more memory in later steps. Others do: more slowly all the time, as the logarithm of
+    the step, whose slope is that of the second half.
+    """
+    count, half = len(growth), len(growth) // 2
+    if growth[-1] <= FRAGMENTED * growth[min(WARM, half)] or last <= count:
+        return growth[-1]
+    slope = (growth[-1] - growth[half]) / math.log(count / (half + 1))
+    return growth[-1] + slope * max(0.0, math.log(min(last, SATURATED) / count))
+
+
 def straight_line(samples: list[Sample], model: c.Transformer, recipe: Recipe, rows: float) -> Sample:
-    """Scale two sizes to the whole model: times and activations by FLOPs and rows, the optimizer by parameters."""
+    """Scale two sizes to the whole model: times by FLOPs, activations by rows too, the optimizer by parameters."""
     flops, count = flops_per_token(model, recipe.training.length), parameters(model)
     if len(samples) == 1:
         return samples[0]
@@ -207,12 +236,12 @@ def straight_line(samples: list[Sample], model: c.Transformer, recipe: Recipe, r
     share = (flops - one.flops) / (two.flops - one.flops) if two.flops > one.flops else 1.0
 
     def along(left: float, right: float) -> float:
-        return max(0.0, left + (right - left) * share) * rows
+        return max(0.0, left + (right - left) * share)
 
     held = bytes_a_parameter(recipe)
     activations = along(one.growth - held * one.parameters, two.growth - held * two.parameters)
     return Sample(along(one.micro, two.micro), two.update * count / two.parameters, along(one.evaluate, two.evaluate),
-                  held * count + activations, flops, count)
+                  held * count + activations * rows, flops, count)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCo
 from saucier.recipes import Recipe
 from saucier.text.rows import Ints, PairRows, Rows
 
-BATCHES = 4
-"""How many batches are tried: enough to see that some are longer than others."""
+BATCHES = 32
+"""How many batches are tried: enough to know the mean of their lengths."""
 DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
 NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")

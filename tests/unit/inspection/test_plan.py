@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -92,10 +93,21 @@ def test_two_layers_tell_how_long_many_take() -> None:
                       growth=held * parameters(size) + 100 * layers, flops=flops_per_token(size, 128),
                       parameters=parameters(size)) for layers, size in zip((1, 2), sizes, strict=True)]
     whole = straight_line(samples, found.model, found, rows=3)
-    assert whole.micro == pytest.approx(3 * 12)
+    assert whole.micro == pytest.approx(12)
     assert whole.update == pytest.approx(parameters(found.model))
-    assert whole.evaluate == pytest.approx(3 * 11)
+    assert whole.evaluate == pytest.approx(11)
     assert whole.growth == pytest.approx(held * parameters(found.model) + 3 * 1000)
+
+
+def test_memory_that_grows_goes_on_growing_ever_more_slowly() -> None:
+    from saucier.inspection.probe import SATURATED, settled
+
+    same = [100, 100, 101, 101, 101, 101]
+    assert settled(same, 1000) == 101
+    growing = [int(100 + 50 * math.log(step)) for step in range(1, 21)]
+    assert settled(growing, 20) == growing[-1]
+    assert settled(growing, 100) == pytest.approx(100 + 50 * math.log(100), rel=0.05)
+    assert settled(growing, 10**6) == settled(growing, SATURATED)
 
 
 def test_batches_survive_being_written(tmp_path: Path) -> None:

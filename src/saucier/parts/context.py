@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from saucier import config as c
@@ -47,6 +48,8 @@ class Context:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` gave the first time this key was asked for in this pass."""
+        if torch.compiler.is_compiling():  # the tracer cannot hash configs, and merges equal operations itself
+            return make()
         if key not in self.made:
             self.made[key] = make()
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type

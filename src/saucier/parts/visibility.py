@@ -69,8 +69,8 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
     """Return the mask of a visibility over a span, as a flag where that suffices."""
     whole = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
-    if unmasked and isinstance(visibility, c.Causal) and (whole or span.queries == 1):
-        return Mask(causal=whole and span.queries > 1, device=span.device)
+    if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or whole):
+        return Mask(causal=span.queries > 1, device=span.device)
     allowed = pattern(visibility, span)
     if span.padding is not None:
         allowed = both(allowed, span.padding[:, None, None, :])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -17,7 +18,7 @@ from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130
 
-app = typer.Typer(name="saucier", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
 app.command()(cook.cook)
@@ -43,10 +44,14 @@ def version(wanted: bool) -> None:
         raise typer.Exit
 
 
+ShowVersion = Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")]
+
+
 @app.callback()
-def options(show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True,
-                                              help="Print the version.")) -> None:
+def options(context: typer.Context, show_version: ShowVersion = False) -> None:
     """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,7 +38,6 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              samples: Samples = 1, seed: Seed = None, compiled: Compiled = False, dtype: Dtype = "auto",
              device: Device = "auto", as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
-    text = " ".join(prompt) if prompt else sys.stdin.read()
     from saucier.runs.opened import open_model
     from saucier.runs.writing import Manner, write_freely
 
@@ -48,6 +47,7 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
                     samples=samples,
                     seed=seed, compile=compiled)
     opened = open_model(run, dtype=dtype, device=device)
+    text = " ".join(prompt) if prompt else sys.stdin.read().removesuffix("\n")
     live = not as_json and manner.streams
     written = write_freely(opened, text, manner, spoken if live else None)
     if as_json:

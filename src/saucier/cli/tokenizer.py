@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a tokenizer, or see how one splits a text.")
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None,
+                  help="Train a tokenizer, or see how one splits a text.")
 
 Files = Annotated[list[str] | None,
                   typer.Argument(metavar="[FILE]...",
@@ -28,6 +29,13 @@ Texts = Annotated[list[str] | None,
 
 COLOURS = ("on #28405e", "on #5a3b2a", "on #2f4f3a", "on #4d3358")
 """Backgrounds of neighbouring tokens."""
+
+
+@app.callback()
+def options(context: typer.Context) -> None:
+    """Train a tokenizer, or see how one splits a text."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,12 +17,20 @@ from saucier.recipes.blueprints import TREE
 from saucier.recipes.reading import Path, Source, dotted
 
 Schema = dict[str, Any]
+MISSING = re.compile(r"(\w+): is missing; ")
 
 
 def input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
     """Return one error with a line for each fault."""
     schema = config.model_json_schema()
-    return InputError("\n".join(line(dict(fault), source, schema) for fault in error.errors(include_url=False)))
+    lines = [line(dict(fault), source, schema) for fault in error.errors(include_url=False)]
+    return InputError("\n".join(one for one in lines if not is_misspelt(one, lines)))
+
+
+def is_misspelt(one: str, lines: list[str]) -> bool:
+    """Whether a missing key is there under a wrong name, so that one line is enough for both."""
+    found = MISSING.search(one)
+    return found is not None and any(f"did you mean {found[1]!r}?" in other for other in lines)
 
 
 def line(fault: dict[str, Any], source: Source, schema: Schema) -> str:

@@ -103,6 +103,9 @@ def construct(node: yaml.Node | None, path: Path, source: Source) -> Any:
     if node is None:
         return None
     source.lines.setdefault(path, f"{source.name}:{node.start_mark.line + 1}")
+    if not isinstance(node, yaml.ScalarNode) and node.tag not in (f"{TAG}map", f"{TAG}seq"):
+        raise InputError(f"{dotted(path)}: cannot read {node.tag.removeprefix(TAG)}", where=source.where(path),
+                         remedy="leave the tag away")
     if isinstance(node, yaml.MappingNode):
         return construct_mapping(node, path, source)
     if isinstance(node, yaml.SequenceNode):

@@ -20,6 +20,7 @@ from saucier.runs.opened import open_model
 from saucier.runs.pantry import Store, ends, open_corpus
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
 from saucier.runs.study import wants_sentences
+from saucier.tasks.baselines import KINDS
 from saucier.text.config import PairData, TextData
 from saucier.text.encode import write_documents, write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs
@@ -76,7 +77,7 @@ def answer(question: Question) -> Answer:
 
 def adjusted(recipe: Recipe, question: Question) -> Recipe:
     """Return the recipe with what the person wants otherwise."""
-    wanted = {"beams": question.beams, "limit": question.limit}
+    wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
     changed = {name: value for name, value in wanted.items() if value is not None}
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
 

@@ -16,7 +16,7 @@ def lines(held_out: HeldOut, baselines: Sequence[Baseline] = (), scores: Sequenc
     perplexed = perplexity(held_out.loss, 1)
     yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
     for score in scores:
-        yield f"{score.name} {score.value:.2f}   ({score.note})"
+        yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
 
 
 def likelihood(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:

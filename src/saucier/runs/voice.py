@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.text import Text
 
+BAR = "│ "
 INDENT = 12
 """Columns of the stage's name; everything else stands to the right of it."""
 
@@ -50,8 +52,10 @@ class Voice:
 
     def quote(self, text: str) -> None:
         """Print a text that a model wrote, line by line, with a bar before it."""
+        width = max(20, self.console.width - INDENT - len(BAR))
         for line in text.strip("\n").splitlines():
-            self.put(Text(" " * INDENT + "│ ", style="dim") + Text(line, style="italic"))
+            for part in textwrap.wrap(line, width, drop_whitespace=False) or [""]:
+                self.put(Text(" " * INDENT + BAR, style="dim") + Text(part, style="italic"))
 
     def heading(self, text: str) -> None:
         """Print what this is all about."""

@@ -1,0 +1,176 @@
+"""The main job end to end, on text of a few kilobytes; each objective once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.conftest import TINY, Saucier
+
+import saucier as library
+from saucier.inspection.results import read_results
+from saucier.recipes import recipe
+from saucier.runs.passport import read_passport
+
+FILES = ("recipe.yaml", "passport.json", "plan.json", "evaluation.json", "metrics.jsonl", "samples.txt", "report.html",
+         "tokenizer/tokenizer.json", "store/train/store.json", "store/held_out/store.json",
+         "checkpoints/step-4/model.safetensors", "checkpoints/step-4/state.json")
+
+
+def small(*without: str) -> list[str]:
+    """Return the overrides that make a recipe tiny, but for some keys."""
+    return [override for override in TINY if override.split("=")[0] not in without]
+
+
+def test_a_run_folder_holds_everything(cooked: Path) -> None:
+    assert [name for name in FILES if not (cooked / name).is_file()] == []
+    assert not list(cooked.rglob("*.pkl")) + list(cooked.rglob("*.pt")) + list(cooked.rglob("*.bin.tmp"))
+
+
+def test_the_recipe_of_a_run_is_resolved(cooked: Path) -> None:
+    values = yaml.safe_load((cooked / "recipe.yaml").read_text())
+    assert values["training"]["steps"] == 4
+    assert values["training"]["optimizer"]["momentum"] == 0.95  # a default, written out
+    assert recipe(cooked / "recipe.yaml").as_dict() == values
+
+
+def test_the_passport_says_where_everything_comes_from(cooked: Path) -> None:
+    passport = read_passport(cooked)
+    assert passport.data.keys() == {"train", "held_out", "tokenizer"}
+    assert passport.environment.keys() >= {"python", "torch", "threads", "dtype", "device"}
+    assert passport.outcome is not None
+    assert passport.outcome.loss == read_results(cooked).held_out.loss
+    assert list(passport.seconds) == ["read", "tokenizer", "pack", "plan", "train", "evaluate", "sample",
+                                      "report"][:len(passport.seconds)]
+
+
+def test_the_run_is_usable_from_python(cooked: Path) -> None:
+    import torch
+
+    model, tokenizer = library.load(cooked, dtype="float32"), library.load_tokenizer(cooked)
+    ids = torch.tensor([tokenizer.encode("the cat")])
+    assert model(input_ids=ids).logits.shape == (1, 7, tokenizer.vocab_size)
+    assert library.generate(model, ids, max_new_tokens=3).shape == (1, 10)
+
+
+def test_every_stage_says_what_it_counted(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "gpt-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=280", "data.document=line", *small("evaluation.baselines"))
+    assert answer.code == 0
+    stages = [line.split()[0] for line in answer.out.splitlines()[2:] if line and line[0] != " "]
+    assert stages == ["read", "tokenizer", "pack", "plan", "train", "evaluate", "sample", "report"]
+    assert "280 tokens" in answer.out
+    assert "bits per byte   (" in answer.out
+    assert "training: 114 documents" in answer.out
+    assert "held out: 6 documents" in answer.out
+
+
+def test_documents_left_out_are_counted(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "gpt-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=280", "data.document=line", "data.deduplicate=true", *small())
+    assert "left out: 93 seen before" in answer.out
+    assert read_results(tmp_path / "run").data.dropped == {"seen before": 93}
+
+
+def test_bert_learns_and_shows_its_guesses(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "bert-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=60", "data.document=line", *small("training.length", "model.length"))
+    assert answer.code == 0, answer.err
+    assert "next-sentence accuracy" in answer.out
+    assert "[MASK]" in (tmp_path / "run" / "samples.txt").read_text()
+
+
+def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "t5-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=60",
+                     "model.head_dim=16", "data.document=paragraph", *small("model.length"))
+    assert answer.code == 0, answer.err
+    assert "<extra_id_0>" in (tmp_path / "run" / "samples.txt").read_text()
+
+
+def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
+    held_out = tmp_path / "held_out.tsv"
+    held_out.write_text("there\tback\nmilk spills\tspills milk\nthe cat tastes\ttastes cat the\n", encoding="utf-8")
+    out = tmp_path / "run"
+    answer = saucier("cook", "transformer-nano", "--data", pair_file, "--held-out", held_out, "--out", out,
+                     "--no-calibrate",
+                     "tokenizer.vocab=60", "evaluation.beams=2", *small("model.length"))
+    assert answer.code == 0, answer.err
+    results = read_results(out)
+    assert {score.name for score in results.scores} == {"BLEU", "chrF"}
+    assert results.data.held_out.documents == 2
+    assert results.samples[0].reference == "spills milk"
+    found = json.loads(saucier("evaluate", out, pair_file, "--limit", 2, "--json").out)
+    assert "2 held-out pairs" in found["scores"][0]["note"]
+
+
+def test_several_files_follow_data(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("another file, with words of its own.\n" * 20, encoding="utf-8")
+    answer = saucier("train", "shakespeare", "--data", text_file, other, "--out", tmp_path / "run", "--no-calibrate",
+                     *small())
+    assert answer.code == 0, answer.err
+    assert "kitchen.txt, other.txt" in answer.out
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+
+
+def test_cook_finishes_what_train_began(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert saucier("train", "shakespeare", "--data", text_file, "--out", out, "--no-calibrate", *small()).code == 0
+    answer = saucier("cook", out)
+    assert answer.code == 0
+    assert "as trained before" in answer.out
+    assert (out / "report.html").is_file()
+    assert read_passport(out).parts == 2
+
+
+def test_training_can_start_from_another_run(saucier: Saucier, text_file: Path, cooked: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ("train", "shakespeare", "--data", text_file, "--out", out, "--from", cooked, "--no-calibrate")
+    assert saucier(*arguments, *small("training.steps"), "training.steps=1").code == 0
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["loss"]
+    begun = json.loads((cooked / "metrics.jsonl").read_text().splitlines()[0])["loss"]
+    assert first < begun
+
+
+def test_a_finished_run_is_not_touched(saucier: Saucier, cooked: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in cooked.rglob("*") if path.is_file()}
+    answer = saucier("cook", cooked)
+    assert (answer.code, "is finished" in answer.out) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in cooked.rglob("*") if path.is_file()} == before
+
+
+def test_rerun_gives_the_same_weights(saucier: Saucier, cooked: Path, tmp_path: Path) -> None:
+    answer = saucier("rerun", cooked, "--out", tmp_path / "again")
+    assert answer.code == 0, answer.err
+    assert "the results are equal" in answer.out
+    assert read_passport(tmp_path / "again").outcome == read_passport(cooked).outcome
+
+
+def test_rerun_says_when_the_data_changed(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    text = tmp_path / "own.txt"
+    text.write_text(text_file.read_text(), encoding="utf-8")
+    out = tmp_path / "run"
+    assert saucier("cook", "shakespeare", "--data", text, "--out", out, "--no-calibrate", *small()).code == 0
+    text.write_text(text_file.read_text().replace("soup", "beer"), encoding="utf-8")
+    answer = saucier("rerun", out)
+    assert answer.code == 1
+    assert "the results differ" in answer.out
+    assert "data: train was" in answer.out
+    assert (tmp_path / "run-again").is_dir()
+
+
+@pytest.mark.slow
+def test_two_processes_cook_one_run(text_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "saucier",
+               "cook", "shakespeare", "--data", str(text_file), "--out", str(out), "--no-calibrate",
+               "training.dtype=float32", *TINY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert read_results(out).steps == 4
+    assert done.stdout.count("evaluate ") == 1

@@ -1,0 +1,45 @@
+"""The command line answers at once: nothing heavy is imported before a verb runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "numpy", "pydantic", "yaml", "tokenizers", "pyarrow", "rich", "matplotlib")
+
+
+def imported(code: str) -> set[str]:
+    """Return which of the heavy modules a fresh Python has imported after some code."""
+    program = f"import sys\n{code}\nprint(*(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert imported("import saucier; saucier.__version__; dir(saucier)") == set()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert imported(f"from saucier.cli import main; main({arguments!r})") == set()
+
+
+@pytest.mark.parametrize("verb", ["cook", "generate", "tokenizer"])
+def test_help_of_a_verb_imports_only_what_typer_does(verb: str) -> None:
+    assert imported(f"from saucier.cli import main; assert main([{verb!r}, '--help']) == 0") <= {"pydantic"}
+
+
+@pytest.mark.parametrize("verb", ["recipes", "schema", "show gpt-nano", "diff gpt2 gpt2-medium"])
+def test_looking_at_recipes_does_not_import_torch(verb: str) -> None:
+    assert "torch" not in imported(f"from saucier.cli import main; assert main({verb.split()!r}) == 0")
+
+
+def test_the_public_names_are_there() -> None:
+    import saucier
+
+    assert saucier.recipe("gpt2").name == "gpt2"
+    assert set(saucier.__all__) <= set(dir(saucier))
+    with pytest.raises(AttributeError, match="no attribute 'recipee'"):
+        saucier.recipee  # noqa: B018  # the access is what is tested

@@ -1,0 +1,160 @@
+"""Every recipe of ours loads, builds, and has the figures that it claims."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from saucier.config import anatomy, check, parameters
+from saucier.errors import InputError
+from saucier.families import FAMILIES
+from saucier.recipes import Recipe, names, recipe, schema
+from saucier.recipes.catalogue import FOLDER
+
+PUBLISHED = {
+    "gpt": 116_534_784, "gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552}
+ENCODERS = {"bert": 109_482_240, "bert-large": 335_141_888}
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_is_whole(name: str) -> None:
+    found = recipe(name)
+    check(found.model)
+    assert found.name == name
+    assert found.paper
+    assert found.year
+    assert found.book
+    assert all(re.fullmatch(r"[A-Z]\d+", row) for row in found.book)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_resolved_recipe_is_the_same_recipe(name: str, tmp_path: Path) -> None:
+    found = recipe(name)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(found.as_dict(), sort_keys=False), encoding="utf-8")
+    again = recipe(path)
+    assert again == found
+    assert again.model == found.model
+
+
+@pytest.mark.parametrize("name", names())
+def test_claimed_parameters_are_counted(name: str) -> None:
+    found = recipe(name)
+    if found.claims.parameters is not None:
+        assert parameters(found.model) == found.claims.parameters
+    if found.claims.encoder_parameters is not None:
+        counted = {part.name: part.parameters for part in anatomy(found.model).children}
+        assert counted["embed"] + counted["encoder"] + counted["pooler"] == found.claims.encoder_parameters
+
+
+def test_claims_are_those_of_the_published_models() -> None:
+    assert {name: recipe(name).claims.parameters for name in PUBLISHED} == PUBLISHED
+    assert {name: recipe(name).claims.encoder_parameters for name in ENCODERS} == ENCODERS
+
+
+def test_the_base_transformer_is_as_large_as_in_the_paper() -> None:
+    assert parameters(recipe("transformer").model) == pytest.approx(65e6, rel=0.03)  # table 3 gives two digits
+
+
+def test_every_family_has_a_published_and_a_small_size() -> None:
+    sizes = {family: [parameters(recipe(name).model) for name in names() if recipe(name).family == family]
+             for family in FAMILIES}
+    families = {"gpt": ["gpt"], "gpt2": ["gpt2"], "llama": ["llama"], "bert": ["bert"], "t5": ["t5"],
+                "transformer": ["transformer"]}
+    for family in families:
+        assert max(sizes[family]) > 5e7
+    small = {name for name in names() if name.endswith("-nano")}
+    assert {name.removesuffix("-nano") for name in small} >= families.keys()
+    assert all(parameters(recipe(name).model) < 5e6 for name in small)
+
+
+def test_the_vocabulary_is_the_tokenizers() -> None:
+    assert recipe("gpt-nano", ["tokenizer.vocab=999"]).model.embed.vocab == 999
+    assert recipe("gpt-nano", ["model.vocab=5000"]).model.embed.vocab == 5000
+    assert recipe("gpt-nano").model_for(77).embed.vocab == 77
+    assert recipe("t5").model.embed.vocab == 32128
+    assert recipe("gpt-nano", ["tokenizer.kind=bytes"]).model.embed.vocab == 258
+
+
+def test_a_whole_tree_is_a_model_too(tmp_path: Path) -> None:
+    values = recipe("llama-nano").as_dict()
+    values["model"] = json.loads(recipe("llama-nano").model.model_dump_json())
+    path = tmp_path / "tree.yaml"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    found = recipe(path)
+    assert found.family == "own"
+    assert found.model == recipe("llama-nano").model
+    values["model"]["decoder"]["layers"]["block"]["sublayers"][0]["inner"]["positions"]["kind"] = "rotery"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    with pytest.raises(InputError,
+                       match=r"tree\.yaml:\d+: model\.decoder\.layers\.block\.sublayers\.0\.inner\.positions\.kind: "
+                                         r"there is no 'rotery'; did you mean 'rotary'\?"):
+        recipe(path)
+
+
+def test_overrides() -> None:
+    found = recipe("gpt-nano",
+                   ["training.steps=7", "training.optimizer.kind=adamw", "training.optimizer.learning_rate=1e-4",
+                                "data.files=[a.txt, b.txt]", "sampling.prompts=[\"x: y\"]", "sampling.prompts.0=z"])
+    assert found.training.steps == 7
+    assert found.training.optimizer.kind == "adamw"
+    assert found.training.optimizer.learning_rate == 1e-4
+    assert found.data.files == ("a.txt", "b.txt")
+    assert found.sampling.prompts == ("z",)
+
+
+def test_another_kind_starts_its_section_afresh() -> None:
+    plain = recipe("gpt-nano", ["training.schedule.kind=constant"]).training.schedule
+    assert plain.model_dump() == {"kind": "constant", "warmup": 0, "cooldown": 0}
+    same = recipe("gpt-nano", ["training.schedule.kind=cosine"]).training.schedule
+    assert same == recipe("gpt-nano").training.schedule
+
+
+@pytest.mark.parametrize(("name", "override", "words"), [
+    ("gpt-nano", "objective.kind=masked", "masked trains a model of encoder, and this one is decoder"),
+    ("bert-nano", "objective={kind: causal}", "causal trains a model of decoder, and this one is encoder"),
+    ("gpt-nano", "data.kind=pairs", "causal learns from running text"),
+    ("transformer-nano", "data.kind=text", "sequence_to_sequence learns from pairs"),
+    ("bert-nano", "tokenizer.kind=byte_bpe", "masked needs a mask token"),
+    ("bert-nano", "model.segments=0", "needs a pretraining head and two segments"),
+    ("t5-nano", "tokenizer.special.sentinels=0", "needs sentinel tokens"),
+    ("t5", "tokenizer.vocab=40000", "32128 token vectors, and the tokenizer 40000 tokens"),
+    ("gpt-nano", "training.length=129", "129 tokens do not fit into the model's 128 learned positions"),
+    ("llama-nano", "model.kv_heads=3", "4 heads do not divide into 3 key-value heads"),
+    ("gpt-nano", "model.layers=0", "should be greater than 0, not 0"),
+])
+def test_parts_that_cannot_work_together(name: str, override: str, words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        recipe(name, [override])
+
+
+def test_models_without_learned_positions_take_any_length() -> None:
+    assert recipe("llama-nano", ["training.length=4096"]).training.length == 4096
+
+
+def test_the_schema_describes_what_is_read() -> None:
+    found = schema()
+    assert found["properties"].keys() == {field.alias or name for name, field in Recipe.model_fields.items()}
+    kinds = json.dumps(found)
+    assert all(f'"const": "{kind}"' in kinds for kind in [*FAMILIES, "muon", "unigram", "span_corruption", "rotary"])
+
+
+def test_recipes_are_found_by_file_and_not_by_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    assert recipe("gpt2").name == "gpt2"
+    (tmp_path / "own.yaml").write_text((FOLDER / "gpt-nano.yaml").read_text().replace("name: gpt-nano", "name: own"),
+                                       encoding="utf-8")
+    assert recipe("own.yaml").name == "own"
+    assert recipe(tmp_path / "own.yaml").name == "own"
+    with pytest.raises(InputError, match="no recipe has the name 'own'"):
+        recipe("own")
+    (tmp_path / "bad.yaml").write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(InputError, match="byte 9 is not UTF-8"):
+        recipe("bad.yaml")

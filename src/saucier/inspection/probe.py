@@ -37,7 +37,7 @@ from saucier.training.processes import Processes
 from saucier.training.update import Study, Updater
 
 FRAGMENTED = 1.05
-"""Memory that has grown by more in a few steps has holes, left by batches of different shapes; it will go on growing."""
+"""Memory that has grown by more in a few steps has holes, left by batches of many shapes; it will go on growing."""
 SATURATED = 300
 """Steps after which it hardly grows any more (seen: within 8% of its end)."""
 WARM = 2

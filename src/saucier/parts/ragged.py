@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-WORTH = 0.9
+WORTH = 0.8
 """Rows are packed when at most this part of the batch is real tokens: below it the saved work outweighs the calls."""
 SHORT = 64
 """Up to this length attention pads again: its work on padding is small beside the calls that it saves."""

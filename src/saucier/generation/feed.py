@@ -5,7 +5,7 @@ Letters: B prompts, R rows (prompts times copies), L length, S source length, D 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from saucier.generation.search import Step
 from saucier.model import Transformer
+from saucier.parts.cache import Cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,71 +36,95 @@ class Prompt:
         return None if self.mask is None else self.mask.argmax(1)
 
 
+@dataclass(slots=True)
+class State:
+    """What has been read so far, for every row."""
+
+    cache: Cache
+    mask: Tensor | None = None
+    """[R, L], with padding at the left of some row; None: there is none."""
+    positions: Tensor | None = None
+    """[R], the position of the next token; None: the cache's length."""
+    source_mask: Tensor | None = None
+    """[R, S]."""
+    encoded: Tensor | None = None
+    """[R, S, D], what the encoder gave, once; None for a decoder alone."""
+
+    @classmethod
+    def before(cls, prompt: Prompt, cache: Cache) -> State:
+        """Return the state before the prompt is read."""
+        return cls(cache, prompt.mask, None if prompt.mask is None else prompt.mask.sum(1), prompt.source_mask)
+
+    def spread(self, rows: Tensor) -> None:
+        """Give every row its copies. Shapes: rows [R]."""
+        self.cache.reorder(rows)
+        self.mask, self.positions, self.source_mask, self.encoded = (
+            None if x is None else x.index_select(0, rows)
+            for x in (self.mask, self.positions, self.source_mask, self.encoded))
+
+    def follow(self, rows: Tensor) -> None:
+        """Let each row continue another one of the same prompt, so that only the cache moves. Shapes: rows [R]."""
+        self.cache.reorder(rows, same_source=True)
+
+    def grow(self) -> None:
+        """Make room in the mask for a token that is about to be read; it is real."""
+        if self.mask is not None:
+            self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
+
+
+ReadToken = Callable[[Tensor, State], Tensor]
+"""Reads one token a row: ids [R, 1] and the state (its mask grown) -> scores of the next token [R, V]; the cache grows."""
+
+
+def reader(model: Transformer) -> ReadToken:
+    """Return the model itself as a reader of one token."""
+    def read(tokens: Tensor, state: State) -> Tensor:
+        if state.encoded is None:
+            places = None if state.positions is None else state.positions[:, None]
+            output = model(tokens, state.mask, position_ids=places, cache=state.cache, last_only=True)
+        else:
+            output = model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens,
+                           cache=state.cache, last_only=True)
+        return output.logits[:, -1]  # type: ignore[no-any-return]
+
+    return read
+
+
 class CachedFeed:
     """Feeds a model through its key-value cache. Source: Shazeer 2019, §2.4, arXiv:1911.02150, for what is cached.
 
     The prompt, and the source, are read once for all copies of a row (beams, samples).
     """
 
-    def __init__(self, model: Transformer, prompt: Prompt, *, copies: int, capacity: int) -> None:
-        """`copies` rows for each prompt, of up to `capacity` tokens."""
-        self.model, self.prompt, self.copies = model, prompt, copies
-        self.cache = model.new_cache(prompt.ids.shape[0], capacity)
-        self.mask, self.source_mask = prompt.mask, prompt.source_mask
-        self.positions = None if prompt.mask is None else prompt.mask.sum(1)
-        self.encoded: Tensor | None = None
+    def __init__(self, model: Transformer, prompt: Prompt, *, read: ReadToken, copies: int, capacity: int) -> None:
+        """`copies` rows for each prompt, of up to `capacity` tokens; `read` takes each token after the prompt."""
+        self.model, self.prompt, self.read, self.copies = model, prompt, read, copies
+        self.state = State.before(prompt, model.new_cache(prompt.ids.shape[0], capacity))
 
     def first(self) -> Tensor:
         """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
-        prompt = self.prompt
+        prompt, state = self.prompt, self.state
         if prompt.source is None:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
-            output = self.model(prompt.ids, prompt.mask, position_ids=places, cache=self.cache, last_only=True)
+            output = self.model(prompt.ids, prompt.mask, position_ids=places, cache=state.cache, last_only=True)
         else:
-            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=self.cache,
-                                last_only=True)
-            self.encoded = output.encoder_last_hidden_state
-        if self.copies > 1:
-            self.spread(torch.arange(len(prompt.ids), device=prompt.ids.device).repeat_interleave(self.copies))
+            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache, last_only=True)
+            state.encoded = output.encoder_last_hidden_state
         logits: Tensor = output.logits[:, -1].float()
-        return logits.repeat_interleave(self.copies, 0) if self.copies > 1 else logits
-
-    def spread(self, rows: Tensor) -> None:
-        """Repeat all that was read for a prompt. Shapes: rows [R]."""
-        self.cache.reorder(rows)
-        self.mask, self.positions, self.source_mask, self.encoded = (
-            None if x is None else x.index_select(0, rows)
-            for x in (self.mask, self.positions, self.source_mask, self.encoded))
+        if self.copies == 1:
+            return logits
+        state.spread(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
+        return logits.repeat_interleave(self.copies, 0)
 
     def next(self, step: Step) -> Tensor:
         """Read one token a row. Shapes: -> [R, V], float32."""
         if step.rows is not None:
-            self.follow(step.rows)
-        tokens = step.tokens[:, None]
-        if self.encoded is None:
-            output = self.model(tokens, self.grown_mask(), position_ids=self.next_positions(), cache=self.cache,
-                                last_only=True)
-        else:
-            output = self.model(None, self.source_mask, encoder_output=self.encoded, decoder_input_ids=tokens,
-                                cache=self.cache, last_only=True)
-        return output.logits[:, -1].float()  # type: ignore[no-any-return]
-
-    def follow(self, rows: Tensor) -> None:
-        """Let each row continue another one of the same prompt, so that masks and the source's keys stay. Shapes: rows [R]."""
-        self.cache.reorder(rows, same_source=True)
-
-    def grown_mask(self) -> Tensor | None:
-        """Return the mask with the new token, which is real; None without padding. Shapes: -> [R, L]."""
-        if self.mask is not None:
-            self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
-        return self.mask
-
-    def next_positions(self) -> Tensor | None:
-        """Return each row's position, padding not counted; None where it is the cache's length. Shapes: -> [R, 1]."""
-        if self.positions is None:
-            return None
-        self.positions = self.positions + 1
-        return self.positions[:, None] - 1
+            self.state.follow(step.rows)
+        self.state.grow()
+        logits = self.read(step.tokens[:, None], self.state)
+        if self.state.positions is not None:
+            self.state.positions = self.state.positions + 1
+        return logits.float()
 
 
 @contextmanager

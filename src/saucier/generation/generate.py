@@ -12,12 +12,13 @@ from torch import Tensor
 from saucier.errors import InputError
 from saucier.generation.beams import Beams, BeamSearch
 from saucier.generation.choosing import Choice, Greedy, Sample
-from saucier.generation.compiled import CompiledFeed
-from saucier.generation.feed import CachedFeed, Prompt, evaluating
+from saucier.generation.compiled import compiled_reader
+from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
+from saucier.generation.frozen import frozen
 from saucier.generation.options import GenerationOptions, resolve
 from saucier.generation.prompt import check_length, read_prompt
 from saucier.generation.rules import rules_of
-from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
+from saucier.generation.search import Listener, RowSearch, Rules, Search, decode
 from saucier.generation.stopping import Decodes
 from saucier.model import Transformer
 
@@ -54,7 +55,9 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         check_length(model.config, prompt, limit)
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
         rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
-        feed: Feed = (CompiledFeed if compile else CachedFeed)(model, prompt, copies=copies, capacity=limit)
+        reads = model if compile else frozen(model)
+        read = compiled_reader(model) if compile else reader(reads)
+        feed = CachedFeed(reads, prompt, read=read, copies=copies, capacity=limit)
         ids = decode(feed, search_of(chosen, prompt, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 

@@ -180,11 +180,6 @@ def test_pairs_are_not_text_and_text_is_not_pairs(saucier: Saucier, tmp_path: Pa
     assert (answer.code, "small.txt" in answer.error) == (2, True)
 
 
-def test_a_translator_needs_pairs(saucier: Saucier, tmp_path: Path) -> None:
-    answer = saucier("cook", "transformer-nano", "--out", tmp_path / "run")
-    assert (answer.code, "--data" in answer.error) == (2, True)
-
-
 def test_a_run_of_another_recipe_is_refused(saucier: Saucier, cooked: Path, text_file: Path) -> None:
     before = sorted(path.stat().st_mtime_ns for path in cooked.rglob("*"))
     answer = saucier(*NANO, "--data", text_file, "--out", cooked, *TINY, "training.steps=9")

@@ -62,7 +62,7 @@ class PairData(Config):
 
     kind: Literal["pairs"] = "pairs"
     files: tuple[str, ...] = ()
-    """Paths, globs or `-` for standard input; tables or JSONL."""
+    """Tables or JSONL: paths, globs or `-`; none means the heads of Python's own functions and their first lines."""
     source: str | None = None
     """The source column; none (with `target`) means the first column of exactly two."""
     target: str | None = None

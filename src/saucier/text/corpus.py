@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from saucier.errors import InputError
 from saucier.text.config import HeldOutFiles, PairData, TextData
 from saucier.text.documentation import python_documentation
+from saucier.text.heads import python_heads
 from saucier.text.read import Counts, Document, Pair, read_documents, read_pairs
 from saucier.text.sources import find_sources
 from saucier.text.split import Cut, Part, choose, drawn_documents
@@ -87,10 +88,8 @@ class PairCorpus:
     def __init__(self, data: PairData, *, seed: int = 0) -> None:
         """Look at the data once, to see how it is to be cut. `seed` draws the pairs that are held out.
 
-        Errors: `InputError` as told in `read`; where there are too few pairs to hold some out, or no files.
+        Errors: `InputError` as told in `read`; where there are too few pairs to hold some out.
         """
-        if not data.files:
-            raise InputError("no file of pairs is given", where="data.files", remedy="give one with --data FILE.tsv")
         self.data = data
         _check_apart(data)
         self._chosen, self.how = choose(data.held_out, self._measure, seed)
@@ -142,7 +141,8 @@ def _documents(data: TextData, files: tuple[str, ...], counts: Counts) -> Iterat
 
 def _pairs(data: PairData, files: tuple[str, ...], counts: Counts) -> Iterator[Pair]:
     seen: set[bytes] | None = set() if data.deduplicate else None
-    pairs = read_pairs(files, source=data.source, target=data.target, counts=counts)
+    pairs = read_pairs(files, source=data.source, target=data.target, counts=counts) if files \
+        else python_heads(counts)
     fresh = (pair for pair in pairs if not _is_duplicate(f"{pair.source}\t{pair.target}", 0, seen, counts))
     for number, pair in enumerate(fresh):
         if data.limit is not None and number >= data.limit:

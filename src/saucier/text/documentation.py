@@ -64,17 +64,29 @@ def _first_time(paragraph: str, seen: set[str], counts: Counts) -> bool:
 
 
 def _topics_and_modules(counts: Counts) -> Iterator[tuple[str, list[str]]]:
-    library = Path(sysconfig.get_paths()["stdlib"])
-    topics = library / "pydoc_data" / "topics.py"
+    topics = library() / "pydoc_data" / "topics.py"
     if not topics.is_file():
         raise InputError("this Python comes without its documentation", where=str(topics),
                          remedy="give text with --data FILE")
     for name, text in sorted(_topics(topics).items()):
         yield f"topic {name}", [text.strip()]
-    for path in sorted(library.rglob("*.py"), key=lambda path: path.relative_to(library).parts):
-        parts = path.relative_to(library).parts
-        if path != topics and not SKIPPED.intersection(parts):
-            yield ".".join([*parts[:-1], path.stem]), _docstrings(path, counts)
+    for name, path in modules():
+        if path != topics:
+            yield name, _docstrings(path, counts)
+
+
+def library() -> Path:
+    """Return the folder of the standard library."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Yield the name and the source file of every module of the standard library, in order."""
+    root = library()
+    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).parts):
+        parts = path.relative_to(root).parts
+        if not SKIPPED.intersection(parts):
+            yield ".".join([*parts[:-1], path.stem]), path
 
 
 def _topics(path: Path) -> dict[str, str]:
@@ -87,10 +99,15 @@ def _topics(path: Path) -> dict[str, str]:
 
 
 def _docstrings(path: Path, counts: Counts) -> list[str]:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        counts.unreadable += 1
-        return []
+    tree = parsed(path, counts)
     found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, DOCUMENTED))
     return [text.strip() for text in found if text and text.strip()]
+
+
+def parsed(path: Path, counts: Counts) -> ast.Module:
+    """Parse a module; one that this Python cannot parse is counted, and holds nothing."""
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        counts.unreadable += 1
+        return ast.Module([], [])

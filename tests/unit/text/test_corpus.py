@@ -139,9 +139,15 @@ def test_pairs_are_cut_like_documents(write: Write) -> None:
     assert ([p.source for p in own.held_out], len(list(own.train))) == (["x"], 101)
 
 
-def test_pairs_need_files() -> None:
-    with pytest.raises(InputError, match=r"data\.files: no file of pairs is given"):
-        PairCorpus(PairData())
+def test_pairs_without_files_are_pythons_own_functions() -> None:
+    corpus = PairCorpus(PairData())
+    train, held = ([(pair.source, pair.target) for pair in part] for part in (corpus.train, corpus.held_out))
+    assert len(train) > 2000
+    assert 0.04 < len(held) / len(train) < 0.06
+    assert ("makedirs(name, mode, exist_ok)", "makedirs(name [, mode=0o777][, exist_ok=False])") in train + held
+    for place in (0, 1):
+        assert not {pair[place] for pair in train} & {pair[place] for pair in held}
+    assert corpus.train.counts.duplicates > 100
 
 
 def test_corpora_can_be_read_again_and_do_not_keep_text(write: Write) -> None:

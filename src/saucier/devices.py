@@ -18,7 +18,8 @@ def choose_device(device: str | torch.device) -> torch.device:
         try:
             return torch.device(device)
         except RuntimeError as error:
-            raise InputError(f"unknown device {device!r}", where="device", remedy="known: auto, cpu, cuda, cuda:0, mps") from error
+            raise InputError(f"unknown device {device!r}", where="device",
+                             remedy="known: auto, cpu, cuda, cuda:0, mps") from error
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -108,7 +108,8 @@ class CachedFeed:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
             output = self.model(prompt.ids, prompt.mask, position_ids=places, cache=state.cache, last_only=True)
         else:
-            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache, last_only=True)
+            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
+                                last_only=True)
             state.encoded = output.encoder_last_hidden_state
         logits: Tensor = output.logits[:, -1].float()
         if self.copies == 1:

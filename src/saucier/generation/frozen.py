@@ -28,7 +28,8 @@ Made = TypeVar("Made")
 
 
 def fingerprint(model: nn.Module) -> Fingerprint:
-    """Return what changes when weights change: where they lie, how often they were written, and a sample of their values.
+    """Return what changes when weights change: where they lie, how often they were written, and a sample of their
+    values.
 
     The sample is for writes through `parameter.data`, which leave no other trace.
     """
@@ -45,7 +46,8 @@ class Remembered(Generic[Made]):
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.kept: weakref.WeakKeyDictionary[Transformer, tuple[Fingerprint, dict[object, Made]]] = weakref.WeakKeyDictionary()
+        self.kept: weakref.WeakKeyDictionary[Transformer,
+                                             tuple[Fingerprint, dict[object, Made]]] = weakref.WeakKeyDictionary()
 
     def get(self, model: Transformer, key: object, make: Callable[[], Made]) -> Made:
         """Return what `make` gave for this model, weights and key."""
@@ -69,7 +71,8 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: [..., in] -> [..., out]."""
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [],
+                                                  "")  # type: ignore[no-any-return]
 
 
 class PackedHead(nn.Module):
@@ -115,4 +118,5 @@ def frozen(model: Transformer) -> Transformer:
     """Return the model to decode with: its packed twin where that is faster, otherwise itself."""
     if not packs(model):
         return model
-    return TWINS.get(model, "packed", lambda: packed_copy(model))  # type: ignore[arg-type,return-value]  # of the same class
+    return TWINS.get(model, "packed",
+                     lambda: packed_copy(model))  # type: ignore[arg-type,return-value]  # of the same class

@@ -119,7 +119,8 @@ def as_tuple(value: TokenId | tuple[TokenId, ...] | None) -> tuple[TokenId, ...]
 def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> GenerationOptions:
     """Put the call's options over the model's defaults; an option given as None leaves the default.
 
-    Raises `InputError` for an unknown option or a value out of range. Warns of defaults of the model that we do not have.
+    Raises `InputError` for an unknown option or a value out of range. Warns of defaults of the model that we do not
+    have.
     """
     said = {name: listed(name, value) for name, value in given.items() if value is not None}
     own = {name: listed(name, value) for name,

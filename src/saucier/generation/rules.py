@@ -80,7 +80,8 @@ def stops(options: GenerationOptions, length: int, tokenizer: Decodes | None) ->
 def fill(options: GenerationOptions) -> int:
     """Return what stands behind the end of a row; never seen where rows do not end early.
 
-    transformers takes a pad id of 0 for none in beam search and fills with the first end token; so do we, for equal ids.
+    transformers takes a pad id of 0 for none in beam search and fills with the first end token; so do we, for equal
+    ids.
     """
     if options.num_beams > 1 and options.ends:
         return options.pad_token_id or options.ends[0]

@@ -29,8 +29,8 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None, *,
                 vectors: Tensor | None = None) -> Tensor:
-        """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None; vectors [B, L, D] in place of the
-        table's -> [B, L, D].
+        """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None; vectors [B, L, D] in place of
+        the table's -> [B, L, D].
         """
         x: Tensor = self.tokens(ids) if vectors is None else vectors
         if self.scale != 1.0:

@@ -56,7 +56,8 @@ class Mask:
             return None
         if dtype not in self.made:
             allowed = lower(keys, self.device) if self.allowed is None else self.allowed
-            self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
+            self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype,
+                                           device=allowed.device).masked_fill_(~allowed, float("-inf"))
         return self.made[dtype]
 
 
@@ -106,7 +107,8 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             return ((queries - keys).abs() < size)[None, None]
         case c.Prefix():
             if span.prefix is None:
-                raise InputError("a prefix visibility needs to know the prefix", where="prefix_length", remedy="give prefix_length, one number for each row")
+                raise InputError("a prefix visibility needs to know the prefix", where="prefix_length",
+                                 remedy="give prefix_length, one number for each row")
             return (keys <= queries)[None, None] | (keys[None, None] < span.prefix[:, None, None, None])
         case c.And(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from saucier.config.base import Config
 from saucier.errors import WorkError
@@ -18,6 +18,7 @@ from saucier.recipes import Recipe
 
 SCALE = 1e-3
 """Factor on the learning rate while measuring: the weights hardly move, so that nothing overflows."""
+How = Literal["whole", "layers", "products"]
 PATIENCE = 300.0
 """Seconds after which a calibration counts as failed."""
 
@@ -42,8 +43,8 @@ class Calibration(Config):
 
     dtype: str
     """The number format that was chosen."""
-    whole: bool
-    """The whole model was measured; else one and two layers of it."""
+    how: How
+    """What was measured: the whole model, one and two layers of it, or only a product of matrices."""
     micro_seconds: float
     """Forward and backward of one micro-batch."""
     update_seconds: float

@@ -24,6 +24,8 @@ from saucier.inspection.workload import Workload, made_up
 from saucier.recipes import Recipe
 
 FILE_NAME = "plan.json"
+SCALED = {"layers": "measured with one and two layers, and scaled up",
+          "products": "too large to try here: from the speed of one product of matrices, memory as counted"}
 UNKNOWN = "float32"
 """The number format that is assumed without a calibration."""
 
@@ -131,8 +133,8 @@ def notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured:
         said.append("the time of evaluations is left out, as the held-out text is not known yet")
     if measured is None:
         said.append("nothing was measured: no time, and memory only as counted")
-    elif not measured.whole:
-        said.append("measured with one and two layers, and scaled up")
+    elif measured.how in SCALED:
+        said.append(SCALED[measured.how])
     return tuple(said)
 
 

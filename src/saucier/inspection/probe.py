@@ -2,6 +2,7 @@
 
 It uses the loop's own updater and optimizer, so that what is measured is what will run. A model that is too large for a
 few seconds, or for the memory, is measured with one and with two layers; the rest is a straight line through both.
+Where even those are too large, a product of matrices has to do.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import torch
 from saucier import config as c
 from saucier.config import flops_per_token, parameters
 from saucier.inspection import machine
-from saucier.inspection.calibration import SCALE, Calibration, Job
-from saucier.inspection.costs import bytes_a_parameter
+from saucier.inspection.calibration import SCALE, Calibration, How, Job
+from saucier.inspection.costs import bytes_a_parameter, training_memory
+from saucier.inspection.products import rates
 from saucier.inspection.workload import load, tokens_in
 from saucier.model import build
 from saucier.objectives.base import TokenIds
@@ -99,16 +101,11 @@ def measure(job: Job) -> Calibration:
     micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
     warm_up(device)
     base = machine.resident()
-    if affordable(model, micro * recipe.training.length, job.seconds):
-        samples, rows = [bench.sample(model, cut(batches, micro), job.seconds)], micro
-    else:
-        rows = few_rows(model, recipe.training.length, micro, job.seconds)
-        samples = [bench.sample(shrunk(model, size), cut(batches, rows), job.seconds / 2) for size in (1, 2)]
-    found = straight_line(samples, model, recipe, micro / rows)
+    how, found = bench.scaled(model, batches, micro, job.seconds)
     tokens = statistics.mean(tokens_in(batch) for batch in cut(batches, micro))
-    return Calibration(dtype=dtype, whole=len(samples) == 1, micro_seconds=found.micro * tokens,
-                       update_seconds=found.update, evaluation_seconds=found.evaluate, growth=int(found.growth),
-                       base=base, machine=machine.description(), threads=torch.get_num_threads())
+    return Calibration(dtype=dtype, how=how, micro_seconds=found.micro * tokens, update_seconds=found.update,
+                       evaluation_seconds=found.evaluate, growth=int(found.growth), base=base,
+                       machine=machine.description(), threads=torch.get_num_threads())
 
 
 def warm_up(device: torch.device) -> None:
@@ -118,12 +115,15 @@ def warm_up(device: torch.device) -> None:
         (square @ square).sum().backward()
 
 
-def affordable(model: c.Transformer, tokens: int, seconds: float) -> bool:
-    """Say whether the whole model can be tried in the time and the memory that there are."""
-    needed = c.memory(model, batch=1, length=tokens, training=True).total
-    free = machine.available()
-    quick = 3 * (WARM + 2) * flops_per_token(model, 1) * tokens < seconds * GUESS
-    return quick and (free is None or needed < CROWDED * free)
+def quick(model: c.Transformer, tokens: int, seconds: float) -> bool:
+    """Say whether the whole model can be tried in the time that there is."""
+    return 3 * (WARM + 2) * flops_per_token(model, 1) * tokens < seconds * GUESS
+
+
+def fits(model: c.Transformer, tokens: int) -> bool:
+    """Say whether a model can be tried in the memory that there is."""
+    needed, free = c.memory(model, batch=1, length=tokens, training=True).total, machine.available()
+    return free is None or needed < CROWDED * free
 
 
 def few_rows(model: c.Transformer, length: int, most: int, seconds: float) -> int:
@@ -156,6 +156,24 @@ class Bench:
     ids: TokenIds
     dtype: Dtype
     device: torch.device
+
+    def scaled(self, model: c.Transformer, batches: tuple[Any, ...], micro: int, seconds: float) -> tuple[How, Sample]:
+        """Measure the whole model where that is possible, else two layers of it, else a product of matrices."""
+        length = self.recipe.training.length
+        if quick(model, micro * length, seconds) and fits(model, micro * length):
+            return "whole", self.sample(model, cut(batches, micro), seconds)
+        rows = few_rows(model, length, micro, seconds)
+        if not fits(shrunk(model, 2), rows * length):
+            return "products", self.rough(model, micro)
+        parts = [self.sample(shrunk(model, size), cut(batches, rows), seconds / 2) for size in (1, 2)]
+        return "layers", straight_line(parts[0], parts[1], model, rows=micro / rows, recipe=self.recipe)
+
+    def rough(self, model: c.Transformer, micro: int) -> Sample:
+        """Guess from the FLOPs, and from the memory as counted."""
+        found = rates(model.dim, getattr(torch, self.dtype), self.device)
+        flops, count = flops_per_token(model, self.recipe.training.length), parameters(model)
+        needed = training_memory(self.recipe, self.ids.vocab, self.dtype).total
+        return Sample(3 * flops / found.flops, count / found.parameters, flops / found.flops, needed, flops, count)
 
     def sample(self, model: c.Transformer, batches: list[Any], seconds: float) -> Sample:
         """Build a model, train it for `seconds`, and return the medians."""
@@ -227,12 +245,9 @@ def settled(growth: list[int], last: int) -> float:
     return growth[-1] + slope * max(0.0, math.log(min(last, SATURATED) / count))
 
 
-def straight_line(samples: list[Sample], model: c.Transformer, recipe: Recipe, rows: float) -> Sample:
+def straight_line(one: Sample, two: Sample, model: c.Transformer, *, recipe: Recipe, rows: float) -> Sample:
     """Scale two sizes to the whole model: times by FLOPs, activations by rows too, the optimizer by parameters."""
     flops, count = flops_per_token(model, recipe.training.length), parameters(model)
-    if len(samples) == 1:
-        return samples[0]
-    one, two = samples
     share = (flops - one.flops) / (two.flops - one.flops) if two.flops > one.flops else 1.0
 
     def along(left: float, right: float) -> float:

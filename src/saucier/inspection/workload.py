@@ -15,8 +15,8 @@ from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCo
 from saucier.recipes import Recipe
 from saucier.text.rows import Ints, PairRows, Rows
 
-BATCHES = 32
-"""How many batches are tried: enough to know the mean of their lengths."""
+FEWEST, MOST, TOKENS = 4, 128, 400_000
+"""Batches that are tried: enough to know their mean length and to meet all shapes, few enough to hold at once."""
 DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
 NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
@@ -39,12 +39,17 @@ def tokens_in(rows: Rows | PairRows) -> int:
     return int(rows.source_lengths.sum() + rows.target_lengths.sum())
 
 
+def enough(recipe: Recipe) -> int:
+    """Return how many batches of a recipe are worth trying."""
+    return max(FEWEST, min(MOST, TOKENS // (recipe.training.batch * recipe.training.length)))
+
+
 def made_up(recipe: Recipe, vocab: int) -> Workload:
     """Make up batches for a recipe whose text has not been read: full rows; pairs of a length up to the longest."""
     random = np.random.default_rng(recipe.training.seed)
     ids = special_ids(recipe, vocab)
     make = pair_rows if isinstance(recipe.objective, SequenceToSequence) else text_rows
-    return Workload(tuple(make(recipe, vocab, random) for _ in range(BATCHES)), ids)
+    return Workload(tuple(make(recipe, vocab, random) for _ in range(enough(recipe))), ids)
 
 
 def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:

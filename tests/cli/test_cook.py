@@ -76,6 +76,16 @@ def test_documents_left_out_are_counted(saucier: Saucier, text_file: Path, tmp_p
     assert read_results(tmp_path / "run").data.dropped == {"seen before": 93}
 
 
+def test_what_rows_cannot_hold_is_counted(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "transformer-nano", "--data", pair_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=30", "evaluation.beams=1", *small("model.length", "training.length"),
+                     "training.length=8")
+    assert answer.code == 0, answer.err
+    data = read_results(tmp_path / "run").data
+    assert data.truncated_rows > 0
+    assert f"too long: {data.truncated_rows:,} cut by {data.truncated_tokens:,} tokens" in answer.out
+
+
 def test_bert_learns_and_shows_its_guesses(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "bert-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
                      "tokenizer.vocab=60", "data.document=line", *small("training.length", "model.length"))
@@ -101,6 +111,7 @@ def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Pa
                      "tokenizer.vocab=60", "evaluation.beams=2", *small("model.length"))
     assert answer.code == 0, answer.err
     results = read_results(out)
+    assert results.data.truncated_rows == 0
     assert {score.name for score in results.scores} == {"BLEU", "chrF"}
     assert results.data.held_out.documents == 2
     assert results.samples[0].reference == "spills milk"
@@ -131,7 +142,11 @@ def test_cook_finishes_what_train_began(saucier: Saucier, text_file: Path, tmp_p
 def test_training_can_start_from_another_run(saucier: Saucier, text_file: Path, cooked: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ("train", "shakespeare", "--data", text_file, "--out", out, "--from", cooked, "--no-calibrate")
-    assert saucier(*arguments, *small("training.steps"), "training.steps=1").code == 0
+    answer = saucier(*arguments, *small("training.steps"), "training.steps=1")
+    assert answer.code == 0
+    assert f"from {cooked}" in answer.out
+    assert (out / "tokenizer" / "tokenizer.json").read_bytes() == (cooked / "tokenizer" / "tokenizer.json").read_bytes()
+    assert read_passport(out).start == str(cooked)
     first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     begun = json.loads((cooked / "metrics.jsonl").read_text().splitlines()[0])["loss"]
     assert first < begun

@@ -11,7 +11,8 @@ def cook(what: What, words: Words = None, *, data: DataFiles = None, held_out: H
     from saucier.cli.arguments import wanted_recipe
 
     recipe, given = wanted_recipe(what, words, data, held_out)
-    from saucier.runs import cook as work
+    from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
+    from saucier.runs.job import Wishes
 
-    work.cook(recipe, out or given or default_folder(recipe), work.Wishes(calibrate=not no_calibrate))
+    work(recipe, out or given or default_folder(recipe), Wishes(calibrate=not no_calibrate))

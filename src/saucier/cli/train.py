@@ -20,8 +20,9 @@ def train(what: What, words: Words = None, *, data: DataFiles = None, held_out: 
     from saucier.cli.arguments import wanted_recipe
 
     recipe, given = wanted_recipe(what, words, data, held_out)
-    from saucier.runs import cook as work
+    from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
+    from saucier.runs.job import Wishes
 
-    work.cook(recipe, out or given or default_folder(recipe),
-              work.Wishes(calibrate=not no_calibrate, judge=False, start=start))
+    work(recipe, out or given or default_folder(recipe),
+              Wishes(calibrate=not no_calibrate, judge=False, start=start))

@@ -50,16 +50,17 @@ def open_corpus(recipe: Recipe) -> TextCorpus | PairCorpus:
     return TextCorpus(recipe.data, seed=seed)
 
 
-def stock(recipe: Recipe, folder: RunFolder, voice: Voice) -> Pantry:
+def stock(recipe: Recipe, folder: RunFolder, voice: Voice, start: Path | None = None) -> Pantry:
     """Read, train the tokenizer and pack; what a run has already is taken from its folder.
 
+    `start` is a model or run to begin with; its tokenizer is used.
     Raises `InputError` for text that cannot be read, or that is too little for the recipe.
     """
     with voice.stage("read"):
         corpus = open_corpus(recipe)
         voice.say(f"{source_of(recipe)}; held out: {corpus.how}")
     with voice.stage("tokenizer"):
-        tokenizer = made_tokenizer(recipe, folder, corpus, voice)
+        tokenizer = made_tokenizer(recipe, folder, corpus, voice, start)
     with voice.stage("pack"):
         train, held_out, data = packed(recipe, folder, corpus, tokenizer)
         counts = DataCounts.model_validate(data["counts"])
@@ -77,15 +78,18 @@ def source_of(recipe: Recipe) -> str:
     return ", ".join(names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"])
 
 
-def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, voice: Voice) -> Tokenizer:
-    """Train the tokenizer, or load the one that this run has."""
+def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, voice: Voice,
+                   start: Path | None) -> Tokenizer:
+    """Train the tokenizer, or load the one that this run has, or begins with."""
     if (folder.tokenizer / "tokenizer_config.json").is_file():
-        tokenizer = load_tokenizer(folder.tokenizer)
-        voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens, as trained before")
-    else:
-        tokenizer = train_tokenizer(recipe.tokenizer, corpus.texts)
+        tokenizer, words = load_tokenizer(folder.tokenizer), ", as trained before"
+    elif start is not None:
+        tokenizer, words = load_tokenizer(start), f", from {start}"
         tokenizer.save(folder.tokenizer)
-        voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
+    else:
+        tokenizer, words = train_tokenizer(recipe.tokenizer, corpus.texts), ""
+        tokenizer.save(folder.tokenizer)
+    voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens{words}")
     known = recipe.model_for(tokenizer.vocab_size).embed.vocab
     if known < tokenizer.vocab_size:
         raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}",
@@ -147,10 +151,11 @@ def side(store: Store) -> TextCounts:
 
 def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
     """Say what there is."""
-    unit = "pairs" if isinstance(recipe.data, PairData) else "documents"
+    unit = "pair" if isinstance(recipe.data, PairData) else "document"
     for name, part in (("training", counts.train), ("held out", counts.held_out)):
         density = f", {part.bytes / part.tokens:.2f} bytes a token" if part.tokens else ""
-        yield f"{name}: {part.documents:,} {unit}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
+        units = unit if part.documents == 1 else f"{unit}s"
+        yield f"{name}: {part.documents:,} {units}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
     if counts.dropped:
         yield "left out: " + ", ".join(f"{count:,} {words}" for words, count in counts.dropped.items())
 

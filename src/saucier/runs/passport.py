@@ -59,6 +59,8 @@ class Passport(Config):
     """Where all random numbers come from."""
     data: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the training text, the held-out text and the tokenizer."""
+    start: str | None = None
+    """The model or run whose weights and tokenizer it began with; None: random weights."""
     begun: str
     """Time, in UTC."""
     ended: str | None = None
@@ -83,9 +85,10 @@ class Passport(Config):
         return self.model_copy(update={"environment": self.environment | found})
 
 
-def new_passport(recipe: str, seeds: dict[str, int]) -> Passport:
+def new_passport(recipe: str, seeds: dict[str, int], start: Path | None = None) -> Passport:
     """Begin a passport."""
-    return Passport(recipe=recipe, code=code(), environment=environment(), seeds=seeds, begun=now())
+    origin = None if start is None else str(start.absolute())
+    return Passport(recipe=recipe, code=code(), environment=environment(), seeds=seeds, start=origin, begun=now())
 
 
 def read_passport(folder: Path) -> Passport:

@@ -10,8 +10,9 @@ import torch
 
 from saucier.errors import InputError
 from saucier.recipes import Recipe
-from saucier.runs.cook import Wishes, cook
+from saucier.runs.cook import cook
 from saucier.runs.folder import RunFolder, first_difference
+from saucier.runs.job import Wishes
 from saucier.runs.opened import find_run
 from saucier.runs.passport import Passport, read_passport
 
@@ -70,7 +71,7 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Co
         raise InputError("this run read standard input, which cannot be read again", where=str(path),
                          remedy="cook it from a file")
     target = out or free_folder(path.resolve())
-    cook(settled(recipe, first), target, Wishes(calibrate=calibrate))
+    cook(settled(recipe, first), target, Wishes(calibrate=calibrate, start=Path(first.start) if first.start else None))
     return Comparison(first, read_passport(target))
 
 

@@ -37,9 +37,11 @@ class Voice:
     def stage(self, name: str) -> Iterator[None]:
         """Enter a stage."""
         self.waiting, begin = name, time.perf_counter()
-        yield
-        self.waiting = ""
-        self.heard(name, time.perf_counter() - begin)
+        try:
+            yield
+        finally:
+            self.waiting = ""
+            self.heard(name, time.perf_counter() - begin)
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line; the first of a stage carries its name."""

@@ -1,0 +1,69 @@
+"""The stages plan and train of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from saucier.config import parameters
+from saucier.inspection.machine import reset_peak, resident
+from saucier.inspection.plan import make_plan, read_plan
+from saucier.inspection.units import bytes_text, duration, quantity
+from saucier.inspection.workload import Workload, enough
+from saucier.objectives.base import TokenIds
+from saucier.runs.folder import essential
+from saucier.runs.job import Cooking
+from saucier.runs.study import make_evaluator
+from saucier.training.loop import Result, train
+from saucier.training.progress import Reporter, screen
+
+
+def teach(job: Cooking) -> Result:
+    """Plan, then train."""
+    if job.us.first:
+        with job.voice.stage("plan"):
+            say_plan(job)
+    reset_peak()
+    with job.voice.stage("train"):
+        evaluate = make_evaluator(job.recipe, job.pantry.tokenizer, job.pantry.held_out, whole=False, processes=job.us)
+        identity = essential(job.recipe) | {"data": job.pantry.digests}
+        result = train(job.model, job.study, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
+                       reporters=reporters(job), recipe=identity)
+        speed = f", {quantity(result.tokens / result.seconds)} tokens/s" if result.seconds else ""
+        job.passport = job.passport.in_environment(dtype=result.dtype, device=next(job.model.parameters()).device.type)
+        job.voice.say(f"{result.steps:,} steps, {quantity(result.tokens)} tokens in {duration(result.seconds)}{speed}")
+    return result
+
+
+def reporters(job: Cooking) -> list[Reporter]:
+    """Return who tells of the training; a person hears where the notes belong."""
+    training = job.recipe.training
+    return [screen(training.steps, training.log_every)] if job.us.first else []
+
+
+def real_workload(job: Cooking) -> Workload:
+    """Return some batches of this run, for the plan."""
+    count = min(enough(job.recipe), job.study.batches.steps_per_epoch)
+    return Workload(tuple(job.study.batches[step] for step in range(count)), asdict(TokenIds.of(job.pantry.tokenizer)),
+                    real=True)
+
+
+def say_plan(job: Cooking) -> None:
+    """Say what the training will cost, once for a run; the report lays it beside what was measured."""
+    plan = read_plan(job.folder.path)
+    if plan is None:
+        limit = job.recipe.evaluation.tokens_while_training
+        scored = min(job.pantry.counts.held_out.tokens, limit or job.pantry.counts.held_out.tokens)
+        plan = make_plan(job.recipe, workload=real_workload(job), held_out_tokens=scored,
+                         vocab=job.pantry.tokenizer.vocab_size,
+                         program=resident() - 4 * parameters(job.model.config),
+                         seconds=5.0 if job.wishes.calibrate else None)
+        plan.write(job.folder.path)
+    epochs = plan.steps / job.study.batches.steps_per_epoch
+    job.voice.say(f"{parameters(job.model.config):,} parameters; "
+                  f"{plan.steps:,} steps, {quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
+    lost = {name: job.study.batches.counts.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
+    if any(lost.values()):
+        cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
+        job.voice.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if plan.seconds is not None and plan.peak_memory is not None:
+        job.voice.say(f"about {duration(plan.seconds)} and {bytes_text(plan.peak_memory)} of memory")

@@ -205,7 +205,11 @@ class Transformer(nn.Module):
             output.encoder_last_hidden_state = memory.hidden
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
         output.last_hidden_state = hidden = done.unpacked()
-        output.decoder_hidden_states, output.decoder_attentions, output.cross_attentions = done.states, done.attentions, done.cross
+        output.decoder_hidden_states, output.decoder_attentions, output.cross_attentions = (
+            done.states,
+            done.attentions,
+            done.cross,
+        )
         return self.finish(output, hidden, last_only, compute_logits)
 
     def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
@@ -226,7 +230,9 @@ class Transformer(nn.Module):
             context.memory_span = memory.span(side)
         segments = None if side.segments is None else side.packed(side.segments)
         record: list[Tensor] | None = [] if wanted.hidden else None
-        vectors = None if side.vectors is None else side.vectors if side.layout is None else side.layout.pack(side.vectors)
+        vectors = (
+            None if side.vectors is None else side.vectors if side.layout is None else side.layout.pack(side.vectors)
+        )
         hidden = stack(embed(side.packed(side.ids), context.positions, segments, vectors=vectors), context, record)
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]

@@ -34,7 +34,10 @@ def gpt2_weights(source: State, layers: int) -> State:
         maps = {"attention.inner.qkv": "attn.c_attn", "attention.inner.out": "attn.c_proj",
                 "feed_forward.inner.up": "mlp.c_fc", "feed_forward.inner.down": "mlp.c_proj"}
         for mine, other in maps.items():
-            new[f"{ours}.{mine}.weight"], new[f"{ours}.{mine}.bias"] = source[f"{theirs}.{other}.weight"].T, source[f"{theirs}.{other}.bias"]
+            new[f"{ours}.{mine}.weight"], new[f"{ours}.{mine}.bias"] = (
+                source[f"{theirs}.{other}.weight"].T,
+                source[f"{theirs}.{other}.bias"],
+            )
     return new | norm("decoder.final_norm", "transformer.ln_f", source)
 
 
@@ -151,7 +154,9 @@ def t5_pair(gated: bool) -> tuple[Transformer, Any]:
     config = transformers.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=60, **kind)
     config.tie_word_embeddings = config.scale_decoder_outputs = not gated  # its constructor overrides the arguments
     reference = transformers.T5ForConditionalGeneration(config)
-    reference.encoder.embed_tokens = reference.decoder.embed_tokens = reference.shared  # without tied outputs it unties these too
+    reference.encoder.embed_tokens = reference.decoder.embed_tokens = (
+        reference.shared
+    )  # without tied outputs it unties these too
     return pair("t5", reference, t5_weights, dim=32, layers=2, heads=4, head_dim=8, vocab=60, hidden=48,
                 gated=gated), reference
 

@@ -104,7 +104,10 @@ class Layout:
     keys: tuple[Key, ...]
     weights: Callable[[c.Transformer], Rules]
     classes: Mapping[str, Choice]
-    """Published class -> what it keeps of the family's tree. The first is the one that is written when nothing else fits."""
+    """Published class -> what it keeps of the family's tree.
+
+    The first is the one that is written when nothing else fits.
+    """
     base: str
     """What classes with a head write before the body's names (`bert.`), and the bare body does not."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -120,7 +123,10 @@ class Layout:
         return next((name for name, choice in self.classes.items() if choice is bare), None)
 
     def tree(self, document: Document, published: str, where: str) -> c.Transformer:
-        """Return the tree of a foreign config as one of its classes. Raises `InputError` for what cannot be expressed."""
+        """Return the tree of a foreign config as one of its classes.
+
+        Raises `InputError` for what cannot be expressed.
+        """
         document = self.normalize(document)
         known = {key.foreign for key in self.keys} | set(self.fixed) | self.free | COMMON
         if unknown := sorted(set(document) - known):

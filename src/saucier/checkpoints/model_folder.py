@@ -87,7 +87,10 @@ def read_config(folder: Path) -> c.Transformer:
 
 
 def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
-    """Build the model of a folder and fill it. Raises `InputError` that lists every missing, unknown or misshapen weight."""
+    """Build the model of a folder and fill it.
+
+    Raises `InputError` that lists every missing, unknown or misshapen weight.
+    """
     config = read_config(folder)
     with torch.device("meta"):
         model = Transformer(config)

@@ -79,10 +79,14 @@ class OneToken(nn.Module):
         Shapes: tokens [R, 1]; visible [L], only its length is read; own: [R, K, capacity, E] keys and values of each
         self-attention; cross: likewise [R, K, S, E]; mask [R, L]; positions [R, 1]; source_mask [R, S] -> [R, V].
         """
-        cache = Cache([key for key, _ in own], [value for _, value in own], LONGEST, visible.shape[0] - 1, dict(enumerate(cross)))
+        cache = Cache(
+            [key for key, _ in own], [value for _, value in own], LONGEST, visible.shape[0] - 1, dict(enumerate(cross))
+        )
         if cross:
             encoded = cross[0][0][:, 0]  # [R, S, E]: only the length is read, as the keys are there already
-            output = self.model(None, source_mask, encoder_output=encoded, decoder_input_ids=tokens, cache=cache, last_only=True)
+            output = self.model(
+                None, source_mask, encoder_output=encoded, decoder_input_ids=tokens, cache=cache, last_only=True
+            )
         else:
             output = self.model(tokens, mask, position_ids=positions, cache=cache, last_only=True)
         return output.logits[:, -1].float()  # type: ignore[no-any-return]
@@ -99,7 +103,9 @@ def compiled_reader(model: Transformer) -> ReadToken:
     """
     place = model.embed.tokens.weight.device.type
     if place != "cpu":
-        raise InputError(f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False")
+        raise InputError(
+            f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False"
+        )
     runs: dict[Kind, Run] = {}
 
     def read(tokens: Tensor, state: State) -> Tensor:
@@ -158,8 +164,16 @@ def discard_oldest(folder: Path) -> None:
 def digest(model: Transformer, kind: Kind) -> str:
     """Return a name for all that the compiled code depends on."""
     found = hashlib.sha256()
-    for fact in (__version__, our_code(), torch.__version__, torch.backends.cpu.get_cpu_capability(), platform.machine(),
-                 torch.get_num_threads(), kind, model.config.model_dump_json()):
+    for fact in (
+        __version__,
+        our_code(),
+        torch.__version__,
+        torch.backends.cpu.get_cpu_capability(),
+        platform.machine(),
+        torch.get_num_threads(),
+        kind,
+        model.config.model_dump_json(),
+    ):
         found.update(f"{fact}\n".encode())
     for name, weight in model.named_parameters():
         found.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
@@ -171,7 +185,13 @@ def our_code() -> str:
     """Return a digest of the modules that the step is traced through."""
     found = hashlib.sha256()
     folders = [Path(path) for path in parts_package.__path__]
-    for path in sorted([Path(inspect.getfile(Transformer)), Path(__file__), *(file for folder in folders for file in folder.glob("*.py"))]):
+    for path in sorted(
+        [
+            Path(inspect.getfile(Transformer)),
+            Path(__file__),
+            *(file for folder in folders for file in folder.glob("*.py")),
+        ]
+    ):
         found.update(path.read_bytes())
     return found.hexdigest()
 
@@ -182,7 +202,11 @@ def compile_to(path: Path, model: Transformer, kind: Kind, state: State) -> None
     from torch._inductor.utils import fresh_inductor_cache
 
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "c++")):
-        raise WorkError("compiling needs a C++ compiler, and there is none", where="compile", remedy="install g++, or use compile=False")
+        raise WorkError(
+            "compiling needs a C++ compiler, and there is none",
+            where="compile",
+            remedy="install g++, or use compile=False",
+        )
     unfinished = path.with_name(f"{path.stem}-{os.getpid()}.unfinished.pt2")
     try:
         with torch.inference_mode(False), torch.no_grad(), fresh_inductor_cache():
@@ -220,9 +244,14 @@ def exported(model: Transformer, kind: Kind, state: State) -> torch.export.Expor
     nothing = (None, None)
     own = [stored(key, capacity) for key in cache.keys]
     cross = [stored(key, source) for key, _ in cache.cross.values()]
-    given = [example(rows, 1), example(length, dtype=torch.float32),
-             ([pair for pair, _ in own], [free for _, free in own]), ([pair for pair, _ in cross], [free for _, free in cross]),
-             example(rows, length) if kind.padded else nothing, example(rows, 1) if kind.padded else nothing,
-             example(rows, source) if kind.source_padded else nothing]
+    given = [
+        example(rows, 1),
+        example(length, dtype=torch.float32),
+        ([pair for pair, _ in own], [free for _, free in own]),
+        ([pair for pair, _ in cross], [free for _, free in cross]),
+        example(rows, length) if kind.padded else nothing,
+        example(rows, 1) if kind.padded else nothing,
+        example(rows, source) if kind.source_padded else nothing,
+    ]
     values, sizes = zip(*given, strict=True)
     return torch.export.export(OneToken(model), values, dynamic_shapes=sizes, strict=False)

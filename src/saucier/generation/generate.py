@@ -29,11 +29,11 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     """Write tokens after a prompt, or from a source.
 
     Shapes: input_ids [B, L], the prompt of a decoder (padded on the left) or the source of an encoder-decoder;
-    attention_mask [B, L], 1 = real token -> ids [B·num_return_sequences, L'], int64: a decoder's rows begin with the prompt,
-    an encoder-decoder's with its start token; behind the end of a row stands the pad id.
+    attention_mask [B, L], 1 = real token -> ids [B·num_return_sequences, L'], int64: a decoder's rows begin with the
+    prompt, an encoder-decoder's with its start token; behind the end of a row stands the pad id.
 
-    `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p, seed,
-    num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
+    `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p,
+    seed, num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
     min_new_tokens, eos_token_id, pad_token_id, stop_strings, ... ; what is not given comes from `model.generation`.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
     beams, whose tokens are not final). `compile=True` compiles the step of one token for this number of rows and keeps
@@ -42,8 +42,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
 
-    Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all tokens unless
-    `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
+    Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
+    tokens unless `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
     """
     chosen = resolve(options, model.generation)
     if listener is not None and chosen.num_beams > 1:

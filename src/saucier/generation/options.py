@@ -46,11 +46,17 @@ class GenerationOptions(Config):
     do_sample: bool = False
     """Draw tokens at random from the model's distribution instead of taking the likeliest."""
     temperature: float = Field(default=1.0, gt=0)
-    """Scores are divided by it before sampling. Source: Ackley et al. 1985, "A learning algorithm for Boltzmann machines", §2."""
+    """Scores are divided by it before sampling.
+
+    Source: Ackley et al. 1985, "A learning algorithm for Boltzmann machines", §2.
+    """
     top_k: int | None = Field(default=None, ge=0)
     """Sample from the k likeliest tokens only; None or 0: from all. Source: Fan et al. 2018, §5.1, arXiv:1805.04833."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Sample from the smallest set of tokens that holds this probability. Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751."""
+    """Sample from the smallest set of tokens that holds this probability.
+
+    Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751.
+    """
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     """Seed of the generator that samples; None: drawn from torch's global one."""
     num_beams: int = Field(default=1, gt=0)
@@ -62,7 +68,10 @@ class GenerationOptions(Config):
     early_stopping: bool | Literal["never"] = False
     """Beam search ends when enough hypotheses ended (True), when a better one is unlikely (False), or impossible ("never")."""
     repetition_penalty: float = Field(default=1.0, gt=0)
-    """Scores of tokens that are already there are divided (or multiplied) by it. Source: Keskar et al. 2019, §4.1, arXiv:1909.05858."""
+    """Scores of tokens that are already there are divided (or multiplied) by it.
+
+    Source: Keskar et al. 2019, §4.1, arXiv:1909.05858.
+    """
     no_repeat_ngram_size: int = Field(default=0, ge=0)
     """No n-gram of this size twice; 0: no limit. Source: Paulus et al. 2018, §2.5, arXiv:1705.04304."""
     bad_words_ids: tuple[tuple[TokenId, ...], ...] = ()

@@ -62,7 +62,10 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True, slots=True)
 class NoRepeatedNGram:
-    """Forbids a token that would complete an n-gram a second time. Source: Paulus et al. 2018, §2.5, arXiv:1705.04304."""
+    """Forbids a token that would complete an n-gram a second time.
+
+    Source: Paulus et al. 2018, §2.5, arXiv:1705.04304.
+    """
 
     size: int
 
@@ -153,7 +156,10 @@ class Temperature:
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Keeps the k likeliest tokens, and those as likely as the last of them. Source: Fan et al. 2018, §5.1, arXiv:1805.04833."""
+    """Keeps the k likeliest tokens, and those as likely as the last of them.
+
+    Source: Fan et al. 2018, §5.1, arXiv:1805.04833.
+    """
 
     count: int
 
@@ -165,7 +171,10 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class TopP:
-    """Keeps the smallest set of likeliest tokens whose probability is at least p. Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751."""
+    """Keeps the smallest set of likeliest tokens whose probability is at least p.
+
+    Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751.
+    """
 
     share: float
     least: int = 1

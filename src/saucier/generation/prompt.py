@@ -53,7 +53,10 @@ def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
 
 
 def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, options: GenerationOptions) -> Tensor | None:
-    """Check ids and mask, find padding where there is no mask; None where all tokens are real. Shapes: [B, L] -> [B, L]."""
+    """Check ids and mask, find padding where there is no mask; None where all tokens are real.
+
+    Shapes: [B, L] -> [B, L].
+    """
     if ids.ndim != 2 or ids.numel() == 0 or ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"ids of shape {list(ids.shape)} and type {ids.dtype}", where="input_ids",
                          remedy="give int64 ids [batch, length]")
@@ -113,6 +116,13 @@ def check_length(config: c.Transformer, prompt: Prompt, limit: int) -> None:
     """Refuse a text that would be longer than the model's positions."""
     have, length = positions_limit(config), prompt.ids.shape[1]
     if have is not None and limit > have:
-        room = f"use max_new_tokens={have - length} or less" if have > length else f"use a prompt of less than {have} tokens"
-        raise InputError(f"{length} tokens of prompt and {limit - length} new ones are more than the model's {have} positions",
-                         where="max_new_tokens", remedy=room)
+        room = (
+            f"use max_new_tokens={have - length} or less"
+            if have > length
+            else f"use a prompt of less than {have} tokens"
+        )
+        raise InputError(
+            f"{length} tokens of prompt and {limit - length} new ones are more than the model's {have} positions",
+            where="max_new_tokens",
+            remedy=room,
+        )

@@ -26,7 +26,10 @@ from saucier.generation.stopping import Decodes, EndStrings, EndTokens, Stop
 
 def rules_of(options: GenerationOptions, prompt: Prompt, *, limit: int, copies: int,
              tokenizer: Decodes | None) -> Rules:
-    """Return what a search over `copies` rows for each prompt must follow. Raises `InputError` for stop strings without a tokenizer."""
+    """Return what a search over `copies` rows for each prompt must follow.
+
+    Raises `InputError` for stop strings without a tokenizer.
+    """
     length = prompt.ids.shape[1]
     processors = [*constraints(options, length, limit), *(distribution(options) if options.do_sample else ())]
     if options.repetition_penalty != 1:

@@ -13,7 +13,10 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Cache:
-    """Keys and values of every decoder block for up to `capacity` positions. Source: Shazeer 2019, §2.4, arXiv:1911.02150."""
+    """Keys and values of every decoder block for up to `capacity` positions.
+
+    Source: Shazeer 2019, §2.4, arXiv:1911.02150.
+    """
 
     keys: list[Tensor]
     """One [B, K, capacity, E] for each self-attention, in the order they are computed."""

@@ -11,7 +11,10 @@ LEVELS = 2**16
 
 
 class Dropout(nn.Module):
-    """Zero each value with probability `rate` in training, scaling the rest up. Source: Srivastava et al. 2014, JMLR 15, §4."""
+    """Zero each value with probability `rate` in training, scaling the rest up.
+
+    Source: Srivastava et al. 2014, JMLR 15, §4.
+    """
 
     def __init__(self, rate: float) -> None:
         """Keep the rate."""

@@ -51,7 +51,10 @@ def residual_writers(model: nn.Module) -> set[int]:
 
 
 def fill(parameter: Tensor, config: c.Transformer, generator: torch.Generator, *, table: bool, writers: int) -> None:
-    """Draw one matrix. `table`: a token or segment table; `writers`: how many maps write to the residual, 0 for other matrices."""
+    """Draw one matrix.
+
+    `table`: a token or segment table; `writers`: how many maps write to the residual, 0 for other matrices.
+    """
     match config.initialization:
         case c.NormalInit(std=std, depth_scaled=scaled):
             parameter.normal_(0.0, std / writers**0.5 if scaled and writers else std, generator=generator)

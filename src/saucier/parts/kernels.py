@@ -46,7 +46,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
-    """Attention through PyTorch's kernel. Shapes: as `attend`. Source: Dao et al. 2022, arXiv:2205.14135, for the blocks."""
+    """Attention through PyTorch's kernel. Shapes: as `attend`.
+
+    Source: Dao et al. 2022, arXiv:2205.14135, for the blocks.
+    """
     grouped = key.shape[1] != query.shape[1]
     if grouped and query.shape[2] == 1 and scores.bias is None:
         return one_query(query, key, value, scores)
@@ -59,7 +62,10 @@ def fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
 
 
 def one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
-    """Decode grouped heads without copying keys: the heads of a group become queries of one head. Shapes: as `attend`, Q = 1."""
+    """Decode grouped heads without copying keys: the heads of a group become queries of one head.
+
+    Shapes: as `attend`, Q = 1.
+    """
     grouped = query[:, :, 0].unflatten(1, (key.shape[1], -1))
     mixed = F.scaled_dot_product_attention(grouped, key, value, attn_mask=scores.mask.allowed, dropout_p=scores.dropout,
                                            scale=scores.scale)

@@ -25,7 +25,12 @@ class LearnedPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Shapes: positions [B, L] -> [B, L, D]. Raises `InputError` for a position beyond the table."""
-        if not torch.compiler.is_compiling() and positions.numel() and positions.device.type != "meta" and int(positions.max()) >= len(self.weight):
+        if (
+            not torch.compiler.is_compiling()
+            and positions.numel()
+            and positions.device.type != "meta"
+            and int(positions.max()) >= len(self.weight)
+        ):
             raise InputError(f"position {int(positions.max())} is beyond the {len(self.weight)} learned positions",
                              where="input_ids",
                              remedy="shorten the input, or use a model with more positions")
@@ -119,7 +124,10 @@ class T5BiasTable(nn.Module):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Return the slope of each head: powers of 2**(-8/n), interleaved for other head counts. Source: Press et al. 2022, §3 and code release."""
+    """Return the slope of each head: powers of 2**(-8/n), interleaved for other head counts.
+
+    Source: Press et al. 2022, §3 and code release.
+    """
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
@@ -146,17 +154,26 @@ class ShawPositions(nn.Module):
         return relative_distance(start, queries, keys, self.keys.device).clamp(-self.reach, self.reach) + self.reach
 
     def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-        """Shapes: query [B, H, Q, E], rows [Q, K] -> [B, H, Q, K]. Every query meets each table row once, then picks."""
+        """Shapes: query [B, H, Q, E], rows [Q, K] -> [B, H, Q, K].
+
+        Every query meets each table row once, then picks.
+        """
         return (query @ self.keys.T).gather(-1, rows.expand(*query.shape[:2], *rows.shape))
 
     def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """The values' part of the output: weights summed by table row first. Shapes: weights [B, H, Q, K] -> [B, H, Q, E]."""
+        """The values' part of the output: weights summed by table row first.
+
+        Shapes: weights [B, H, Q, K] -> [B, H, Q, E].
+        """
         summed = weights.new_zeros(*weights.shape[:3], len(self.values))
         return summed.scatter_add(-1, rows.expand_as(weights), weights) @ self.values
 
 
 class SkewedPositions(nn.Module):
-    """Relative keys of the past, one table a head, by skewing. Source: Huang et al. 2018, §3.4.1, arXiv:1809.04281 (S alg 1)."""
+    """Relative keys of the past, one table a head, by skewing.
+
+    Source: Huang et al. 2018, §3.4.1, arXiv:1809.04281 (S alg 1).
+    """
 
     def __init__(self, config: c.MusicTransformer, heads: int, head_dim: int) -> None:
         """Build the table [H, length, E]; its last row is distance 0."""
@@ -177,7 +194,10 @@ class SkewedPositions(nn.Module):
 
 
 def skew(relative: Tensor) -> Tensor:
-    """Move scores from relative distance to key position without an O(L²·E) tensor. Shapes: [B, H, L, L] -> the same."""
+    """Move scores from relative distance to key position without an O(L²·E) tensor.
+
+    Shapes: [B, H, L, L] -> the same.
+    """
     length = relative.shape[-1]
     padded = F.pad(relative, (1, 0))
     return padded.reshape(*relative.shape[:2], length + 1, length)[:, :, 1:]

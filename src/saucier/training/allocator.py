@@ -2,8 +2,8 @@
 
 Large tensors are otherwise mapped, zeroed page by page, and unmapped again each time: measured here, this alone makes
 a training step 1.4 to 1.7 times as fast on a CPU. Batches of one shape need no more memory; those of ever new
-shapes leave holes (a nano BERT grew from 0.7 to 1.7 GB in 500 steps, and no further). Giving the holes back now and then
-was tried: 13% less memory for 6% more time. Only for glibc; elsewhere nothing happens.
+shapes leave holes (a nano BERT grew from 0.7 to 1.7 GB in 500 steps, and no further). Giving the holes back now and
+then was tried: 13% less memory for 6% more time. Only for glibc; elsewhere nothing happens.
 """
 
 from __future__ import annotations

@@ -16,19 +16,25 @@ def faults(check: object, tmp_path: Path, text: str) -> list[str]:
     return [fault.removeprefix(str(path)).split(": ", 1)[-1] for fault in found]
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ('"""M."""\ndef f():\n    """D."""\n', []),
-    ("", []),
-    ("x = 1\n", ["the module has no docstring"]),
-    ('"""M."""\ndef f():\n    pass\n', ["f has no docstring"]),
-    ('"""M."""\ndef _f():\n    pass\n', []),
-    ('"""M."""\ndef f():\n    """D."""\n    def inner():\n        pass\n', []),
-    ('"""M."""\nclass A:\n    def f(self):\n        """D."""\n', ["A has no docstring"]),
-    ('"""M."""\nclass A:\n    """D."""\n    def f(self):\n        pass\n', ["A.f has no docstring"]),
-    ('"""M."""\nclass A:\n    """D."""\n    def __init__(self):\n        pass\n    def __len__(self):\n        return 0\n', []),
-    ('"""M."""\nclass _A:\n    def f(self):\n        pass\n', []),
-    ('"""M."""\n@overload\ndef f(x: int) -> int: ...\n', []),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"""M."""\ndef f():\n    """D."""\n', []),
+        ("", []),
+        ("x = 1\n", ["the module has no docstring"]),
+        ('"""M."""\ndef f():\n    pass\n', ["f has no docstring"]),
+        ('"""M."""\ndef _f():\n    pass\n', []),
+        ('"""M."""\ndef f():\n    """D."""\n    def inner():\n        pass\n', []),
+        ('"""M."""\nclass A:\n    def f(self):\n        """D."""\n', ["A has no docstring"]),
+        ('"""M."""\nclass A:\n    """D."""\n    def f(self):\n        pass\n', ["A.f has no docstring"]),
+        (
+            '"""M."""\nclass A:\n    """D."""\n    def __init__(self):\n        pass\n    def __len__(self):\n        return 0\n',
+            [],
+        ),
+        ('"""M."""\nclass _A:\n    def f(self):\n        pass\n', []),
+        ('"""M."""\n@overload\ndef f(x: int) -> int: ...\n', []),
+    ],
+)
 def test_missing_docstrings_are_found(tmp_path: Path, text: str, expected: list[str]) -> None:
     """Public names need one; private ones, dunders, overloads and inner functions do not."""
     assert faults(check_docstrings.check, tmp_path, text) == expected

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier.parts.linear import linear, matmul_t
+
 CHUNK_BYTES = 64 * 2**20
 """Largest buffer of logits: big enough for full speed of the matrix products, small beside the weights."""
 TINY = 1e-38
@@ -61,7 +63,7 @@ def measure(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tens
     rows = chunk_rows(weight.shape[0], 4)
     for start in range(0, len(targets), rows):
         wanted = targets[start:start + rows]
-        logits = F.linear(features[start:start + rows], weight, bias).float()
+        logits = linear(features[start:start + rows], weight, bias).float()
         sums[0] += F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
         sums[1] += F.cross_entropy(logits, wanted, reduction="sum")
         sums[2] += (logits.argmax(dim=-1) == wanted).sum()
@@ -121,7 +123,7 @@ class Sweep:
     def chunk(self, rows: slice, targets: Tensor) -> None:
         """Add one chunk of n targets: logits, probabilities, and in their place the gradient, each [n, V]."""
         part, at = self.features[rows], targets[:, None]
-        logits = F.linear(part, self.weight, self.bias)
+        logits = linear(part, self.weight, self.bias)
         gradient = torch.softmax(logits, dim=-1)
         nll = -gradient.gather(1, at).float().clamp_min(TINY).log().double().sum()
         self.nll += nll
@@ -131,7 +133,7 @@ class Sweep:
             self.loss += self.smoothing * (logits.gather(1, at).double().sum() - means.double().sum())
             gradient -= self.smoothing / gradient.shape[1]
         gradient.scatter_add_(1, at, torch.full_like(at, self.smoothing - 1.0, dtype=gradient.dtype))
-        torch.mm(gradient, self.weight, out=self.features_gradient[rows])
-        self.weight_gradient += gradient.T @ part
+        self.features_gradient[rows] = matmul_t(gradient, self.weight.T)
+        self.weight_gradient += matmul_t(gradient.T, part.T)
         if self.bias_gradient is not None:
             self.bias_gradient += gradient.sum(dim=0, dtype=torch.float32)

@@ -15,6 +15,7 @@ from saucier import config as c
 from saucier.parts.context import Context
 from saucier.parts.dropout import dropout
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
+from saucier.parts.linear import Linear
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias, rotate, rotation
 from saucier.parts.ragged import Ragged
 from saucier.parts.visibility import Mask
@@ -76,8 +77,8 @@ class SelfAttention(nn.Module):
         self.config = config
         self.widths = config.projection.widths(dim)
         query, key, self.head_dim = self.widths
-        self.qkv = nn.Linear(dim, query + 2 * key, bias=config.projection.bias)
-        self.out = nn.Linear(query, dim, bias=config.projection.output_bias)
+        self.qkv = Linear(dim, query + 2 * key, bias=config.projection.bias)
+        self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.positions = build_attention_positions(config, self.head_dim)
         self.scale = config.projection.scale or self.head_dim**-0.5
 
@@ -172,9 +173,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.config = config
         query, key, self.head_dim = config.projection.widths(dim)
-        self.q = nn.Linear(dim, query, bias=config.projection.bias)
-        self.kv = nn.Linear(dim, 2 * key, bias=config.projection.bias)
-        self.out = nn.Linear(query, dim, bias=config.projection.output_bias)
+        self.q = Linear(dim, query, bias=config.projection.bias)
+        self.kv = Linear(dim, 2 * key, bias=config.projection.bias)
+        self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.scale = config.projection.scale or self.head_dim**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
+from saucier.parts.linear import Linear
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -28,8 +29,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: c.FeedForward, dim: int) -> None:
         """Build both maps for a residual of width `dim`."""
         super().__init__()
-        self.up = nn.Linear(dim, config.hidden, bias=config.bias)
-        self.down = nn.Linear(config.hidden, dim, bias=config.bias)
+        self.up = Linear(dim, config.hidden, bias=config.bias)
+        self.down = Linear(config.hidden, dim, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.dropout)
 
@@ -44,8 +45,8 @@ class GatedFeedForward(nn.Module):
     def __init__(self, config: c.GatedFeedForward, dim: int) -> None:
         """Build the maps; the rows of `up` are the gate's, then the value's."""
         super().__init__()
-        self.up = nn.Linear(dim, 2 * config.hidden, bias=config.bias)
-        self.down = nn.Linear(config.hidden, dim, bias=config.bias)
+        self.up = Linear(dim, 2 * config.hidden, bias=config.bias)
+        self.down = Linear(config.hidden, dim, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.dropout)
 

@@ -6,11 +6,11 @@ Letters: B batch, L length, D dim, V vocab, C classes.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.feedforward import ACTIVATIONS
+from saucier.parts.linear import Linear, linear
 from saucier.parts.norms import build_norm
 
 
@@ -20,7 +20,7 @@ class Pooler(nn.Module):
     def __init__(self, dim: int) -> None:
         """Build the dense layer."""
         super().__init__()
-        self.dense = nn.Linear(dim, dim)
+        self.dense = Linear(dim, dim)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: hidden [B, L, D] -> [B, D]."""
@@ -33,7 +33,7 @@ class HeadTransform(nn.Module):
     def __init__(self, config: c.HeadTransform, dim: int) -> None:
         """Build the dense layer and the norm."""
         super().__init__()
-        self.dense = nn.Linear(dim, dim)
+        self.dense = Linear(dim, dim)
         self.activation = ACTIVATIONS[config.activation]
         self.norm = build_norm(config.norm, dim)
 
@@ -61,7 +61,7 @@ class LanguageHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., V]."""
-        return F.linear(self.prepare(hidden), self.weight, self.bias)
+        return linear(self.prepare(hidden), self.weight, self.bias)
 
 
 class PretrainingHead(nn.Module):
@@ -71,7 +71,7 @@ class PretrainingHead(nn.Module):
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
-        self.sentence = nn.Linear(dim, config.classes)
+        self.sentence = Linear(dim, config.classes)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Token logits; the sentence logits are `sentence(pooled)`. Shapes: [..., D] -> [..., V]."""

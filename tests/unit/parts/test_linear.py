@@ -1,0 +1,66 @@
+"""Products through oneDNN are those of torch, values and gradients; everything else is left to torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saucier.parts import linear as module
+from saucier.parts.linear import Linear, linear, matmul_t
+
+
+@pytest.fixture(autouse=True)
+def with_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use oneDNN whatever the processor."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this torch is built without oneDNN")
+    monkeypatch.setattr(module, "onednn_pays", lambda: True)
+
+
+def drawn(*shapes: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("rows", [(1,), (2,), (7,), (3, 5), (2, 3, 4)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_values_and_gradients_are_torchs(rows: tuple[int, ...], bias: bool) -> None:
+    results = []
+    for function in (linear, F.linear):
+        x, weight, added = drawn((*rows, 6), (9, 6), (9,))
+        out = function(x, weight, added if bias else None)
+        (out * torch.arange(9.0)).sum().backward()
+        results.append((out, x.grad, weight.grad, added.grad))
+    for ours, theirs in zip(*results, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_strided_operands_are_read_right() -> None:
+    left, right = (value.detach() for value in drawn((8, 5), (7, 8)))
+    torch.testing.assert_close(matmul_t(left.T, right), left.T @ right.T, rtol=1e-5, atol=1e-5)
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    x, weight = drawn((4, 6), (9, 6))
+    weight.requires_grad_(False)
+    linear(x, weight).sum().backward()
+    assert x.grad is not None
+    assert weight.grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_formats_are_left_to_torch(dtype: torch.dtype) -> None:
+    x, weight = (value.detach().to(dtype) for value in drawn((4, 6), (9, 6)))
+    assert torch.equal(linear(x, weight), F.linear(x, weight))
+
+
+def test_autocast_and_empty_inputs_and_meta_work() -> None:
+    layer = Linear(6, 9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(torch.ones(4, 6)).dtype == torch.bfloat16
+    assert layer(torch.ones(0, 6)).shape == (0, 9)
+    assert layer.to("meta")(torch.ones(4, 6, device="meta")).shape == (4, 9)

@@ -1,4 +1,4 @@
-"""Where and in which number format a model runs: chosen by what the hardware is, never by a timing that noise could turn."""
+"""Where and in which number format a model runs: by what the hardware is, never by a timing that noise could turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published checkpoints give their published numbers, by the golden set's own checker, and come back from saving unchanged."""
+"""Published checkpoints give their published numbers, by the golden set's own checker, and survive saving."""
 
 from __future__ import annotations
 

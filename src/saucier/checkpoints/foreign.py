@@ -109,7 +109,7 @@ def present(template: str, base: str, source: Mapping[str, Tensor]) -> str | Non
 
 
 def spare(name: str, layout: Layout, tree: c.Transformer) -> bool:
-    """Say whether a tensor that was not used may be left: a known copy, or a part that the whole family has and this class has not."""
+    """Say whether an unused tensor may be left: a known copy, or a part of the whole family that this class has not."""
     short = BASE + name.removeprefix(layout.base) if layout.base and name.startswith(layout.base) else name
     rules = layout.weights(tree)
     if rules.ignores(name) or rules.ignores(short) or rules.ignores(BASE + name):

@@ -119,7 +119,7 @@ class Layout:
 
     @property
     def bare(self) -> str | None:
-        """The class that is the body alone, whose weights are named without the base; None when there is no such class."""
+        """The class that is the body alone, whose weights are named without the base; None: there is no such class."""
         return next((name for name, choice in self.classes.items() if choice is bare), None)
 
     def tree(self, document: Document, published: str, where: str) -> c.Transformer:

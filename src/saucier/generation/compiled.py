@@ -147,7 +147,7 @@ def compiled_step(model: Transformer, kind: Kind, state: State) -> Run:
 
 
 def cache_folder() -> Path:
-    """Return where compiled code is kept: `$SAUCIER_CACHE`, or `saucier` in the user's cache folder; for the user alone."""
+    """Return where compiled code is kept, for the user alone: `$SAUCIER_CACHE`, or `saucier` in the cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("SAUCIER_CACHE") or Path(base) / "saucier") / "compiled"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

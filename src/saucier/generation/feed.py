@@ -73,7 +73,7 @@ class State:
 
 
 ReadToken = Callable[[Tensor, State], Tensor]
-"""Reads one token a row: ids [R, 1] and the state (its mask grown) -> scores of the next token [R, V]; the cache grows."""
+"""Reads one token a row: ids [R, 1] and the state (mask grown) -> scores of the next token [R, V]; the cache grows."""
 
 
 def reader(model: Transformer) -> ReadToken:

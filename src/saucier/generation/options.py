@@ -66,7 +66,7 @@ class GenerationOptions(Config):
     length_penalty: float = 1.0
     """A hypothesis scores its log probability divided by its new tokens to this power; above 0 favours long ones."""
     early_stopping: bool | Literal["never"] = False
-    """Beam search ends when enough hypotheses ended (True), when a better one is unlikely (False), or impossible ("never")."""
+    """Beam search ends when enough hypotheses ended (True), when no better is likely (False) or possible ("never")."""
     repetition_penalty: float = Field(default=1.0, gt=0)
     """Scores of tokens that are already there are divided (or multiplied) by it.
 

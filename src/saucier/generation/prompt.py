@@ -105,10 +105,9 @@ def positions_limit(config: c.Transformer) -> int | None:
     assert config.decoder is not None, "read_prompt refuses models without a decoder"
     embed = config.output_embed.positions
     limits = [embed.length] if isinstance(embed, c.Learned) else []
-    for block in config.decoder.blocks():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, c.SelfAttention) and isinstance(residual.inner.positions, c.MusicTransformer):
-                limits.append(residual.inner.positions.length)
+    inner = [residual.inner for block in config.decoder.blocks() for residual in block.sublayers]
+    attended = [part.positions for part in inner if isinstance(part, c.SelfAttention)]
+    limits += [positions.length for positions in attended if isinstance(positions, c.MusicTransformer)]
     return min(limits, default=None)
 
 

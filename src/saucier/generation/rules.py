@@ -60,7 +60,7 @@ def constraints(options: GenerationOptions, length: int, limit: int) -> Iterator
 
 
 def distribution(options: GenerationOptions) -> Iterator[Processor]:
-    """Yield what shapes the distribution that is sampled from; with beams enough tokens stay that one of them is no end."""
+    """Yield what shapes the distribution that is sampled from; with beams, enough tokens stay that one is no end."""
     least = 1 if options.num_beams == 1 else max(2, 1 + len(options.ends))
     if options.temperature != 1:
         yield Temperature(options.temperature)

@@ -55,7 +55,7 @@ class Context:
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
     def self_slot(self) -> int:
-        """Return the cache's place for the self-attention that asks: they are numbered in the order they are computed."""
+        """Return the cache's place for the self-attention that asks: their number in the order of computation."""
         self.self_attentions += 1
         return self.self_attentions - 1
 

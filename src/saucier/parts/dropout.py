@@ -1,4 +1,4 @@
-"""Dropout that draws its randomness in bulk on the CPU, where one random number a value would be a large part of a step."""
+"""Dropout that draws its randomness in bulk on the CPU, where a random number for each value is much of a step."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Ragged:
 
 
 def ragged_of(mask: Tensor) -> Ragged | None:
-    """Return the layout of a right-padded mask [B, L]; None where real tokens are not a prefix of each row, or a row is empty."""
+    """Return the layout of a right-padded mask [B, L]; None where a row is empty or padding precedes real tokens."""
     lengths = mask.sum(1)
     positions = torch.arange(mask.shape[1], device=mask.device)
     if not torch.equal(mask.bool(), positions < lengths[:, None]) or bool((lengths == 0).any()):

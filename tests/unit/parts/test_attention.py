@@ -19,7 +19,7 @@ DIM, LENGTH, BATCH = 24, 7, 2
 
 
 def naive(module: SelfAttention, x: Tensor, visible: Tensor, *, relative: object = None) -> tuple[Tensor, Tensor]:
-    """Loop over rows, heads, queries and keys; `relative(head, i, j, q)` is added to the score, its value part to the value."""
+    """Loop over rows, heads, queries and keys; `relative(head, i, j, q)` is added to score and value."""
     query_width, key_width, width = module.widths
     projected = x @ module.qkv.weight.T + (module.qkv.bias if module.qkv.bias is not None else 0)
     heads, groups = query_width // width, key_width // width

@@ -27,10 +27,8 @@ def faults(check: object, tmp_path: Path, text: str) -> list[str]:
         ('"""M."""\ndef f():\n    """D."""\n    def inner():\n        pass\n', []),
         ('"""M."""\nclass A:\n    def f(self):\n        """D."""\n', ["A has no docstring"]),
         ('"""M."""\nclass A:\n    """D."""\n    def f(self):\n        pass\n', ["A.f has no docstring"]),
-        (
-            '"""M."""\nclass A:\n    """D."""\n    def __init__(self):\n        pass\n    def __len__(self):\n        return 0\n',
-            [],
-        ),
+        ('"""M."""\nclass A:\n    """D."""\n    def __init__(self):\n        pass\n', []),
+        ('"""M."""\nclass A:\n    """D."""\n    def __len__(self):\n        pass\n', []),
         ('"""M."""\nclass _A:\n    def f(self):\n        pass\n', []),
         ('"""M."""\n@overload\ndef f(x: int) -> int: ...\n', []),
     ],

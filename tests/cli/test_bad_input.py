@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 from pathlib import Path
 
 import pytest
@@ -151,12 +150,6 @@ def test_a_folder_of_data(saucier: Saucier, tmp_path: Path) -> None:
     assert (answer.code, str(tmp_path) in answer.error) == (2, True)
 
 
-def test_nothing_on_standard_input(saucier: Saucier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    answer = saucier(*NANO, "--data", "-", "--out", tmp_path / "run")
-    assert answer.code == 2
-
-
 def test_a_vocabulary_larger_than_the_data_gives(saucier: Saucier, tmp_path: Path) -> None:
     path = write(tmp_path, "small.txt", GOOD)
     answer = saucier("cook", "gpt-nano", "--data", path, "--out", tmp_path / "run", "tokenizer.vocab=50000")
@@ -203,6 +196,8 @@ def test_a_folder_with_other_things_is_refused(saucier: Saucier, text_file: Path
 def test_a_file_in_place_of_the_folder_is_refused(saucier: Saucier, text_file: Path) -> None:
     answer = saucier(*NANO, "--data", text_file, "--out", text_file)
     assert (answer.code, "is a file" in answer.error) == (2, True)
+    answer = saucier(*NANO, "--data", text_file, "--out", text_file / "deeper" / "run")
+    assert (answer.code, answer.error.startswith(f"{text_file}: is a file")) == (2, True)
 
 
 def test_an_unfinished_run_cannot_be_repeated(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:

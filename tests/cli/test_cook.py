@@ -189,3 +189,25 @@ def test_two_processes_cook_one_run(text_file: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert read_results(out).steps == 4
     assert done.stdout.count("evaluate ") == 1
+
+
+def test_standard_input_is_kept_so_that_the_run_can_be_repeated(text_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    python = [sys.executable, "-m", "saucier"]
+    command = [*python, "cook", "shakespeare", "--data", "-", "--out", str(out), "--no-calibrate", *TINY]
+    first = subprocess.run(command, input=text_file.read_bytes(), capture_output=True, timeout=120, check=False)
+    assert first.returncode == 0, first.stderr
+    assert (out / "input.txt").read_bytes() == text_file.read_bytes()
+    again = subprocess.run([*python, "rerun", str(out)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           timeout=120, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "the results are equal" in again.stdout
+
+
+def test_nothing_on_standard_input_leaves_no_folder(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "saucier", "cook", "shakespeare", "--data", "-", "--out", str(out)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("error: -: is empty")
+    assert not out.exists()

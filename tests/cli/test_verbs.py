@@ -76,6 +76,21 @@ def test_generate_reads_standard_input(saucier: Saucier, cooked: Path, monkeypat
     assert json.loads(saucier("generate", cooked, "--tokens", 2, "--json").out)["prompt"] == "the cat"
 
 
+def test_a_checkpoint_of_a_run_can_be_used_alone(saucier: Saucier, cooked: Path) -> None:
+    checkpoint = cooked / "checkpoints" / "step-4"
+    assert saucier("generate", checkpoint, "the", "--tokens", 4, "--seed", 1).out.startswith("the")
+    assert json.loads(saucier("evaluate", checkpoint, "--json").out) == json.loads(saucier("evaluate", cooked,
+                                                                                           "--json").out)
+    assert saucier("tokenizer", "inspect", checkpoint, "the").code == 0
+
+
+@pytest.mark.parametrize("prompt", ["", "日本", "\n", "the 日 cat"])
+def test_any_prompt_is_continued(saucier: Saucier, cooked: Path, prompt: str) -> None:
+    answer = saucier("generate", cooked, prompt, "--tokens", 4)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(prompt)
+
+
 def test_evaluate_repeats_what_the_cook_measured(saucier: Saucier, cooked: Path) -> None:
     measured = json.loads((cooked / "evaluation.json").read_text())["held_out"]
     found = json.loads(saucier("evaluate", cooked, "--json").out)["held_out"]

@@ -71,4 +71,4 @@ def wanted_recipe(what: str, words: Sequence[str] | None, data: Sequence[str] | 
 
 def absolute(name: str) -> str:
     """Return a path that means the same from everywhere; `-` is standard input."""
-    return name if name == "-" else str(Path(name).absolute())
+    return name if name == "-" or name.startswith("-.") else str(Path(name).absolute())

@@ -18,6 +18,7 @@ from saucier.runs.job import Cooking, Wishes
 from saucier.runs.judge import judge
 from saucier.runs.pantry import stock
 from saucier.runs.passport import FILE_NAME, Passport, new_passport, read_passport
+from saucier.runs.standard_input import check_input, keep_input, with_kept_input
 from saucier.runs.study import make_study
 from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
@@ -36,6 +37,7 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
     with processes() as us:
         voice = Voice(silent=not us.first)
         folder, standing = begun(recipe, out, us)
+        recipe = folder.recipe()
         voice.heading(f"{recipe.name} → {folder.path}")
         if standing == "finished":
             voice.say("this run is finished; give another folder with --out to cook it again", style="green")
@@ -52,7 +54,9 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
 def begun(recipe: Recipe, out: Path, us: Processes) -> tuple[RunFolder, Standing]:
     """Open the run folder: the first process decides, the others follow."""
     if us.first:
-        found = open_run(out, recipe)
+        check_input(recipe, out)
+        found = open_run(out, with_kept_input(recipe, out))
+        keep_input(recipe, out)
         us.wait()
         return found
     us.wait()

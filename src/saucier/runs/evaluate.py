@@ -15,7 +15,7 @@ from saucier.devices import choose_device
 from saucier.errors import InputError, nearest
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.recipes import Recipe
-from saucier.runs.folder import RunFolder
+from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.opened import open_model
 from saucier.runs.pantry import Store, ends, open_corpus
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
@@ -62,7 +62,7 @@ def answer(question: Question) -> Answer:
     opened = open_model(question.run, dtype="float32")
     recipe = adjusted(opened.needed_recipe(), question)
     found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype))
-    folder = RunFolder(question.run)
+    folder = RunFolder(run_of(question.run))
     with material(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()
         texts = (item.text for item in items if isinstance(item, Document))

@@ -80,8 +80,9 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, Standing]:
     Raises `InputError` for a folder with another run, or with anything else in it.
     """
     folder = RunFolder(path)
-    if path.exists() and not path.is_dir():
-        raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
+    for place in (path, *path.parents):
+        if place.exists() and not place.is_dir():
+            raise InputError("is a file", where=str(place), remedy="give a new folder with --out")
     if folder.is_run:
         standing: Standing = "finished" if folder.is_finished else "resumed"
         refuse_other_run(folder, wanted)
@@ -145,3 +146,9 @@ def is_free_for(path: Path, wanted: Recipe) -> bool:
         except InputError:
             return False  # of another version: leave it alone
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def run_of(path: Path) -> Path:
+    """Return the run folder of a checkpoint, `RUN/checkpoints/step-N`; any other folder stays as it is."""
+    place = path.absolute()
+    return place.parent.parent if place.parent.name == "checkpoints" else path

@@ -9,7 +9,7 @@ from saucier.errors import InputError
 from saucier.loading import load
 from saucier.model import Transformer
 from saucier.recipes import Recipe
-from saucier.runs.folder import RunFolder
+from saucier.runs.folder import RunFolder, run_of
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -40,8 +40,10 @@ def find_run(path: Path) -> RunFolder:
 
 
 def open_model(path: Path, *, dtype: str = "auto", device: str = "auto") -> Opened:
-    """Open a run folder, or a folder with a model and its tokenizer. Raises `InputError` for what is no such folder."""
-    folder = RunFolder(path)
+    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer.
+
+    Raises `InputError` for what is no such folder.
+    """
     model = load(path, dtype=dtype, device=device)
-    tokenizer = load_tokenizer(folder.tokenizer if folder.tokenizer.is_dir() else path)
-    return Opened(path, model, tokenizer, folder.recipe() if folder.is_run else None)
+    folder = RunFolder(run_of(path))
+    return Opened(path, model, load_tokenizer(folder.path), folder.recipe() if folder.is_run else None)

@@ -60,16 +60,13 @@ def same(equal: bool) -> str:
 def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Comparison:
     """Cook a finished run again, into `RUN-again` by default, and compare.
 
-    Raises `InputError` for a run that is not finished, and for one that read standard input.
+    Raises `InputError` for a run that is not finished.
     """
     folder = find_run(path)
     first, recipe = read_passport(path), folder.recipe()
     if first.outcome is None:
         raise InputError("this run is not finished", where=str(path),
                          remedy="finish it first: `saucier cook` on its folder")
-    if "-" in recipe.data.files:
-        raise InputError("this run read standard input, which cannot be read again", where=str(path),
-                         remedy="cook it from a file")
     target = out or free_folder(path.resolve())
     cook(settled(recipe, first), target, Wishes(calibrate=calibrate, start=Path(first.start) if first.start else None))
     return Comparison(first, read_passport(target))

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError, nearest
-from saucier.runs.folder import RunFolder
+from saucier.runs.folder import run_of
 from saucier.text.config import TextData, TokenizerConfig
 from saucier.text.corpus import TextCorpus
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -37,8 +37,7 @@ def new_tokenizer(kind: str, vocab: int, files: list[str]) -> Tokenizer:
 
 def tokenizer_of(path: Path) -> Tokenizer:
     """Load the tokenizer of a run, or of any folder that has one. Raises `InputError`."""
-    folder = RunFolder(path)
-    return load_tokenizer(folder.tokenizer if folder.tokenizer.is_dir() else path)
+    return load_tokenizer(run_of(path))
 
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:

@@ -141,7 +141,8 @@ def compiled_step(model: Transformer, kind: Kind, state: State) -> Run:
     package = aoti_load_package(str(path), run_single_threaded=True)
 
     def run(flat: list[Tensor]) -> Tensor:
-        return package.loader.boxed_run(flat)[0]  # type: ignore[no-any-return]
+        scores: Tensor = package.loader.boxed_run(flat)[0]
+        return scores
 
     return run
 
@@ -177,7 +178,7 @@ def digest(model: Transformer, kind: Kind) -> str:
         found.update(f"{fact}\n".encode())
     for name, weight in model.named_parameters():
         found.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        found.update(weight.detach().contiguous().view(torch.uint8).numpy())
+        found.update(weight.detach().contiguous().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:32]
 
 
@@ -239,7 +240,8 @@ def exported(model: Transformer, kind: Kind, state: State) -> torch.export.Expor
 
     def stored(like: Tensor, axis: Axis) -> tuple[Any, Any]:
         pairs = [example(rows, like.shape[1], axis, like.shape[3], dtype=dtype) for _ in ("key", "value")]
-        return tuple(zip(*pairs, strict=True))  # (the two tensors), (their free sizes)
+        (key, key_sizes), (value, value_sizes) = pairs
+        return (key, value), (key_sizes, value_sizes)
 
     nothing = (None, None)
     own = [stored(key, capacity) for key in cache.keys]

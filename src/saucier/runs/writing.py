@@ -84,8 +84,8 @@ class Writer:
         given = torch.tensor([ids], device=next(self.model.parameters()).device)
         used = 1 if encoder_decoder else len(ids)
         written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer, listener=listener,
-                           compile=manner.compile,
-                           max_new_tokens=self.room(used, manner.tokens), **manner.options(), **special(self.ids))
+                           compile=manner.compile, max_new_tokens=self.room(used, manner.tokens),
+                           **manner.options(), **special(self.ids))
         return [self.tokenizer.decode(row[used:]) for row in written.tolist()]
 
 

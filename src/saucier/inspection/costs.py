@@ -64,11 +64,6 @@ def training_memory(recipe: Recipe, vocab: int, dtype: str) -> Memory:
                   optimizer_states=STATES[recipe.training.optimizer.kind], value_bytes=4 if dtype == "float32" else 2)
 
 
-def bytes_a_parameter(recipe: Recipe) -> int:
-    """Return the bytes held for each parameter all through training: weight, gradient and the optimizer's state."""
-    return 4 * (2 + STATES[recipe.training.optimizer.kind])
-
-
 def evaluations(recipe: Recipe) -> int:
     """Return how often the held-out text is scored in training."""
     training = recipe.training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import platform
 import resource
@@ -42,6 +43,12 @@ def reset_peak() -> bool:
         RESET.write_text("5")
         return True
     return False
+
+
+def give_back() -> None:
+    """Give freed memory back to the system, so that `resident` says what is really in use. Only glibc can."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def available() -> int | None:

@@ -23,7 +23,7 @@ from saucier import config as c
 from saucier.config import flops_per_token, parameters
 from saucier.inspection import machine
 from saucier.inspection.calibration import SCALE, Calibration, How, Job
-from saucier.inspection.costs import bytes_a_parameter, training_memory
+from saucier.inspection.costs import STATES
 from saucier.inspection.products import rates
 from saucier.inspection.workload import load, tokens_in
 from saucier.model import build
@@ -40,6 +40,8 @@ from saucier.training.update import Study, Updater
 
 FRAGMENTED = 1.05
 """Memory that has grown by more in a few steps has holes, left by batches of many shapes; it will go on growing."""
+TELLING = 12
+"""Fewer steps than these say nothing about later ones."""
 SATURATED = 300
 """Steps after which it hardly grows any more (seen: within 8% of its end)."""
 WARM = 2
@@ -97,10 +99,10 @@ def measure(job: Job) -> Calibration:
     batches = load(Path(job.rows))
     device = torch.device(job.device)
     dtype, _ = choose_dtype(recipe.training.dtype, device)
-    bench = Bench(recipe, TokenIds(**job.ids), dtype, device)
     micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
     warm_up(device)
     base = machine.resident()
+    bench = Bench(recipe, TokenIds(**job.ids), dtype, device, 0 if device.type == "cuda" else base)
     how, found = bench.scaled(model, batches, micro, job.seconds)
     tokens = statistics.mean(tokens_in(batch) for batch in cut(batches, micro))
     return Calibration(dtype=dtype, how=how, micro_seconds=found.micro * tokens, update_seconds=found.update,
@@ -156,6 +158,8 @@ class Bench:
     ids: TokenIds
     dtype: Dtype
     device: torch.device
+    base: int
+    """Bytes held before there was any model; what a smaller one has left behind counts as the next one's."""
 
     def scaled(self, model: c.Transformer, batches: tuple[Any, ...], micro: int, seconds: float) -> tuple[How, Sample]:
         """Measure the whole model where that is possible, else two layers of it, else a product of matrices."""
@@ -166,19 +170,25 @@ class Bench:
         if not fits(shrunk(model, 2), rows * length):
             return "products", self.rough(model, micro)
         parts = [self.sample(shrunk(model, size), cut(batches, rows), seconds / 2) for size in (1, 2)]
-        return "layers", straight_line(parts[0], parts[1], model, rows=micro / rows, recipe=self.recipe)
+        more = self.counted(model, micro) - self.counted(shrunk(model, 2), rows)
+        return "layers", straight_line(parts[0], parts[1], model, length=length, more=more)
+
+    def counted(self, model: c.Transformer, rows: int) -> int:
+        """Return the bytes that training needs, counted from the config."""
+        training, size = self.recipe.training, 4 if self.dtype == "float32" else 2
+        return c.memory(model, batch=rows, length=training.length, training=True,
+                        optimizer_states=STATES[training.optimizer.kind], value_bytes=size).total
 
     def rough(self, model: c.Transformer, micro: int) -> Sample:
         """Guess from the FLOPs, and from the memory as counted."""
         found = rates(model.dim, getattr(torch, self.dtype), self.device)
         flops, count = flops_per_token(model, self.recipe.training.length), parameters(model)
-        needed = training_memory(self.recipe, self.ids.vocab, self.dtype).total
-        return Sample(3 * flops / found.flops, count / found.parameters, flops / found.flops, needed, flops, count)
+        return Sample(3 * flops / found.flops, count / found.parameters, flops / found.flops,
+                      self.counted(model, micro), flops, count)
 
     def sample(self, model: c.Transformer, batches: list[Any], seconds: float) -> Sample:
         """Build a model, train it for `seconds`, and return the medians."""
         machine.reset_peak()
-        base = machine.resident()
         corruption, objective = build_objective(self.recipe.objective, self.ids)
         built = build(model, device=self.device).train()
         study = Study(Fixed(tuple(batches), {}), corruption, objective)
@@ -192,7 +202,7 @@ class Bench:
                 totals(built, objective, [corruption(batches[0], seed=0, step=0)], Processes())
 
         evaluate = min(clock(evaluation), clock(evaluation)) / tokens_in(batches[0])
-        growth = settled([peak - base for peak in peaks], self.recipe.training.steps)
+        growth = settled([peak - self.base for peak in peaks], self.recipe.training.steps)
         flops = flops_per_token(model, self.recipe.training.length)
         return Sample(micro, update, evaluate, growth, flops, parameters(model))
 
@@ -239,24 +249,25 @@ def settled(growth: list[int], last: int) -> float:
     the step, whose slope is that of the second half.
     """
     count, half = len(growth), len(growth) // 2
-    if growth[-1] <= FRAGMENTED * growth[min(WARM, half)] or last <= count:
+    if count < TELLING or growth[-1] <= FRAGMENTED * growth[min(WARM, half)] or last <= count:
         return growth[-1]
     slope = (growth[-1] - growth[half]) / math.log(count / (half + 1))
     return growth[-1] + slope * max(0.0, math.log(min(last, SATURATED) / count))
 
 
-def straight_line(one: Sample, two: Sample, model: c.Transformer, *, recipe: Recipe, rows: float) -> Sample:
-    """Scale two sizes to the whole model: times by FLOPs, activations by rows too, the optimizer by parameters."""
-    flops, count = flops_per_token(model, recipe.training.length), parameters(model)
+def straight_line(one: Sample, two: Sample, model: c.Transformer, *, length: int, more: float) -> Sample:
+    """Scale two sizes to the whole model: times by FLOPs, the optimizer by parameters.
+
+    `more`: bytes that the whole model needs beyond the second size, as counted.
+    """
+    flops, count = flops_per_token(model, length), parameters(model)
     share = (flops - one.flops) / (two.flops - one.flops) if two.flops > one.flops else 1.0
 
     def along(left: float, right: float) -> float:
         return max(0.0, left + (right - left) * share)
 
-    held = bytes_a_parameter(recipe)
-    activations = along(one.growth - held * one.parameters, two.growth - held * two.parameters)
     return Sample(along(one.micro, two.micro), two.update * count / two.parameters, along(one.evaluate, two.evaluate),
-                  held * count + activations * rows, flops, count)
+                  two.growth + more, flops, count)
 
 
 if __name__ == "__main__":

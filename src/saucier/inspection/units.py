@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-MINUTE, HOUR, DAY = 60, 3600, 86400
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365.25 * 86400
 
 
 def quantity(value: float) -> str:
@@ -34,5 +34,7 @@ def duration(seconds: float) -> str:
     if seconds < DAY - MINUTE / 2:
         minutes = round(seconds / MINUTE)
         return f"{minutes // 60} h {minutes % 60} min"
+    if seconds >= 2 * YEAR:
+        return f"{seconds / YEAR:,.0f} years"
     hours = round(seconds / HOUR)
     return f"{hours // 24:,} d {hours % 24} h"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from saucier.config import parameters
-from saucier.inspection.machine import reset_peak, resident
+from saucier.inspection.machine import give_back, reset_peak, resident
 from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import Workload, enough
@@ -52,6 +52,7 @@ def say_plan(job: Cooking) -> None:
     plan = read_plan(job.folder.path)
     if plan is None:
         limit = job.recipe.evaluation.tokens_while_training
+        give_back()
         scored = min(job.pantry.counts.held_out.tokens, limit or job.pantry.counts.held_out.tokens)
         plan = make_plan(job.recipe, workload=real_workload(job), held_out_tokens=scored,
                          vocab=job.pantry.tokenizer.vocab_size,

@@ -15,7 +15,6 @@ from saucier.config import flops_per_token, parameters
 from saucier.errors import InputError, WorkError
 from saucier.inspection import calibration, workload
 from saucier.inspection.calibration import Calibration
-from saucier.inspection.costs import bytes_a_parameter
 from saucier.inspection.plan import FILE_NAME, Plan, make_plan, read_plan, timed
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.rows import PairRows, Rows
@@ -89,17 +88,16 @@ def test_two_layers_tell_how_long_many_take() -> None:
     from saucier.inspection.probe import Sample, shrunk, straight_line
 
     found = recipe("gpt-nano", ["model.layers=10"])
-    held = bytes_a_parameter(found)
     sizes = [shrunk(found.model, layers) for layers in (1, 2)]
     assert [len(size.decoder.blocks()) for size in sizes if size.decoder] == [1, 2]
     samples = [Sample(micro=2 + layers, update=parameters(size), evaluate=1 + layers,
-                      growth=held * parameters(size) + 100 * layers, flops=flops_per_token(size, 128),
+                      growth=100 * layers, flops=flops_per_token(size, 128),
                       parameters=parameters(size)) for layers, size in zip((1, 2), sizes, strict=True)]
-    whole = straight_line(*samples, found.model, recipe=found, rows=3)
+    whole = straight_line(*samples, found.model, length=128, more=1000)
     assert whole.micro == pytest.approx(12)
     assert whole.update == pytest.approx(parameters(found.model))
     assert whole.evaluate == pytest.approx(11)
-    assert whole.growth == pytest.approx(held * parameters(found.model) + 3 * 1000)
+    assert whole.growth == 1200
 
 
 @pytest.mark.parametrize(("free", "note"), [(200_000_000, "scaled up"), (1000, "too large to try")])

@@ -23,6 +23,7 @@ def test_bytes_are_decimal(count: int, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [
     (0.31, "0.31 s"), (9.997, "10 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (3599.6, "1 h 0 min"),
     (3 * 3600 + 600, "3 h 10 min"), (52 * 3600, "2 d 4 h"),
+    (1e11, "3,169 years"),
 ])
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -85,3 +85,10 @@ def test_bfloat16_ends_within_one_percent_of_float32(tmp_path: Path) -> None:
         training = recipe(80, save_every=80, dtype=dtype, schedule=t.Cosine(warmup=5))
         losses.append(learned("gpt2", study(), training, tmp_path / dtype)[1]["loss"])
     assert losses[1] == pytest.approx(losses[0], rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_the_same(tmp_path: Path) -> None:
+    losses = [learned("gpt2", study(), recipe(8, save_every=8, compile=flag), tmp_path / str(flag))[1]["loss"]
+              for flag in (False, True)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -59,5 +59,7 @@ def ragged_of(mask: Tensor) -> Ragged | None:
 
 def worth_packing(*masks: Tensor | None) -> bool:
     """Say whether these batches hold enough padding for packing to pay."""
+    if torch.compiler.is_compiling():  # a compiled model keeps its shapes
+        return False
     real = sum(int(mask.sum()) for mask in masks if mask is not None)
     return real < WORTH * sum(mask.numel() for mask in masks if mask is not None)

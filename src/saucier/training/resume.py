@@ -166,7 +166,7 @@ def prune(run_folder: Path, keep: int, best: Best | None) -> None:
     for folder in checkpoints(run_folder)[keep:]:
         if best is None or folder.name != best.name:
             remove(folder)
-    for leftover in (run_folder / FOLDER).glob(".step-*"):
+    for leftover in (run_folder / FOLDER).glob(".*"):
         remove(leftover)
 
 

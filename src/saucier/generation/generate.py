@@ -36,8 +36,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     seed, num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
     min_new_tokens, eos_token_id, pad_token_id, stop_strings, ... ; what is not given comes from `model.generation`.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
-    beams, whose tokens are not final). `compile=True` compiles the step of one token for this number of rows and keeps
-    the weights frozen: change them and call again with `compile=True` only after `saucier.generation.forget(model)`.
+    beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
+    and keeps the code on disk; a model with other weights is compiled anew.
 
     Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.

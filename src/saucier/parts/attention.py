@@ -189,7 +189,10 @@ class CrossAttention(nn.Module):
         return self.out(join(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of the encoder output, from the cache where it has them. Shapes: -> [B, G, S, E] twice."""
+        """Return the keys and values of the encoder output, from the cache where it has them.
+
+        Shapes: -> [B, G, S, E] twice.
+        """
         cache = context.cache
         slot = context.cross_slot() if cache is not None else 0
         if cache is not None and slot in cache.cross:

@@ -81,7 +81,7 @@ def test_the_matrix_of_logits_never_exists_as_a_whole() -> None:
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             out = function(*args, **(kwargs or {}))
-            if isinstance(out, Tensor) and out.dim() == 2 and out.shape[1] == V and len(out) != D:  # the weight, transposed
+            if isinstance(out, Tensor) and out.dim() == 2 and out.shape[1] == V and len(out) != D:  # not the weight
                 seen.append(len(out))
             return out
 

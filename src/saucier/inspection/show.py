@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +18,10 @@ from saucier.inspection.units import bytes_text, quantity
 
 FORMATS = {"float32": 4, "bfloat16": 2}
 """Number formats whose memory is shown, with their bytes for one value."""
+HEADINGS: tuple[tuple[str, JustifyMethod], ...] = (
+    ("part", "left"), ("shape", "left"), ("parameters", "right"), ("FLOPs/token", "right"))
+PURPOSES = ("weights", "gradients", "optimizer", "activations", "cache")
+"""What memory is for: the fields of `config.Memory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +92,36 @@ def part_detail(node: Node) -> Text:
     return Text(", ".join(part for part in (kind, node.detail) if part), style="cyan")
 
 
+def cells(guides: str, node: Node) -> tuple[Text, str, str, str, Text]:
+    """Return one line of the tree."""
+    parameters, flops = f"{node.parameters:,}" if node.parameters else "", quantity(node.flops) if node.flops else ""
+    return part_name(guides, node), node.shape, parameters, flops, part_detail(node)
+
+
 def anatomy_table(description: Description) -> Table:
-    """Return the tree of parts as a table; a part that holds nothing has empty cells."""
+    """Return the tree of parts as a table; only its last column folds where the screen is narrow."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("part", "shape"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("FLOPs/token", justify="right", no_wrap=True)
-    table.add_column("what", no_wrap=True, overflow="fold")
-    for guides, node in rows(description.anatomy):
-        figures = f"{node.parameters:,}" if node.parameters else "", quantity(node.flops) if node.flops else ""
-        style = "bold" if node.children and not guides else None
-        table.add_row(part_name(guides, node), node.shape, *figures, part_detail(node), style=style)
+    lines = [cells(guides, node) for guides, node in rows(description.anatomy)]
+    for place, (heading, side) in enumerate(HEADINGS):
+        width = max(len(heading), *(len(line[place]) for line in lines))
+        table.add_column(heading, justify=side, no_wrap=True, min_width=width)
+    table.add_column("what", overflow="fold")
+    for place, line in enumerate(lines):
+        table.add_row(*line, style="bold" if place == 0 else None)
     return table
 
 
 def memory_table(description: Description) -> Table:
-    """Return the memory for training and for inference, in each number format; an empty column is left out."""
-    purposes = [name for name in ("weights", "gradients", "optimizer", "activations", "cache")
-                if any(getattr(need.memory, name) for need in description.needs)]
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("memory", "rows × tokens"):
-        table.add_column(heading, no_wrap=True)
-    for heading in (*purposes, "total"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    """Return the memory for training and for inference, in each number format; a purpose of none is left out."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table.add_column("memory", no_wrap=True)
     for need in description.needs:
-        sizes = [getattr(need.memory, name) for name in purposes]
-        cells = [bytes_text(size) if size else "" for size in sizes]
-        table.add_row(Text(f"{need.use}, {need.dtype}"), f"{need.batch} × {need.length}", *cells,
-                      Text(bytes_text(need.memory.total), style="bold"))
+        table.add_column(f"{need.use}\n{need.dtype}\n{need.batch} × {need.length}", justify="right", no_wrap=True)
+    for purpose in PURPOSES:
+        sizes = [getattr(need.memory, purpose) for need in description.needs]
+        if any(sizes):
+            table.add_row(purpose, *(bytes_text(size) if size else "" for size in sizes))
+    table.add_row("together", *(bytes_text(need.memory.total) for need in description.needs), style="bold")
     return table
 
 
@@ -136,6 +141,6 @@ def render(description: Description) -> Group:
         parts.append(Text(description.about, style="dim"))
     parts += ["", anatomy_table(description)]
     if any(node.times > 1 for _, node in rows(description.anatomy)):
-        parts.append(Text("× n: n parts like the one drawn below it, with weights of their own unless it says `share`; "
-                          "the line counts all of them, the lines below it one.", style="dim"))
+        parts.append(Text("× n: so many parts like the one below; the line counts all of them, those below it one.",
+                          style="dim"))
     return Group(*parts, "", memory_table(description))

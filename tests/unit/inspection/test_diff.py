@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from hypothesis import given
@@ -94,6 +95,6 @@ def test_values_are_written_on_one_line() -> None:
 
 
 def test_equal_sides_are_said_to_be_equal() -> None:
-    console = Console(record=True, width=80, file=open("/dev/null", "w"))  # noqa: SIM115 - closed with the process
+    console = Console(record=True, width=80, file=io.StringIO())
     console.print(render(("a", "b"), []))
     assert console.export_text().strip() == "a and b say the same"

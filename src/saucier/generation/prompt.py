@@ -84,7 +84,8 @@ def check_left_padded(mask: Tensor | None) -> None:
     """Refuse rows that end with padding: new tokens would not stand next to the text."""
     wrong = [] if mask is None else (mask[:, -1] == 0).nonzero().flatten().tolist()
     if wrong:
-        raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask", remedy="pad prompts on the left")
+        raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask",
+                         remedy="pad prompts on the left; if that is no padding, give attention_mask")
 
 
 def start_token(config: c.Transformer, options: GenerationOptions) -> int:

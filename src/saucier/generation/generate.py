@@ -17,7 +17,7 @@ from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
 from saucier.generation.frozen import frozen
 from saucier.generation.options import GenerationOptions, resolve
 from saucier.generation.prompt import check_length, read_prompt
-from saucier.generation.rules import rules_of
+from saucier.generation.rules import check_tokens, rules_of
 from saucier.generation.search import Listener, RowSearch, Rules, Search, decode
 from saucier.generation.stopping import Decodes
 from saucier.model import Transformer
@@ -50,6 +50,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")
     with evaluating(model):
+        check_tokens(chosen, model.config.output_embed.vocab)
         prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         check_length(model.config, prompt, limit)

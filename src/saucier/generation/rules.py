@@ -38,6 +38,20 @@ def rules_of(options: GenerationOptions, prompt: Prompt, *, limit: int, copies: 
     return Rules(tuple(processors), tuple(stops(options, length, tokenizer)), limit, fill(options))
 
 
+def check_tokens(options: GenerationOptions, vocab: int) -> None:
+    """Refuse tokens that the model does not have."""
+    given = {"eos_token_id": options.ends, "pad_token_id": as_tuple(options.pad_token_id),
+             "forced_bos_token_id": as_tuple(options.forced_bos_token_id),
+             "forced_eos_token_id": as_tuple(options.forced_eos_token_id),
+             "suppress_tokens": options.suppress_tokens, "begin_suppress_tokens": options.begin_suppress_tokens,
+             "bad_words_ids": tuple(token for word in options.bad_words_ids for token in word)}
+    for name, tokens in given.items():
+        foreign = [token for token in tokens if not 0 <= token < vocab]
+        if foreign:
+            raise InputError(f"token {foreign[0]} is outside the vocabulary of {vocab}", where=name,
+                             remedy="use the model's own tokenizer")
+
+
 def constraints(options: GenerationOptions, length: int, limit: int) -> Iterator[Processor]:
     """Yield what forbids and forces tokens, for a prompt of this length."""
     if options.no_repeat_ngram_size:

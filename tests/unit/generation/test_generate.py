@@ -236,6 +236,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "attention_mask: row 1 holds no token",
     ),
     "foreign token": ({"input_ids": torch.tensor([[1, 40]])}, "input_ids: token 40 is outside the vocabulary of 40"),
+    "foreign end": ({"eos_token_id": [3, 40]}, "eos_token_id: token 40 is outside the vocabulary of 40"),
+    "foreign bad word": ({"bad_words_ids": [[3, -1]]}, "bad_words_ids: token -1 is outside"),
     "floats": ({"input_ids": torch.ones(1, 2)}, "input_ids: ids of shape"),
     "one row": ({"input_ids": torch.tensor([1, 2])}, "input_ids: the prompt has 1 dimensions; give ids"),
     "nothing": ({"input_ids": None}, "input_ids: the prompt is empty; give ids"),

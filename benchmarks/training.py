@@ -125,7 +125,8 @@ def measure(quick: bool) -> Section:
              f"{shape['batch']} rows of {shape['length']} tokens, no dropout. Both sides: AdamW (fused), the gradient "
              "clipped, the loss read every step; bfloat16 is autocast. Tokens a second.")
     return Section("Training", about, rows, [
-        "Saucier's default number format is bfloat16 where the processor has instructions for it; `transformers`' is float32.",
+        "Saucier's default number format is bfloat16 where the processor has instructions for it; `transformers`' is "
+        "float32.",
         "Saucier tells the C library to keep freed memory (`training/allocator.py`); the rows “same allocator” give "
         "`transformers` that too."])
 

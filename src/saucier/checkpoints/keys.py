@@ -35,6 +35,15 @@ SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_to
 """Fields that generation reads, where no generation_config.json says more."""
 
 
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Published names of activations -> ours."""
 Document = Mapping[str, Any]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier.checkpoints.choices import bare, language_only, whole
-from saucier.checkpoints.keys import Key, Layout
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.config import (
     Block,
@@ -51,14 +51,6 @@ def bert(
 
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 HEAD = "head.language.transform"
 KEYS = (
     Key("hidden_size", ("dim",)),

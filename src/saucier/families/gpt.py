@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier.checkpoints.choices import heads as published
-from saucier.checkpoints.keys import Key, Layout
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout
 from saucier.checkpoints.rules import Rule, Rules, Transpose
 from saucier.config import (
     Block,
@@ -85,14 +85,6 @@ def gpt2(
 
 
 ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 NORMS = (f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps", "decoder.final_norm.eps")
 KEYS = (
     Key("n_embd", ("dim",), argument="dim"),

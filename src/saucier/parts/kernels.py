@@ -16,7 +16,7 @@ from saucier.parts.visibility import Mask
 
 STEPWISE_PAIRS = 1024 * 1024
 """Up to so many query-key pairs, training on a CPU in bfloat16 goes step by step: the fused kernel's backward pass is
-two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 2.13; benchmarks/attention.py)."""
+two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 2.13, forward and backward together)."""
 
 
 @dataclass(slots=True)

@@ -8,90 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.errors import InputError
+from saucier.errors import InputError, nearest
 from saucier.parts.cache import Cache
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
-from saucier.parts.heads import Pooler, build_head
+from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
+from saucier.parts.inputs import Inputs, Side, boolean
+from saucier.parts.output import Output
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.stack import Stack
 from saucier.parts.visibility import Span
 
-
-@dataclass(slots=True)
-class Output:
-    """What a forward pass gives; a field is None where the model or the call has no such thing.
-
-    For one stack the records are `hidden_states` and `attentions`; an encoder-decoder has `encoder_…` and `decoder_…`.
-    `hidden_states[0]` is the embedding, the last is the stack's output; `attentions[i]` is [B, H, Q, K].
-    """
-
-    logits: Tensor | None = None
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
-    sentence_logits: Tensor | None = None
-    cache: Cache | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-    encoder_last_hidden_state: Tensor | None = None
-    encoder_hidden_states: tuple[Tensor, ...] | None = None
-    encoder_attentions: tuple[Tensor, ...] | None = None
-    decoder_hidden_states: tuple[Tensor, ...] | None = None
-    decoder_attentions: tuple[Tensor, ...] | None = None
-    cross_attentions: tuple[Tensor, ...] | None = None
-
-    @property
-    def prediction_logits(self) -> Tensor | None:
-        """The token logits, under the name that BERT's pretraining class has for them."""
-        return self.logits
-
-    @property
-    def seq_relationship_logits(self) -> Tensor | None:
-        """The sentence logits, likewise."""
-        return self.sentence_logits
-
-
-@dataclass(slots=True)
-class Side:
-    """The input of one stack."""
-
-    ids: Tensor
-    mask: Tensor | None = None
-    """[B, keys], True where a token is real; None when all are."""
-    positions: Tensor | None = None
-    documents: Tensor | None = None
-    segments: Tensor | None = None
-    prefix: Tensor | None = None
-    cache: Cache | None = None
-    layout: Ragged | None = None
-    vectors: Tensor | None = None
-    """[B, L, D] in place of the token vectors of `ids`."""
-
-    def span(self) -> Span:
-        """Say where queries and keys stand; packed rows have no padding left to mask."""
-        start = self.cache.length if self.cache is not None else 0
-        length = self.ids.shape[1]
-        padding = None if self.layout is not None else self.mask
-        return Span(length, start + length, start, self.ids.device, padding, self.documents, self.documents,
-                    self.prefix)
-
-    def placed(self) -> Tensor:
-        """Return the positions [B or 1, L], counted from the cache's end where none were given."""
-        if self.positions is not None:
-            return self.positions
-        start = self.cache.length if self.cache is not None else 0
-        return torch.arange(start, start + self.ids.shape[1], device=self.ids.device)[None]
-
-    def packed(self, x: Tensor) -> Tensor:
-        """Drop the padding of ids or positions, where the rows are packed."""
-        return x if self.layout is None else self.layout.pack(x.expand(*self.ids.shape))
+__all__ = ["Output", "Transformer", "build", "retie"]
 
 
 @dataclass(slots=True)
@@ -100,6 +35,10 @@ class Wanted:
 
     hidden: bool = False
     weights: bool = False
+    logits: bool = True
+    """Apply the head."""
+    last_only: bool = False
+    """Apply it to the last position alone."""
 
 
 @dataclass(slots=True)
@@ -127,50 +66,44 @@ class Transformer(nn.Module):
         self.config = config
         self.generation: dict[str, Any] = {}
         """Defaults of `saucier.generate` for this model, as in generation_config.json."""
+        self.published: dict[str, Any] = {}
+        """The config that the model was published with, for what changes no number: names of labels, its class."""
         self.embed = Embedding(config.embed, config.dim)
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
-        self.pooler = Pooler(config.dim) if config.pooler else None
+        self.pooler = Pooler(config.pooler, config.dim) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.dim, output_embed.tokens) if config.head else None
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
-                token_type_ids: Tensor | None = None,
-                position_ids: Tensor | None = None, documents: Tensor | None = None,
-                prefix_length: Tensor | None = None,
-                decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
-                decoder_position_ids: Tensor | None = None, decoder_documents: Tensor | None = None,
-                inputs_embeds: Tensor | None = None, encoder_output: Tensor | None = None, cache: Cache | None = None,
-                last_only: bool = False,
-                output_hidden_states: bool = False, output_attentions: bool = False,
-                compute_logits: bool = True) -> Output:
+                cache: Cache | None = None, last_only: bool = False, output_hidden_states: bool = False,
+                output_attentions: bool = False, compute_logits: bool = True, **inputs: Unpack[Inputs]) -> Output:
         """Run the model.
 
-        Shapes: input_ids [B, L] go to the encoder, or to the decoder of a decoder-only model; attention_mask [B, L],
-        1 = real token (with a cache it covers the past too: [B, past + L]); documents [B, L], tokens attend only within
-        equal numbers; prefix_length [B]; decoder_… likewise for the decoder of an encoder-decoder; inputs_embeds
-        [B, L, D] stand in for the token vectors of input_ids; encoder_output [B, S, D] skips the encoder.
+        Shapes: input_ids [B, L] go to the encoder, or to the decoder of a decoder-only model; a head that compares
+        choices takes [B, N, L]. attention_mask: the same, 1 = real token (with a cache it covers the past too:
+        [B, past + L]). The other inputs are described in `Inputs`.
 
         `last_only` applies the head to the last position alone; `compute_logits=False` leaves the head to the caller,
         who applies `model.head` where it is needed. Raises `InputError` for inputs that do not fit the model.
         """
-        wanted = Wanted(output_hidden_states, output_attentions)
-        if input_ids is None and inputs_embeds is not None:
-            input_ids = torch.zeros(inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device)
-        first = None if input_ids is None else Side(input_ids, boolean(attention_mask), position_ids, documents,
-                                                    token_type_ids, prefix_length,
-                                                    vectors=inputs_embeds)
-        second = None if decoder_input_ids is None else Side(decoder_input_ids, boolean(decoder_attention_mask),
-                                                             decoder_position_ids,
-                                                             decoder_documents, prefix=prefix_length, cache=cache)
+        if unknown := inputs.keys() - Inputs.__annotations__.keys():
+            raise InputError(f"unknown input {', '.join(sorted(unknown))}", where="model(...)",
+                             remedy=nearest(min(unknown), sorted(Inputs.__annotations__)))
+        wanted = Wanted(output_hidden_states, output_attentions, compute_logits, last_only)
+        choices = None
+        if input_ids is not None and input_ids.dim() == 3:
+            choices = input_ids.shape[1]
+            input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
+        first = first_side(input_ids, attention_mask, inputs)
         if self.encoder is None or self.decoder is None:
-            return self.one_stack(first, cache, wanted, last_only, compute_logits)
-        return self.two_stacks(first, second, Memory(encoder_output, boolean(attention_mask), documents), wanted,
-                               last_only, compute_logits)
+            return self.one_stack(first, cache, wanted, choices)
+        return self.two_stacks(first, second_side(inputs, cache),
+                               Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents")),
+                               wanted)
 
-    def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, last_only: bool,
-                  compute_logits: bool) -> Output:
+    def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, choices: int | None) -> Output:
         """Run a model that is an encoder or a decoder alone."""
         if side is None:
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
@@ -182,10 +115,9 @@ class Transformer(nn.Module):
         done = self.run(stack, self.embed, side, wanted)
         hidden = done.unpacked()
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions)
-        return self.finish(output, hidden, last_only, compute_logits)
+        return self.finish(output, Reading(hidden, None, known(side), side.mask, side.inputs, choices), wanted)
 
-    def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted, last_only: bool,
-                   compute_logits: bool) -> Output:
+    def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
         assert self.encoder is not None and self.decoder is not None, "forward() sends other models to one_stack"
         if target is None or (source is None and memory.hidden is None):
@@ -210,7 +142,7 @@ class Transformer(nn.Module):
             done.attentions,
             done.cross,
         )
-        return self.finish(output, hidden, last_only, compute_logits)
+        return self.finish(output, Reading(hidden, None, known(target), target.mask, target.inputs), wanted)
 
     def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""
@@ -224,30 +156,28 @@ class Transformer(nn.Module):
 
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
         """Embed one side and send it through its stack."""
-        context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights)
+        context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
+                          inputs=side.inputs)
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
             context.memory_span = memory.span(side)
-        segments = None if side.segments is None else side.packed(side.segments)
         record: list[Tensor] | None = [] if wanted.hidden else None
-        vectors = (
-            None if side.vectors is None else side.vectors if side.layout is None else side.layout.pack(side.vectors)
-        )
-        hidden = stack(embed(side.packed(side.ids), context.positions, segments, vectors=vectors), context, record)
+        hidden = stack(embed(side), context, record)
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
         weights = (tuple(context.attentions), tuple(context.cross_attentions)) if wanted.weights else (None, None)
         return Pass(hidden, side.layout, states, *weights)
 
-    def finish(self, output: Output, hidden: Tensor, last_only: bool, compute_logits: bool) -> Output:
+    def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
         """Apply pooler and head."""
         if self.pooler is not None:
-            output.pooler_output = self.pooler(hidden)
-        if self.head is not None and compute_logits:
-            output.logits = self.head(hidden[:, -1:] if last_only else hidden)
-            if isinstance(self.config.head, c.PretrainingHead):
-                output.sentence_logits = self.head.sentence(output.pooler_output)  # type: ignore[operator]
+            output.pooler_output = reading.pooled = self.pooler(reading.hidden)
+        if self.head is not None and wanted.logits:
+            if wanted.last_only:
+                reading.hidden = reading.hidden[:, -1:]
+            for name, value in self.head.answer(reading).items():  # type: ignore[operator]  # every head has it
+                setattr(output, name, value)
         return output
 
     def new_cache(self, batch: int, length: int) -> Cache:
@@ -287,11 +217,37 @@ class Memory:
         return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
 
 
-def boolean(mask: Tensor | None) -> Tensor | None:
-    """Return a mask of 0 and 1 as a boolean one, and None for a mask that hides nothing."""
-    if mask is None or (not torch.compiler.is_compiling() and bool(mask.all())):
+def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs) -> Side | None:
+    """Return the input of the first stack, or None where nothing was given for it."""
+    vectors = inputs.get("inputs_embeds")
+    if ids is None and vectors is not None:
+        ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
+    if ids is None:
         return None
-    return mask.bool()
+    return Side(ids, boolean(mask), inputs.get("position_ids"), inputs.get("documents"), inputs.get("token_type_ids"),
+                inputs.get("prefix_length"), vectors=vectors, inputs=inputs)
+
+
+def second_side(inputs: Inputs, cache: Cache | None) -> Side | None:
+    """Return the input of an encoder-decoder's decoder, or None where none was given."""
+    ids = inputs.get("decoder_input_ids")
+    if ids is None:
+        return None
+    return Side(ids, boolean(inputs.get("decoder_attention_mask")), inputs.get("decoder_position_ids"),
+                inputs.get("decoder_documents"), prefix=inputs.get("prefix_length"), cache=cache, inputs=inputs)
+
+
+def known(side: Side) -> Tensor | None:
+    """Return a side's ids, or None where vectors stand in for them."""
+    return side.ids if side.vectors is None else None
+
+
+def flat_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tensor, Tensor | None, Inputs]:
+    """Make one batch of all choices. Shapes: [B, N, L] -> [B·N, L], for all that has a place for each token."""
+    shape = ids.shape
+    flat = {name: value.flatten(0, 1) if isinstance(value, Tensor) and value.shape[:3] == shape else value
+            for name, value in inputs.items()}
+    return ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1), flat  # type: ignore[return-value]
 
 
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
@@ -311,5 +267,5 @@ def retie(model: Transformer) -> None:
     """Make a tied head share the token table again, after the tensors were replaced."""
     language = model.config.language_head
     if language is not None and language.tied and model.head is not None:
-        head = model.head.language if isinstance(model.config.head, c.PretrainingHead) else model.head
-        head.weight = (model.decoder_embed or model.embed).tokens.weight  # type: ignore[union-attr]
+        head = getattr(model.head, "language", model.head)
+        head.weight = (model.decoder_embed or model.embed).tokens.weight

@@ -73,13 +73,23 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
     return st.builds(c.Stack, layers=layers, final_norm=st.one_of(st.none(), norms), dropout=dropouts)
 
 
-embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions,
-                       segments=st.sampled_from([0, 2]),
+projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())
+                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed)))
+embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, projection=projections,
+                       segments=st.sampled_from([None, c.SegmentTable(), c.SegmentTokens()]),
                        norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))
-language_heads = st.builds(c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
-                           transform=st.one_of(st.none(),
-                                               st.builds(c.HeadTransform, activation=activations, norm=norms)))
-heads = st.one_of(st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)))
+language_heads = st.builds(
+    c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
+    transform=st.one_of(st.none(), st.builds(c.Transform, activation=activations, width=st.sampled_from([None, 12]),
+                                             norm=st.one_of(st.none(), norms), bias=st.booleans())))
+transforms = st.one_of(st.none(), st.builds(c.Transform, width=st.sampled_from([None, 6])))
+picks = st.sampled_from([c.Pooled(), c.First(), c.Last(), c.LastToken(padding=0), c.Mean(), c.Chosen()])
+heads = st.one_of(
+    st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)),
+    st.builds(c.ClassificationHead, pick=picks, transform=transforms, classes=st.integers(1, 3), bias=st.booleans()),
+    st.builds(c.TokenHead, transform=transforms, classes=st.just(3)), st.builds(c.SpanHead, transform=transforms),
+    st.builds(c.ChoiceHead, pick=picks, transform=transforms), st.builds(c.ReplacedTokenHead, transform=transforms),
+    st.builds(c.DoubleHead, language=language_heads))
 initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit),
                             st.builds(c.FanInInit))
 

@@ -56,6 +56,21 @@ def run(model: Transformer, ids: Tensor, cut: int = LENGTH) -> Output:
     return model(ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]
 
 
+def logits_shape(head: c.Head) -> tuple[int, ...]:
+    """Say what shape the logits of a head have for two texts."""
+    match head:
+        case c.ClassificationHead(classes=classes):
+            return 2, classes
+        case c.TokenHead(classes=classes):
+            return 2, LENGTH, classes
+        case c.ReplacedTokenHead():
+            return 2, LENGTH
+        case c.ChoiceHead():
+            return (2,)
+        case _:
+            return 2, LENGTH, VOCAB
+
+
 @EXAMPLES
 @given(transformers())
 def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
@@ -70,8 +85,8 @@ def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
     assert output.last_hidden_state is not None
     assert output.last_hidden_state.shape == (2, LENGTH, config.dim)
     assert output.last_hidden_state.isfinite().all()
-    assert (output.logits is not None) == (config.head is not None)
-    assert output.logits is None or output.logits.shape == (2, LENGTH, VOCAB)
+    assert (output.logits is None) == (config.head is None or isinstance(config.head, c.SpanHead))
+    assert output.logits is None or output.logits.shape == logits_shape(config.head)
     again = build(config, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
 
@@ -85,7 +100,8 @@ def test_any_legal_config_learns(config: c.Transformer) -> None:
     torch.manual_seed(0)
     model = build(config).train()
     output = run(model, tokens(config, 2, LENGTH))
-    results = [output.logits, output.sentence_logits, output.pooler_output, output.last_hidden_state]
+    results = [output.logits, output.sentence_logits, output.pooler_output, output.last_hidden_state, output.mc_logits,
+               output.start_logits, output.end_logits]
     sum(result.square().mean() for result in results if result is not None).backward()
     reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert reached == {name for name, _ in model.named_parameters()}

@@ -1,34 +1,89 @@
-"""What published classes keep of a family's tree: small functions from tree to tree, named in the families' layouts."""
+"""What published classes make of a family's tree: the ready-made entries of the families' tables of classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from saucier import config as c
+from saucier.checkpoints.keys import Document, Keep, Key, Published
+from saucier.checkpoints.rules import Rule
+from saucier.config.check import reads_pooled
 
-Choice = Callable[[c.Transformer], c.Transformer]
+LABELS = Key(
+    "id2label", ("head.classes",), default=lambda document: range(document.get("num_labels") or 2),
+    ours=len, theirs=lambda classes: {str(number): f"LABEL_{number}" for number in range(classes)},
+)
+"""The number of labels, which published configs give by their names."""
+DROPOUT = Key("classifier_dropout", ("head.dropout",), default=lambda document: document["hidden_dropout_prob"])
+"""BERT's way to name the dropout before the output map."""
 
 
-def whole(tree: c.Transformer) -> c.Transformer:
+def keep_all(tree: c.Transformer, document: Document) -> c.Transformer:
     """Everything that the family's function gives."""
     return tree
 
 
-def bare(tree: c.Transformer) -> c.Transformer:
+def keep_body(tree: c.Transformer, document: Document) -> c.Transformer:
     """The body alone, its pooler included."""
     return tree.model_copy(update={"head": None})
 
 
-def encoder_alone(tree: c.Transformer) -> c.Transformer:
+def keep_encoder(tree: c.Transformer, document: Document) -> c.Transformer:
     """The encoder of an encoder-decoder."""
     return tree.model_copy(update={"head": None, "decoder": None, "decoder_embed": None})
 
 
-def language_only(tree: c.Transformer) -> c.Transformer:
-    """The language head without the sentence classifier and what only it reads."""
+def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The language head without a sentence classifier and what only it reads."""
     return tree.model_copy(update={"head": tree.language_head, "pooler": None})
 
 
-def heads(language: str, body: str) -> dict[str, Choice]:
-    """Return the choices of a family that is published with a language head and without one."""
+def as_decoder(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The encoder with its language head as a decoder that sees no later token."""
+    text = tree.encoder
+    assert text is not None, "a family of encoders"
+    block = text.blocks()[0]
+    changed = tuple(
+        residual.model_copy(update={"inner": residual.inner.model_copy(update={"visibility": c.Causal()})})
+        if isinstance(residual.inner, c.SelfAttention) else residual for residual in block.sublayers)
+    layers = text.layers.model_copy(update={"block": c.Block(sublayers=changed)})
+    stack = text.model_copy(update={"layers": layers})
+    return tree.model_copy(update={"encoder": None, "decoder": stack, "pooler": None, "head": tree.language_head})
+
+
+whole = Published(keep_all)
+bare = Published(keep_body, base="")
+encoder_alone = Published(keep_encoder)
+
+
+def heads(language: str, body: str) -> dict[str, Published]:
+    """Return the classes of a family that is published with a language head and without one."""
     return {language: whole, body: bare}
+
+
+Making = c.Head | Callable[[c.Transformer, Document], c.Head]
+"""A head, or what makes one of the family's tree and the config."""
+
+
+def with_head(head: Making) -> Keep:
+    """Put another head on the body; the pooler stays only where the head reads it."""
+    def keep(tree: c.Transformer, document: Document) -> c.Transformer:
+        made = head(tree, document) if callable(head) else head
+        changed = tree.model_copy(update={"head": made})
+        return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
+
+    return keep
+
+
+def labelling(head: Making, output: str = "classifier", *, dense: str | None = None, norm: str | None = None,
+              keys: tuple[Key, ...] = (LABELS,)) -> Published:
+    """Return a class with a head of one output map, by the published names of its maps.
+
+    `keys` beside the head's own; a head that has no labels of its own (spans, choices) gives none.
+    """
+    rules = [Rule("head.output.{p}", output + ".{p}")]
+    if dense:
+        rules.append(Rule("head.transform.dense.{p}", dense + ".{p}"))
+    if norm:
+        rules.append(Rule("head.transform.norm.{p}", norm + ".{p}"))
+    return Published(with_head(head), tuple(rules), keys)

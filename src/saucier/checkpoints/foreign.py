@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.keys import SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import read_json
+from saucier.checkpoints.rules import Rules
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
@@ -31,7 +34,7 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
     """Build the model of a published folder as one of its classes (None: the one that was saved)."""
     document = read_json(folder / "config.json")
     where = str(folder / "config.json")
-    name = published or saved_class(document, layout)
+    name = saved_class(document, layout, where) if published is None else published
     if name not in layout.classes:
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
@@ -40,15 +43,46 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
         model = Transformer(tree)
     model = (model if dtype is None else model.to(dtype)).to_empty(device=device)
     retie(model)
-    copy_weights(model, layout, dict(read_shards(folder)), str(folder))
+    copy_weights(model, Names(layout, tree, name), dict(read_shards(folder)), str(folder))
     model.generation = generation_defaults(folder, document)
+    model.published = {**document, "architectures": [name]}
     return model
 
 
-def saved_class(document: Mapping[str, Any], layout: Layout) -> str:
-    """Return the class that a folder says it holds, or the family's first."""
-    known = [name for name in document.get("architectures") or () if name in layout.classes]
-    return known[0] if known else next(iter(layout.classes))
+def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
+    """Return the class that a folder says it holds; the family's first where it says nothing."""
+    said: list[str] = document.get("architectures") or [next(iter(layout.classes))]
+    known = [name for name in said if name in layout.classes]
+    if not known:
+        raise InputError(f"architectures {said} is not known for {layout.model_type}", where=where,
+                         remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
+    return known[0]
+
+
+@dataclass(frozen=True)
+class Names:
+    """The weight names of one published class."""
+
+    layout: Layout
+    tree: c.Transformer
+    published: str
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules of body and head."""
+        return self.layout.rules(self.tree, self.published)
+
+    def present(self, template: str, source: Mapping[str, Tensor]) -> str | None:
+        """Return the name that stands in the file, with one of the prefixes of the body or without it."""
+        if BASE not in template:
+            return template if template in source else None
+        names = (template.replace(BASE, base) for base in (self.layout.base_of(self.published), *self.layout.bases))
+        return next((name for name in names if name in source), None)
+
+    def spare(self, name: str) -> bool:
+        """Say whether an unused tensor may be left: a known copy, or a part of the family that this class has not."""
+        short = [BASE + name.removeprefix(base) for base in self.layout.bases if name.startswith(base)]
+        return any(self.layout.knows(one, self.tree) for one in (name, *short))
 
 
 def read_shards(folder: Path) -> list[tuple[str, Tensor]]:
@@ -69,52 +103,35 @@ def read_shards(folder: Path) -> list[tuple[str, Tensor]]:
     return tensors
 
 
-def copy_weights(model: Transformer, layout: Layout, source: dict[str, Tensor], where: str) -> None:
+def copy_weights(model: Transformer, names: Names, source: dict[str, Tensor], where: str) -> None:
     """Fill every parameter by the layout's rules. Raises `InputError` with all faults at once."""
-    rules, faults, used = layout.weights(model.config), [], set()
+    faults: list[str] = []
+    used: set[str] = set()
     for name, parameter in model.named_parameters():
-        match = rules.match(name)
+        match = names.rules.match(name)
         if match is None:
             faults.append(f"{name} has no rule")
             continue
-        foreign = [present(template, layout.base, source) for template in match.theirs]
-        missing = [template for template, found in zip(match.theirs, foreign, strict=True) if found is None]
-        if missing:
-            faults.append(f"{', '.join(missing).replace(BASE, layout.base)} is missing")
+        found = [(template, names.present(template, source)) for template in match.theirs]
+        if missing := [template for template, name in found if name is None]:
+            faults.append(f"{', '.join(missing).replace(BASE, names.layout.base)} is missing")
             continue
-        names = [found for found in foreign if found is not None]
-        used.update(names)
+        given = [name for _, name in found if name is not None]
+        used.update(given)
         try:
-            tensor = match.operation.ours([source[found] for found in names])
-        except ValueError as error:
-            faults.append(f"{', '.join(names)}: {error}")
+            tensor = match.operation.ours([source[name] for name in given])
+        except (ValueError, RuntimeError, IndexError) as error:
+            faults.append(f"{', '.join(given)}: {error}")
             continue
         if tensor.shape != parameter.shape:
-            faults.append(f"{', '.join(names)} gives {list(tensor.shape)} instead of {list(parameter.shape)}")
+            faults.append(f"{', '.join(given)} gives {list(tensor.shape)} instead of {list(parameter.shape)}")
         else:
             parameter.data.copy_(tensor)
-    faults += [f"{name} is unknown" for name in source if name not in used and not spare(name, layout, model.config)]
+    faults += [f"{name} is unknown" for name in source if name not in used and not names.spare(name)]
     if faults:
         raise InputError("; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""),
                          where=where,
                          remedy="the weights do not belong to this config.json")
-
-
-def present(template: str, base: str, source: Mapping[str, Tensor]) -> str | None:
-    """Return the name that stands in the file, with the body's prefix or without it."""
-    for name in (template.replace(BASE, base), template.replace(BASE, "")):
-        if name in source:
-            return name
-    return None
-
-
-def spare(name: str, layout: Layout, tree: c.Transformer) -> bool:
-    """Say whether an unused tensor may be left: a known copy, or a part of the whole family that this class has not."""
-    short = BASE + name.removeprefix(layout.base) if layout.base and name.startswith(layout.base) else name
-    rules = layout.weights(tree)
-    if rules.ignores(name) or rules.ignores(short) or rules.ignores(BASE + name):
-        return True
-    return rules.knows(name) or rules.knows(short) or rules.knows(BASE + name)
 
 
 def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,18 +146,18 @@ def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, 
 
 def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
-    document = layout.document(model.config)
+    document = layout.document(model.config, model.published)
     document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    bare = document["architectures"][0] == layout.bare
-    rules, tensors = layout.weights(model.config), {}
+    published = document["architectures"][0]
+    rules, tensors = layout.rules(model.config, published), {}
     for name, parameter in model.named_parameters():
         match = rules.match(name)
         if match is None:
             raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
                              remedy="save it in our own layout")
         for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
-            tensors[foreign.replace(BASE, "" if bare else layout.base)] = tensor.contiguous()
+            tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)

@@ -6,15 +6,14 @@ family's function must give that very tree again: what cannot be expressed is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from saucier import config as c
-from saucier.checkpoints.choices import bare
-from saucier.checkpoints.rules import Rules
+from saucier.checkpoints.rules import Rule, Rules
 from saucier.errors import InputError
 
 COMMON = frozenset({
@@ -61,6 +60,12 @@ class Key:
     """Foreign value -> ours, where they are spelled differently."""
     default: Any = None
     argument: str | None = None
+    ours: Callable[[Any], Any] | None = None
+    """Makes our value of the foreign one, where a table of names is not enough."""
+    theirs: Callable[[Any], Any] | None = None
+    """The inverse of `ours`."""
+    found: Callable[[c.Transformer], Any] | None = None
+    """Finds our value in a tree, where it does not stand at the first path."""
 
     def read(self, document: Document, where: str) -> Any:
         """Return our value. Raises `InputError` for a missing or unknown one."""
@@ -69,15 +74,28 @@ class Key:
             value = self.default(document) if callable(self.default) else self.default
         if value is None:
             raise InputError(f"{self.foreign} is missing", where=where, remedy="the config is not whole; copy it again")
-        if self.names and value not in self.names:
-            raise InputError(f"{self.foreign} {value!r} is not known", where=where,
-                             remedy=f"known: {', '.join(map(str, self.names))}")
-        return self.names[value] if self.names else value
+        if self.names:
+            if not isinstance(value, Hashable) or value not in self.names:
+                raise InputError(f"{self.foreign} {value!r} is not known", where=where,
+                                 remedy=f"known: {', '.join(map(str, self.names))}")
+            return self.names[value]
+        return value if self.ours is None else self.converted(value, where)
+
+    def converted(self, value: Any, where: str) -> Any:
+        """Return what `ours` makes of a value. Raises `InputError` for one that it cannot take."""
+        assert self.ours is not None, "read() asks only then"
+        try:
+            return self.ours(value)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise InputError(f"{self.foreign} {value!r} cannot be expressed", where=where,
+                             remedy="copy the config again") from error
 
     def write(self, tree: c.Transformer) -> Any:
         """Return the foreign value; None where the tree has no such place."""
-        value = look_up(tree, self.paths[0])
-        return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value) if self.names else value
+        value = self.found(tree) if self.found else look_up(tree, self.paths[0])
+        if self.names:
+            return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
+        return value if self.theirs is None or value is None else self.theirs(value)
 
 
 def look_up(tree: Any, path: str) -> Any:
@@ -100,8 +118,21 @@ def put(tree: Any, path: str, value: Any) -> Any:
     return tree.model_copy(update={first: put(getattr(tree, first), rest, value) if rest else value})
 
 
-Choice = Callable[[c.Transformer], c.Transformer]
-"""What a published class keeps of a family's tree."""
+Keep = Callable[[c.Transformer, Document], c.Transformer]
+"""What a published class makes of a family's tree, given its config."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published class: what it makes of the family's tree, and the names of what it adds to the body."""
+
+    keep: Keep
+    rules: tuple[Rule, ...] = ()
+    """Names of the weights of its head."""
+    keys: tuple[Key, ...] = ()
+    """Fields that are read after `keep`, for the head."""
+    base: str | None = None
+    """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +143,11 @@ class Layout:
     family: Callable[..., c.Transformer]
     keys: tuple[Key, ...]
     weights: Callable[[c.Transformer], Rules]
-    classes: Mapping[str, Choice]
-    """Published class -> what it keeps of the family's tree.
-
-    The first is the one that is written when nothing else fits.
-    """
+    """The names of the body, for a tree."""
+    classes: Mapping[str, Published]
+    """The first is the one that a folder without `architectures` holds."""
     base: str
-    """What classes with a head write before the body's names (`bert.`), and the bare body does not."""
+    """What classes with a head write before the body's names (`bert.`)."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Fields that change what is computed, and of which only this value can be expressed."""
     free: frozenset[str] = frozenset()
@@ -127,9 +156,24 @@ class Layout:
     """Brings newer or older spellings of a field to the one of the table."""
 
     @property
-    def bare(self) -> str | None:
-        """The class that is the body alone, whose weights are named without the base; None: there is no such class."""
-        return next((name for name, choice in self.classes.items() if choice is bare), None)
+    def bases(self) -> tuple[str, ...]:
+        """All that may stand before the body's names in a file, the usual first."""
+        found = [self.base, *(published.base for published in self.classes.values() if published.base is not None), ""]
+        return tuple(dict.fromkeys(found))
+
+    def base_of(self, published: str) -> str:
+        """Return what a class writes before the body's names."""
+        base = self.classes[published].base
+        return self.base if base is None else base
+
+    def rules(self, tree: c.Transformer, published: str) -> Rules:
+        """Return the names of all weights of a class."""
+        return self.weights(tree).plus(self.classes[published].rules)
+
+    def knows(self, name: str, tree: c.Transformer) -> bool:
+        """Say whether a foreign name belongs to some class of the family; `@` stands for what precedes the body."""
+        body = self.weights(tree)
+        return body.knows(name) or any(Rules(published.rules).knows(name) for published in self.classes.values())
 
     def tree(self, document: Document, published: str, where: str) -> c.Transformer:
         """Return the tree of a foreign config as one of its classes.
@@ -142,28 +186,62 @@ class Layout:
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
         for name, value in self.fixed.items():
-            if document.get(name, value) != value:
+            if document.get(name, value) not in (value, None):
                 raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
                                  remedy=f"only {value!r} can")
-        tree = self.family(**{key.argument: key.read(document, where) for key in self.keys if key.argument})
-        for key in self.keys:
-            value = None if key.argument else key.read(document, where)
-            for path in () if key.argument else key.paths:
-                tree = put(tree, path, value)
-        return self.classes[published](validated(tree, where))
+        arguments = {key.argument: key.read(document, where) for key in self.keys if key.argument}
+        tree = placed(built(self.family, arguments, where), self.keys, document, where)
+        chosen = self.classes[published]
+        return validated(placed(chosen.keep(tree, document), chosen.keys, document, where), where)
 
-    def document(self, tree: c.Transformer) -> dict[str, Any]:
-        """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree."""
-        document: dict[str, Any] = {"model_type": self.model_type, **self.fixed}
-        for key in self.keys:
-            if (value := key.write(tree)) is not None:
-                document[key.foreign] = value
-        for published in self.classes:
-            again = self.tree(document, published, self.model_type)
+    def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
+        """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.
+
+        `said` is what the config had said where the tree was read: fields that change nothing are taken from it, and
+        its class is tried first.
+        """
+        said = {name: value for name, value in (said or {}).items() if name in self.free | COMMON}
+        first = None
+        for name in self.likely(said):
+            document = {"model_type": self.model_type, **said, **self.fixed, "architectures": [name],
+                        **self.written(tree, name, said)}
+            again = self.tree(document, name, self.model_type)
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
-                return {"architectures": [published], **document}
-        raise InputError(f"this model cannot be written as {self.model_type}: {different(tree, again)}", where="model",
+                return document
+            first = first or again
+        raise InputError(f"this model cannot be written as {self.model_type}: {different(tree, first)}", where="model",
                          remedy="save it in our own layout")
+
+    def likely(self, said: Document) -> list[str]:
+        """Return the published classes, those that the config had named first."""
+        return sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ()))
+
+    def written(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
+        """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
+        fields = {key.foreign: key.write(tree) for key in (*self.keys, *self.classes[published].keys)}
+        known = {name: value for name, value in fields.items() if value is not None}
+        labels, had = known.get("id2label"), said.get("id2label")
+        return {**known, "id2label": had} if labels and had and len(labels) == len(had) else known
+
+
+def built(family: Callable[..., c.Transformer], arguments: Document, where: str) -> c.Transformer:
+    """Call a family's function. Raises `InputError` for arguments that make no model."""
+    try:
+        return family(**arguments)
+    except ValidationError as error:
+        raise no_model(error, where) from error
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        raise InputError(f"these values make no model ({error})", where=where,
+                         remedy="copy the config again") from error
+
+
+def placed(tree: c.Transformer, keys: tuple[Key, ...], document: Document, where: str) -> c.Transformer:
+    """Return the tree with the values of a config at the places of its keys."""
+    for key in keys:
+        value = None if key.argument else key.read(document, where)
+        for path in () if key.argument else key.paths:
+            tree = put(tree, path, value)
+    return tree
 
 
 def different(first: Any, second: Any, path: str = "") -> str:
@@ -184,6 +262,11 @@ def validated(tree: c.Transformer, where: str) -> c.Transformer:
     try:
         return c.Transformer.model_validate(tree.model_dump(mode="python", warnings=False))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
-                         remedy="this value makes no model") from error
+        raise no_model(error, where) from error
+
+
+def no_model(error: ValidationError, where: str) -> InputError:
+    """Return the error of values that make no model, with the path of the first."""
+    first = error.errors()[0]
+    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
+                      remedy="this value makes no model")

@@ -138,6 +138,12 @@ class Rules:
         self.rules = [(pattern(rule.ours), rule) for rule in rules]
         self.ignored = [pattern(template) for template in ignored]
 
+    def plus(self, more: Iterable[Rule]) -> Rules:
+        """Return these rules and more."""
+        joined = Rules(more)
+        joined.rules, joined.ignored = [*self.rules, *joined.rules], self.ignored
+        return joined
+
     def match(self, name: str) -> Match | None:
         """Return the foreign names of one of our parameters. Raises `ValueError` when two rules claim it."""
         found = [(rule, hit.groupdict()) for expression, rule in self.rules if (hit := expression.match(name))]
@@ -149,9 +155,6 @@ class Rules:
         return Match(name, tuple(theirs.format(**values) for theirs in rule.foreign), rule.operation)
 
     def knows(self, name: str) -> bool:
-        """Say whether a foreign name belongs to a rule, used by this config or not."""
-        return any(pattern(theirs).match(name) for _, rule in self.rules for theirs in rule.foreign)
-
-    def ignores(self, name: str) -> bool:
-        """Say whether a foreign name is known to hold nothing of ours."""
-        return any(expression.match(name) for expression in self.ignored)
+        """Say whether a foreign name belongs to a rule, used by this config or not, or is known to hold nothing."""
+        return (any(pattern(theirs).match(name) for _, rule in self.rules for theirs in rule.foreign)
+                or any(expression.match(name) for expression in self.ignored))

@@ -3,9 +3,31 @@
 No torch here.
 """
 
+from saucier.config.anatomy import Node
 from saucier.config.base import Config
 from saucier.config.check import check
-from saucier.config.count import Node, anatomy, cache_bytes, flops_per_token, parameters
+from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
+from saucier.config.heads import (
+    ChoiceHead,
+    Chosen,
+    ClassificationHead,
+    DoubleHead,
+    EndToken,
+    First,
+    Head,
+    LanguageHead,
+    Last,
+    LastToken,
+    Mean,
+    Pick,
+    Pooled,
+    Pooler,
+    PretrainingHead,
+    ReplacedTokenHead,
+    SpanHead,
+    TokenHead,
+    Transform,
+)
 from saucier.config.layers import (
     Activation,
     CrossAttention,
@@ -28,27 +50,42 @@ from saucier.config.model import (
     Cycle,
     Embedding,
     FanInInit,
-    Head,
-    HeadTransform,
-    LanguageHead,
     NormalInit,
-    Pooler,
-    PretrainingHead,
+    ProjectNormed,
+    ProjectSum,
+    ProjectTokens,
     Repeat,
+    SegmentTable,
+    SegmentTokens,
     Share,
     Stack,
     Transformer,
     XavierInit,
 )
-from saucier.config.positions import Alibi, Learned, MusicTransformer, NoPositions, Rotary, Shaw, Sinusoidal, T5Bias
+from saucier.config.positions import (
+    Alibi,
+    InOrder,
+    Learned,
+    MusicTransformer,
+    NoPositions,
+    Places,
+    RealTokens,
+    Rotary,
+    Shaw,
+    Sinusoidal,
+    SkipPadding,
+    T5Bias,
+)
 from saucier.config.visibility import And, Causal, Full, Or, Prefix, Visibility, Window, is_causal, visible_keys
 
 __all__ = [
-    "Activation", "Alibi", "And", "Block", "Causal", "Config", "CrossAttention", "Cycle", "Embedding", "FanInInit",
-    "FeedForward", "Full", "GatedFeedForward", "Head", "HeadTransform", "LanguageHead", "LayerNorm", "Learned",
-    "Memory", "MusicTransformer", "NoPositions", "Node", "Norm", "NormalInit", "Or", "Pooler", "PostNorm", "PreNorm",
-    "Prefix", "PretrainingHead", "Projection", "RMSNorm", "Repeat", "Residual", "Rotary", "SandwichNorm",
-    "SelfAttention", "Share", "Shaw", "Sinusoidal", "Softmax", "Stack", "T5Bias", "Transformer", "Visibility", "Window",
-    "XavierInit", "anatomy", "cache_bytes", "check", "flops_per_token", "is_causal", "memory", "parameters",
-    "visible_keys",
+    "Activation", "Alibi", "And", "Block", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config",
+    "CrossAttention", "Cycle", "DoubleHead", "Embedding", "EndToken", "FanInInit", "FeedForward", "First", "Full",
+    "GatedFeedForward", "Head", "InOrder", "LanguageHead", "Last", "LastToken", "LayerNorm", "Learned", "Mean",
+    "Memory", "MusicTransformer", "NoPositions", "Node", "Norm", "NormalInit", "Or", "Pick", "Places", "Pooled",
+    "Pooler", "PostNorm", "PreNorm", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens",
+    "Projection", "RMSNorm", "RealTokens", "Repeat", "ReplacedTokenHead", "Residual", "Rotary", "SandwichNorm",
+    "SegmentTable", "SegmentTokens", "SelfAttention", "Share", "Shaw", "Sinusoidal", "SkipPadding", "Softmax",
+    "SpanHead", "Stack", "T5Bias", "TokenHead", "Transform", "Transformer", "Visibility", "Window", "XavierInit",
+    "anatomy", "cache_bytes", "check", "flops_per_token", "is_causal", "memory", "parameters", "visible_keys",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Pooled, PretrainingHead
 from saucier.config.layers import CrossAttention, Projection, SelfAttention
-from saucier.config.model import LanguageHead, PretrainingHead, Stack, Transformer
+from saucier.config.model import Stack, Transformer
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.visibility import is_causal
 from saucier.errors import InputError
@@ -28,19 +29,36 @@ def check(config: Transformer) -> None:
 
 
 def check_head(config: Transformer) -> None:
-    """A sentence classifier reads what the pooler gives; nothing gives it otherwise."""
-    if isinstance(config.head, PretrainingHead) and config.pooler is None:
+    """A head that reads the pooled vector needs a pooler, and a tied output matrix the width of the token table."""
+    if reads_pooled(config) and config.pooler is None:
         raise InputError(
-            "the pretraining head reads the pooled first token, and the model has no pooler",
+            "the head reads the pooled first token, and the model has no pooler",
             where="head",
-            remedy="add `pooler: {}` or use kind: language",
+            remedy="add `pooler: {}`, or take the vector elsewhere (pick: {kind: first})",
         )
-    if isinstance(config.head, LanguageHead) and config.head.tied and config.pooler and config.decoder:
+    language = config.language_head
+    if language is None or not language.tied:
+        return
+    table, given = config.output_embed.widths(config.dim)[0], config.dim
+    if language.transform is not None and language.transform.width is not None:
+        given = language.transform.width
+    if table != given:
         raise InputError(
-            "a pooler reads the first token of an encoder, and this model ends in a decoder",
-            where="pooler",
-            remedy="remove the pooler",
+            f"the output layer reads vectors of {given}, and the token table that it is tied to has {table}",
+            where="head",
+            remedy=f"use tied: false, or a transform of width {table}",
         )
+
+
+def reads_pooled(config: Transformer) -> bool:
+    """Say whether the head reads what the pooler gives."""
+    match config.head:
+        case PretrainingHead():
+            return True
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
+            return isinstance(pick, Pooled)
+        case _:
+            return False
 
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:

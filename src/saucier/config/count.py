@@ -6,85 +6,32 @@ much. Only matrix products are counted, as is usual (Kaplan et al. 2020, §2.1, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import singledispatch
 
+from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.base import Config
+from saucier.config.count_heads import head_node
 from saucier.config.layers import (
     CrossAttention,
     FeedForward,
     GatedFeedForward,
-    Norm,
     Projection,
-    RMSNorm,
     SelfAttention,
 )
 from saucier.config.model import (
     Block,
     Cycle,
     Embedding,
-    Head,
-    LanguageHead,
-    PretrainingHead,
+    ProjectNormed,
     Repeat,
+    SegmentTable,
     Share,
     Stack,
     Transformer,
 )
 from saucier.config.positions import Learned, MusicTransformer, Shaw, T5Bias
 from saucier.config.visibility import visible_keys
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One part of a model: its own figures where it is a leaf, the sum of its children otherwise.
-
-    `times` parts like this one stand in a row; `parameters` and `flops` are those of all of them together.
-    """
-
-    name: str
-    kind: str
-    detail: str = ""
-    shape: str = ""
-    parameters: int = 0
-    flops: float = 0.0
-    times: int = 1
-    children: tuple[Node, ...] = field(default=())
-
-    def leaves(self) -> Iterator[Node]:
-        """Yield the parts that hold the parameters."""
-        if not self.children:
-            yield self
-        for child in self.children:
-            yield from child.leaves()
-
-
-def group(
-    name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None
-) -> Node:
-    """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
-    copies = times if stored is None else stored
-    return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
-                flops=times * sum(child.flops for child in children), times=times, children=tuple(children))
-
-
-def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
-    """A linear map; with or without bias."""
-    return Node(
-        name,
-        "linear",
-        "with bias" if bias else "",
-        f"{inputs} → {outputs}",
-        inputs * outputs + bias * outputs,
-        2.0 * inputs * outputs,
-    )
-
-
-def norm_node(name: str, norm: Norm, dim: int) -> Node:
-    """A norm's gain and, where it has one, bias."""
-    bias = not isinstance(norm, RMSNorm) and norm.bias
-    return Node(name, norm.kind, "with bias" if bias else "", str(dim), dim * (1 + bias))
 
 
 @singledispatch
@@ -208,39 +155,21 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
 
 def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     """Return the anatomy of an embedding."""
-    children = [Node("tokens", "embedding", "", f"{embed.vocab} × {dim}", embed.vocab * dim)]
+    narrow, width = embed.widths(dim)
+    children = [Node("tokens", "embedding", "", f"{embed.vocab} × {narrow}", embed.vocab * narrow)]
     if isinstance(embed.positions, Learned):
-        children.append(
-            Node("positions", "learned", "", f"{embed.positions.length} × {dim}", embed.positions.length * dim)
-        )
+        rows = embed.positions.length
+        children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
     elif embed.positions.kind != "none":
         children.append(Node("positions", embed.positions.kind))
-    if embed.segments:
-        children.append(Node("segments", "embedding", "", f"{embed.segments} × {dim}", embed.segments * dim))
+    if isinstance(embed.segments, SegmentTable):
+        count = embed.segments.count
+        children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
     if embed.norm:
-        children.append(norm_node("norm", embed.norm, dim))
+        children.append(norm_node("norm", embed.norm, width if isinstance(embed.projection, ProjectNormed) else dim))
+    if embed.projection:
+        children.append(linear("project", embed.projection.width, dim, bias=embed.projection.bias))
     return group(name, "embedding", children)
-
-
-def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
-    """Return the parts of a language head."""
-    nodes = []
-    if head.transform:
-        nodes += [linear("transform", dim, dim, bias=True), norm_node("norm", head.transform.norm, dim)]
-    output = linear("output", dim, vocab, bias=False)
-    nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
-    return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
-
-
-def head_node(head: Head, dim: int, vocab: int) -> Node:
-    """Return the anatomy of a head."""
-    match head:
-        case LanguageHead():
-            return group("head", head.kind, language_nodes(head, dim, vocab))
-        case PretrainingHead():
-            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
-            sentence = replace(linear("sentence", dim, head.classes, bias=True), flops=0.0, detail="once a sequence")
-            return group("head", head.kind, [language, sentence])
 
 
 def anatomy(config: Transformer, length: int = 512) -> Node:

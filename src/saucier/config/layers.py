@@ -11,7 +11,7 @@ from saucier.config.positions import AttentionPositions, NoPositions
 from saucier.config.visibility import Full, Visibility
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity"]
 
 
 class LayerNorm(Config):

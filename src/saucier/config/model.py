@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.layers import Activation, Norm, Probability, Residual
+from saucier.config.heads import DoubleHead, Head, LanguageHead, Pooler, PretrainingHead
+from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.positions import EmbeddingPositions, NoPositions
 
 MAX_LAYERS = 10_000
@@ -73,15 +74,67 @@ class Stack(Config):
                 return list(blocks) * times
 
 
+class SegmentTable(Config):
+    """One trained vector for each segment (token type). Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
+
+    kind: Literal["table"] = "table"
+    count: int = Field(default=2, gt=0)
+    """Number of segments."""
+
+
+class SegmentTokens(Config):
+    """Segments are tokens too: their vectors come from the token table. Source: Radford et al. 2019, code release."""
+
+    kind: Literal["tokens"] = "tokens"
+
+
+Segments = Annotated[SegmentTable | SegmentTokens, Field(discriminator="kind")]
+
+
+class ProjectTokens(Config):
+    """Narrow token vectors, widened before positions are added. Source: Zhang et al. 2022 (OPT), arXiv:2205.01068."""
+
+    kind: Literal["tokens"] = "tokens"
+    width: int = Field(gt=0)
+    """Width of the token table."""
+    bias: bool = True
+    """Bias on the map to `dim`."""
+
+
+class ProjectSum(Config):
+    """Narrow tables, widened when they are summed, before the norm. Source: He et al. 2021, arXiv:2006.03654."""
+
+    kind: Literal["sum"] = "sum"
+    width: int = Field(gt=0)
+    """Width of the tables."""
+    bias: bool = True
+    """Bias on the map to `dim`."""
+
+
+class ProjectNormed(Config):
+    """Narrow tables, widened after norm and dropout. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942."""
+
+    kind: Literal["normed"] = "normed"
+    width: int = Field(gt=0)
+    """Width of the tables and of the norm."""
+    bias: bool = True
+    """Bias on the map to `dim`."""
+
+
+EmbeddingProjection = Annotated[ProjectTokens | ProjectSum | ProjectNormed, Field(discriminator="kind")]
+
+
 class Embedding(Config):
     """Tokens to vectors: table, optional positions and segments, norm, dropout."""
 
     vocab: int = Field(gt=0, le=2**31)
     """Number of tokens."""
+    projection: EmbeddingProjection | None = None
+    """The map from narrower tables to `dim`; None: the tables are as wide as the model."""
     positions: EmbeddingPositions = NoPositions()
     """What is added to the token vectors for their place."""
-    segments: int = Field(default=0, ge=0)
-    """Number of segment (token type) vectors; 0 for none. Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
+    segments: Segments | None = None
+    """What is added for the segment (token type) of each token."""
     norm: Norm | None = None
     """The norm after the sum (BERT)."""
     dropout: Probability = 0.0
@@ -89,48 +142,15 @@ class Embedding(Config):
     scale: float = Field(default=1.0, gt=0)
     """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
 
-
-class HeadTransform(Config):
-    """Dense layer, activation and norm before BERT's output layer. Source: Devlin et al. 2019, code release."""
-
-    activation: Activation = "gelu"
-    """What follows the dense layer."""
-    norm: Norm
-    """The norm before the output matrix."""
-
-
-class LanguageHead(Config):
-    """Hidden vectors to one logit for each token of the vocabulary."""
-
-    kind: Literal["language"] = "language"
-    tied: bool = True
-    """Use the token embedding's table as the output matrix. Source: Press and Wolf 2017, arXiv:1608.05859."""
-    bias: bool = False
-    """A trained bias for every token."""
-    transform: HeadTransform | None = None
-    """What stands before the output matrix (BERT)."""
-    scale: float = Field(default=1.0, gt=0)
-    """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
-
-
-class PretrainingHead(Config):
-    """A language head and a classifier of the pooled first token (next-sentence prediction).
-
-    Source: Devlin et al. 2019, §3.1.
-    """
-
-    kind: Literal["pretraining"] = "pretraining"
-    language: LanguageHead = LanguageHead()
-    """The head that predicts tokens."""
-    classes: int = Field(default=2, gt=0)
-    """Classes of the sentence pair."""
-
-
-Head = Annotated[LanguageHead | PretrainingHead, Field(discriminator="kind")]
-
-
-class Pooler(Config):
-    """A dense layer with tanh on the first token. Source: Devlin et al. 2019, code release."""
+    def widths(self, dim: int) -> tuple[int, int]:
+        """Return the width of the token table, and that of positions, segments and (where it comes before) the norm."""
+        match self.projection:
+            case None:
+                return dim, dim
+            case ProjectTokens(width=width):
+                return width, dim
+            case ProjectSum(width=width) | ProjectNormed(width=width):
+                return width, width
 
 
 class NormalInit(Config):
@@ -197,4 +217,10 @@ class Transformer(Config):
     @property
     def language_head(self) -> LanguageHead | None:
         """The head that gives token logits, if the model has one."""
-        return self.head.language if isinstance(self.head, PretrainingHead) else self.head
+        match self.head:
+            case LanguageHead() as head:
+                return head
+            case PretrainingHead(language=head) | DoubleHead(language=head):
+                return head
+            case _:
+                return None

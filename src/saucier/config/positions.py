@@ -13,12 +13,46 @@ from pydantic import Field
 from saucier.config.base import Config
 
 
+class InOrder(Config):
+    """Positions are counted from the row's beginning, padding included."""
+
+    kind: Literal["in_order"] = "in_order"
+    offset: int = Field(default=0, ge=0)
+    """Number of the first position; the rows before it are never used (BART: 2)."""
+
+
+class SkipPadding(Config):
+    """Only tokens other than `padding` are counted, from `padding` + 1.
+
+    Padding itself has position `padding`. Positions that the batch gives are taken as they are.
+    Source: Liu et al. 2019, code release (fairseq).
+    """
+
+    kind: Literal["skip_padding"] = "skip_padding"
+    padding: int = Field(default=1, ge=0)
+    """Id of the padding token."""
+
+
+class RealTokens(Config):
+    """Only tokens that the attention mask shows are counted. Source: Zhang et al. 2022 (OPT), code release."""
+
+    kind: Literal["real_tokens"] = "real_tokens"
+    offset: int = Field(default=0, ge=0)
+    """Number of the first position; padding has the one before it."""
+
+
+Places = Annotated[InOrder | SkipPadding | RealTokens, Field(discriminator="kind")]
+"""How the rows of a position table are numbered."""
+
+
 class Learned(Config):
     """One trained vector a position. Source: Gehring et al. 2017, arXiv:1705.03122; used by GPT and BERT."""
 
     kind: Literal["learned"] = "learned"
     length: int = Field(gt=0)
-    """Number of positions, the longest input the model can take."""
+    """Number of rows of the table; without an offset, the longest input the model can take."""
+    places: Places = InOrder()
+    """Which row belongs to which token."""
 
 
 class Sinusoidal(Config):
@@ -30,6 +64,8 @@ class Sinusoidal(Config):
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: float = Field(default=10000.0, gt=1)
     """Ratio between the longest and the shortest wavelength."""
+    places: Places = InOrder()
+    """Which position belongs to which token."""
 
 
 class NoPositions(Config):

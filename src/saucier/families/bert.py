@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from saucier.checkpoints.choices import bare, language_only, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout
+from saucier import config as c
+from saucier.checkpoints.choices import DROPOUT, LABELS, as_decoder, bare, keep_language, labelling, whole
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
 from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.config import (
-    Block,
-    Embedding,
-    FeedForward,
-    HeadTransform,
-    LanguageHead,
-    LayerNorm,
-    Learned,
-    Pooler,
-    PostNorm,
-    PretrainingHead,
-    Projection,
-    Repeat,
-    SelfAttention,
-    Softmax,
-    Stack,
-    Transformer,
-)
 
 
 def bert(
@@ -35,18 +18,19 @@ def bert(
     hidden: int | None = None,
     segments: int = 2,
     dropout: float = 0.1,
-) -> Transformer:
+) -> c.Transformer:
     """BERT with both pretraining heads. Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
-    norm = LayerNorm(eps=1e-12)
-    attention = SelfAttention(projection=Projection(heads=heads), kernel=Softmax(dropout=dropout))
-    feed_forward = FeedForward(hidden=hidden or 4 * dim, activation="gelu")
-    residuals = tuple(PostNorm(inner=inner, norm=norm, dropout=dropout) for inner in (attention, feed_forward))
-    return Transformer(
+    norm = c.LayerNorm(eps=1e-12)
+    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
+    residuals = tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout) for inner in (attention, feed_forward))
+    return c.Transformer(
         dim=dim,
-        embed=Embedding(vocab=vocab, positions=Learned(length=length), segments=segments, norm=norm, dropout=dropout),
-        encoder=Stack(layers=Repeat(block=Block(sublayers=residuals), times=layers)),
-        pooler=Pooler(),
-        head=PretrainingHead(language=LanguageHead(bias=True, transform=HeadTransform(activation="gelu", norm=norm))),
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=norm, dropout=dropout,
+                          segments=c.SegmentTable(count=segments) if segments else None),
+        encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers)),
+        pooler=c.Pooler(),
+        head=c.PretrainingHead(language=c.LanguageHead(bias=True, transform=c.Transform(norm=norm))),
     )
 
 
@@ -59,7 +43,7 @@ KEYS = (
     Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
     Key("vocab_size", ("embed.vocab",)),
     Key("max_position_embeddings", ("embed.positions.length",)),
-    Key("type_vocab_size", ("embed.segments",), default=2),
+    Key("type_vocab_size", ("embed.segments.count",), default=2),
     Key("hidden_act", (f"{FEED_FORWARD}.inner.activation", f"{HEAD}.activation"), names=ACTIVATIONS, default="gelu"),
     Key(
         "layer_norm_eps",
@@ -71,8 +55,8 @@ KEYS = (
 )
 
 
-def weights(tree: Transformer) -> Rules:
-    """The names of BERT; the sentence classifier and the language head stand beside the body."""
+def weights(tree: c.Transformer) -> Rules:
+    """The names of BERT's body."""
     names = {
         "attention.inner.out": "attention.output.dense",
         "attention.norm": "attention.output.LayerNorm",
@@ -81,8 +65,8 @@ def weights(tree: Transformer) -> Rules:
         "feed_forward.norm": "output.LayerNorm",
     }
     embed = {"tokens": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
-    language = "head" if isinstance(tree.head, LanguageHead) else "head.language"
-    block, theirs = "encoder.blocks.{i}.", "@encoder.layer.{i}."
+    stack = "encoder" if tree.encoder else "decoder"
+    block, theirs = f"{stack}.blocks.{{i}}.", "@encoder.layer.{i}."
     return Rules(
         [
             *(Rule(f"embed.{ours}.weight", f"@embeddings.{other}.weight") for ours, other in embed.items()),
@@ -94,26 +78,40 @@ def weights(tree: Transformer) -> Rules:
             ),
             *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in names.items()),
             Rule("pooler.dense.{p}", "@pooler.dense.{p}"),
-            Rule(f"{language}.transform.dense.{{p}}", "cls.predictions.transform.dense.{p}"),
-            Rule(f"{language}.transform.norm.{{p}}", "cls.predictions.transform.LayerNorm.{p}"),
-            Rule(f"{language}.bias", "cls.predictions.bias"),
-            Rule("head.sentence.{p}", "cls.seq_relationship.{p}"),
         ],
         ignored=["@embeddings.position_ids", "cls.predictions.decoder.{p}"],
     )
 
 
+def language(ours: str) -> tuple[Rule, ...]:
+    """The names of the language head, which stands in our tree at `ours`."""
+    return (
+        Rule(f"{ours}.transform.dense.{{p}}", "cls.predictions.transform.dense.{p}"),
+        Rule(f"{ours}.transform.norm.{{p}}", "cls.predictions.transform.LayerNorm.{p}"),
+        Rule(f"{ours}.bias", "cls.predictions.bias"),
+    )
+
+
+SENTENCE = "cls.seq_relationship"
+CLASSES = {
+    "BertForPreTraining": Published(whole.keep, (*language("head.language"), Rule("head.sentence.{p}",
+                                                                                  SENTENCE + ".{p}"))),
+    "BertForMaskedLM": Published(keep_language, language("head")),
+    "BertLMHeadModel": Published(as_decoder, language("head")),
+    "BertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
+    "BertForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
+    "BertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPOUT)),
+    "BertForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
+    "BertForMultipleChoice": labelling(c.ChoiceHead(), keys=(DROPOUT,)),
+    "BertModel": bare,
+}
 BERT_LAYOUT = Layout(
     "bert",
     bert,
     KEYS,
     weights,
-    {"BertForPreTraining": whole, "BertForMaskedLM": language_only, "BertModel": bare},
+    CLASSES,
     "bert.",
-    fixed={
-        "tie_word_embeddings": True,
-        "add_cross_attention": False,
-        "is_decoder": False,
-        "position_embedding_type": "absolute",
-    },
+    fixed={"tie_word_embeddings": True, "add_cross_attention": False, "position_embedding_type": "absolute"},
+    free=frozenset({"is_decoder"}),
 )

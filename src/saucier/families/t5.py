@@ -123,7 +123,7 @@ def weights(tree: Transformer) -> Rules:
         up = tuple(f"{theirs}{last}.DenseReluDense.{name}.weight" for name in gates)
         first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         rules += [
-            Rule(f"{stack}.bias.weight", first),
+            Rule(f"{stack}.shared.weight", first),
             Rule(f"{stack}.final_norm.weight", f"{stack}.final_layer_norm.weight"),
             *attention_rules(block + "attention.", theirs + "0.", width),
             Rule(block + "feed_forward.norm.weight", f"{theirs}{last}.layer_norm.weight"),

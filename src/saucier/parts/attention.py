@@ -107,10 +107,9 @@ class SelfAttention(nn.Module):
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
-        start = key.shape[2] - query.shape[2]
-        if isinstance(self.positions, SkewedPositions):
-            relative = self.positions.scores(query, start, key.shape[2]) * self.scale
-            scores.bias = relative if scores.bias is None else scores.bias + relative
+        if self.positions is not None and not isinstance(self.positions, ShawPositions):
+            relative = self.positions(query, key, self.scale, context)
+            scores = replace(scores, bias=relative if scores.bias is None else scores.bias + relative)
         if isinstance(self.positions, ShawPositions):
             mixed, weights = self.shaw(query, key, value, scores)
         elif context.want_weights:
@@ -135,7 +134,7 @@ class SelfAttention(nn.Module):
         """Return the relative bias of this attention: the stack's T5 table, ALiBi's slopes, or none."""
         match self.config.positions:
             case c.T5Bias():
-                return context.bias
+                return context.shared
             case c.Alibi():
                 span = context.span
                 return context.once(("alibi", heads),
@@ -155,7 +154,11 @@ class SelfAttention(nn.Module):
 
 
 def build_attention_positions(config: c.SelfAttention, head_dim: int) -> nn.Module | None:
-    """Return the trained tables of the positions slot, where the attention itself holds them."""
+    """Return the module of the positions slot, where the attention itself holds trained tables.
+
+    Such a module is called as `(query, key, scale, context)` and returns what is added to the scaled scores,
+    [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
+    """
     match config.positions:
         case c.Shaw() as shaw:
             return ShawPositions(shaw, head_dim)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.parts.cache import Cache
+from saucier.parts.inputs import Inputs
 from saucier.parts.ragged import Ragged
 from saucier.parts.visibility import Mask, Span, materialize
 
@@ -35,8 +36,10 @@ class Context:
     """[B, S, D] encoder output, [1, T, D] when packed."""
     memory_span: Span | None = None
     memory_layout: Ragged | None = None
-    bias: Tensor | None = None
-    """[1, H, Q, K] relative bias that the layers of the stack share (T5)."""
+    shared: Tensor | None = None
+    """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K]."""
+    inputs: Inputs = field(default_factory=Inputs)
+    """Everything that was given by name."""
     want_weights: bool = False
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)

@@ -9,36 +9,75 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.errors import InputError
 from saucier.parts.dropout import Dropout
+from saucier.parts.inputs import Side
+from saucier.parts.linear import Linear
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import build_embedding_positions
 
 
 class Embedding(nn.Module):
-    """Token table, positions, segments, norm, dropout: those that the config has."""
+    """Token table, projection, positions, segments, norm, dropout: those that the config has."""
 
     def __init__(self, config: c.Embedding, dim: int) -> None:
         """Build the tables."""
         super().__init__()
-        self.scale = config.scale
-        self.tokens = nn.Embedding(config.vocab, dim)
-        self.positions = build_embedding_positions(config.positions, dim)
-        self.segments = nn.Embedding(config.segments, dim) if config.segments else None
-        self.norm = build_norm(config.norm, dim) if config.norm else None
+        self.config, self.scale = config, config.scale
+        narrow, width = config.widths(dim)
+        self.tokens = nn.Embedding(config.vocab, narrow)
+        self.positions = build_embedding_positions(config.positions, width)
+        self.segments = (
+            nn.Embedding(config.segments.count, width) if isinstance(config.segments, c.SegmentTable) else None
+        )
+        self.project = Linear(narrow, dim, bias=config.projection.bias) if config.projection else None
+        last = isinstance(config.projection, c.ProjectNormed)
+        self.norm = build_norm(config.norm, width if last else dim) if config.norm else None
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None, *,
-                vectors: Tensor | None = None) -> Tensor:
-        """Shapes: ids [B, L]; positions [B or 1, L]; segments [B, L], zeros when None; vectors [B, L, D] in place of
-        the table's -> [B, L, D].
-        """
-        x: Tensor = self.tokens(ids) if vectors is None else vectors
+    def forward(self, side: Side) -> Tensor:
+        """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
+        ids = side.packed(side.ids)
+        x: Tensor = self.tokens(ids) if side.vectors is None else side.packed(side.vectors)
         if self.scale != 1.0:
             x = x * self.scale
-        if self.positions is not None:
-            x = x + self.positions(positions).to(x.dtype)
-        if self.segments is not None:
-            x = x + self.segments(torch.zeros_like(ids) if segments is None else segments)
+        x = self.summed(self.projected(x, c.ProjectTokens), ids, side)
+        x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
             x = self.norm(x)
-        return self.dropout(x)  # type: ignore[no-any-return]
+        return self.projected(self.dropout(x), c.ProjectNormed)
+
+    def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
+        """Add what stands for the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
+        positions = self.config.positions
+        if self.positions is not None and not isinstance(positions, c.NoPositions):
+            rows: Tensor = self.positions(side.packed(side.rows(positions.places)))
+            x = x + rows.to(x.dtype)
+        segments = None if side.segments is None else side.packed(side.segments)
+        match self.config.segments:
+            case c.SegmentTable():
+                assert self.segments is not None, "built in __init__"
+                table: Tensor = self.segments(torch.zeros_like(ids) if segments is None else segments)
+                return x + table
+            case c.SegmentTokens():
+                return x if segments is None else x + self.segment_tokens(segments)
+            case _:
+                refuse_segments(segments)
+                return x
+
+    def segment_tokens(self, segments: Tensor) -> Tensor:
+        """The token vectors of segment ids. Shapes: [B, L] -> [B, L, D]."""
+        vectors: Tensor = self.tokens(segments)
+        return self.projected(vectors, c.ProjectTokens)
+
+    def projected(self, x: Tensor, where: type[c.Config]) -> Tensor:
+        """Widen to the model's `dim`, where the projection stands here."""
+        if self.project is None or type(self.config.projection) is not where:
+            return x
+        return self.project(x)  # type: ignore[no-any-return]
+
+
+def refuse_segments(segments: Tensor | None) -> None:
+    """Raise `InputError` for a second segment that the model could not tell from the first."""
+    if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
+        raise InputError("this model knows no segments", where="token_type_ids", remedy="leave them out")

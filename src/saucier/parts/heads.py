@@ -1,45 +1,81 @@
-"""What stands on top of a body: language heads, and BERT's pooler and sentence classifier.
+"""What stands on a body: language heads, and heads that label a text, its tokens, a span or one of several texts.
 
-Letters: B batch, L length, D dim, V vocab, C classes.
+Letters: B batch (of texts, choices flattened), L length, D dim, V vocab, C classes, N choices.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.dropout import Dropout
 from saucier.parts.feedforward import ACTIVATIONS
+from saucier.parts.inputs import Inputs
 from saucier.parts.linear import Linear, linear
 from saucier.parts.norms import build_norm
+from saucier.parts.picks import picked
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a head may read: the hidden vectors, the pooled one, and what came with the batch."""
+
+    hidden: Tensor
+    """[B, L, D]."""
+    pooled: Tensor | None = None
+    """[B, D]."""
+    ids: Tensor | None = None
+    """[B, L], the ids of the side that the hidden vectors belong to."""
+    mask: Tensor | None = None
+    """[B, L], True where a token is real; None when all are."""
+    inputs: Inputs | None = None
+    """Everything that was given by name."""
+    choices: int | None = None
+    """Number of texts in each group of choices; None where the ids were [B, L]."""
+
+
+class Head(Protocol):
+    """Anything that stands on a body."""
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Return the fields of `Output` that this head fills."""
+        ...
 
 
 class Pooler(nn.Module):
-    """Dense layer and tanh on the first token. Source: Devlin et al. 2019, code release."""
+    """Dense layer and activation on the first token. Source: Devlin et al. 2019, code release."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, config: c.Pooler, dim: int) -> None:
         """Build the dense layer."""
         super().__init__()
         self.dense = Linear(dim, dim)
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: hidden [B, L, D] -> [B, D]."""
-        return torch.tanh(self.dense(hidden[:, 0]))
+        return self.activation(self.dense(hidden[:, 0]))
 
 
-class HeadTransform(nn.Module):
-    """Dense layer, activation and norm before the output matrix. Source: Devlin et al. 2019, code release."""
+class Transform(nn.Module):
+    """Dense layer, activation and norm before an output map. Source: Devlin et al. 2019, code release."""
 
-    def __init__(self, config: c.HeadTransform, dim: int) -> None:
+    def __init__(self, config: c.Transform, dim: int) -> None:
         """Build the dense layer and the norm."""
         super().__init__()
-        self.dense = Linear(dim, dim)
+        self.width = config.width or dim
+        self.dropout = Dropout(config.dropout)
+        self.dense = Linear(dim, self.width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
-        self.norm = build_norm(config.norm, dim)
+        self.norm = build_norm(config.norm, self.width) if config.norm else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Shapes: [..., D] -> [..., D]."""
-        return self.norm(self.activation(self.dense(hidden)))  # type: ignore[no-any-return]
+        """Shapes: [..., D] -> [..., width]."""
+        changed = self.activation(self.dense(self.dropout(hidden)))
+        return changed if self.norm is None else self.norm(changed)
 
 
 class LanguageHead(nn.Module):
@@ -49,8 +85,9 @@ class LanguageHead(nn.Module):
         """Build around the token embedding that a tied head shares."""
         super().__init__()
         self.scale = config.scale
-        self.transform = HeadTransform(config.transform, dim) if config.transform else None
-        self.weight = tokens.weight if config.tied else nn.Parameter(torch.empty(tokens.num_embeddings, dim))
+        self.transform = Transform(config.transform, dim) if config.transform else None
+        width = dim if self.transform is None else self.transform.width
+        self.weight = tokens.weight if config.tied else nn.Parameter(torch.empty(tokens.num_embeddings, width))
         self.bias = nn.Parameter(torch.empty(tokens.num_embeddings)) if config.bias else None
 
     def prepare(self, hidden: Tensor) -> Tensor:
@@ -63,6 +100,10 @@ class LanguageHead(nn.Module):
         """Shapes: [..., D] -> [..., V]."""
         return linear(self.prepare(hidden), self.weight, self.bias)
 
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Token logits [B, L, V]."""
+        return {"logits": self(reading.hidden)}
+
 
 class PretrainingHead(nn.Module):
     """A language head, and a classifier of the pooled first token. Source: Devlin et al. 2019, §3.1."""
@@ -71,11 +112,131 @@ class PretrainingHead(nn.Module):
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
+        self.dropout = Dropout(config.dropout)
         self.sentence = Linear(dim, config.classes)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Token logits; the sentence logits are `sentence(pooled)`. Shapes: [..., D] -> [..., V]."""
         return self.language(hidden)  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Token logits [B, L, V] and sentence logits [B, C]."""
+        return {"logits": self(reading.hidden), "sentence_logits": self.sentence(self.dropout(reading.pooled))}
+
+
+class Labels(nn.Module):
+    """Transform, dropout and one output map: what all heads without a vocabulary have in common."""
+
+    def __init__(self, config: c.ClassificationHead | c.ChoiceHead | c.TokenHead | c.SpanHead, dim: int,
+                 classes: int) -> None:
+        """Build the maps for hidden vectors of width `dim`."""
+        super().__init__()
+        self.transform = Transform(config.transform, dim) if config.transform else None
+        width = dim if self.transform is None else self.transform.width
+        self.dropout = Dropout(config.dropout)
+        self.output = Linear(width, classes, bias=config.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Shapes: [..., D] -> [..., C]."""
+        if self.transform is not None:
+            hidden = self.transform(hidden)
+        return self.output(self.dropout(hidden))  # type: ignore[no-any-return]
+
+
+class ClassificationHead(Labels):
+    """Logits of a whole text's labels. Source: Devlin et al. 2019, §4.1."""
+
+    def __init__(self, config: c.ClassificationHead, dim: int) -> None:
+        """Build the maps."""
+        super().__init__(config, dim, config.classes)
+        self.pick = config.pick
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B, C]."""
+        return {"logits": self(picked(self.pick, reading))}
+
+
+class TokenHead(Labels):
+    """Logits of every token's labels. Source: Devlin et al. 2019, §5.3."""
+
+    def __init__(self, config: c.TokenHead, dim: int) -> None:
+        """Build the maps."""
+        super().__init__(config, dim, config.classes)
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B, L, C]."""
+        return {"logits": self(reading.hidden)}
+
+
+class SpanHead(Labels):
+    """Logits of where an answer starts and ends. Source: Devlin et al. 2019, §4.2."""
+
+    def __init__(self, config: c.SpanHead, dim: int) -> None:
+        """Build the maps."""
+        super().__init__(config, dim, 2)
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Two times [B, L]."""
+        start, end = self(reading.hidden).unbind(-1)
+        return {"start_logits": start.contiguous(), "end_logits": end.contiguous()}
+
+
+class ChoiceHead(Labels):
+    """One logit a text, compared with those of the other choices. Source: Radford et al. 2018, §3.3."""
+
+    def __init__(self, config: c.ChoiceHead, dim: int) -> None:
+        """Build the maps."""
+        super().__init__(config, dim, 1)
+        self.pick = config.pick
+
+    def scores(self, reading: Reading) -> Tensor:
+        """Shapes: -> [B / N, N], or [B] for ids without choices."""
+        scores: Tensor = self(picked(self.pick, reading))[..., 0]
+        return scores if reading.choices is None else scores.view(-1, reading.choices)
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B / N, N]."""
+        return {"logits": self.scores(reading)}
+
+
+class ReplacedTokenHead(nn.Module):
+    """Logits of a token having been replaced. Source: Clark et al. 2020, §3.1, arXiv:2003.10555."""
+
+    def __init__(self, config: c.ReplacedTokenHead, dim: int) -> None:
+        """Build the maps."""
+        super().__init__()
+        self.transform = Transform(config.transform, dim) if config.transform else None
+        self.output = Linear(dim if self.transform is None else self.transform.width, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Shapes: [..., D] -> [...]."""
+        scores: Tensor = self.output(hidden if self.transform is None else self.transform(hidden))
+        return scores[..., 0]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B, L]."""
+        return {"logits": self(reading.hidden)}
+
+
+class DoubleHead(nn.Module):
+    """A language head and a choice head. Source: Radford et al. 2018, §3.2, eq 5."""
+
+    def __init__(self, config: c.DoubleHead, dim: int, tokens: nn.Embedding) -> None:
+        """Build both heads."""
+        super().__init__()
+        self.language = LanguageHead(config.language, dim, tokens)
+        self.choice = ChoiceHead(config.choice, dim)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Token logits. Shapes: [..., D] -> [..., V]."""
+        return self.language(hidden)  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Token logits [B / N, N, L, V] and choice logits [B / N, N]."""
+        logits = self(reading.hidden)
+        if reading.choices is not None:
+            logits = logits.unflatten(0, (-1, reading.choices))
+        return {"logits": logits, "mc_logits": self.choice.scores(reading)}
 
 
 def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
@@ -85,3 +246,15 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
             return LanguageHead(config, dim, tokens)
         case c.PretrainingHead():
             return PretrainingHead(config, dim, tokens)
+        case c.ClassificationHead():
+            return ClassificationHead(config, dim)
+        case c.TokenHead():
+            return TokenHead(config, dim)
+        case c.SpanHead():
+            return SpanHead(config, dim)
+        case c.ChoiceHead():
+            return ChoiceHead(config, dim)
+        case c.ReplacedTokenHead():
+            return ReplacedTokenHead(config, dim)
+        case c.DoubleHead():
+            return DoubleHead(config, dim, tokens)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.parts.context import Context
 
 
 class LearnedPositions(nn.Module):
@@ -117,9 +118,10 @@ class T5BiasTable(nn.Module):
         far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
         return offset + torch.where(distance < exact, distance, far)
 
-    def forward(self, start: int, queries: int, keys: int) -> Tensor:
-        """Shapes: -> [1, H, Q, K]."""
-        buckets = self.bucket(relative_distance(start, queries, keys, self.weight.device))
+    def forward(self, context: Context) -> Tensor:
+        """The bias of a whole pass. Shapes: -> [1, H, Q, K]."""
+        span = context.span
+        buckets = self.bucket(relative_distance(span.start, span.queries, span.keys, self.weight.device))
         return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]
 
 
@@ -180,8 +182,15 @@ class SkewedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, config.length, head_dim))
 
+    def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
+        """What is added to the scaled scores; entries for later keys have no meaning and must be masked.
+
+        Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K].
+        """
+        return self.scores(query, key.shape[2] - query.shape[2], key.shape[2]) * scale
+
     def scores(self, query: Tensor, start: int, keys: int) -> Tensor:
-        """Shapes: query [B, H, Q, E] -> [B, H, Q, K]; entries for later keys have no meaning and must be masked."""
+        """The same unscaled, for queries from position `start` on. Shapes: query [B, H, Q, E] -> [B, H, Q, K]."""
         if keys > self.weight.shape[1]:
             raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones",
                              where="input_ids", remedy="shorten the input")

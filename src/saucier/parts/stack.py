@@ -17,13 +17,14 @@ from saucier.parts.positions import T5BiasTable
 
 
 class Stack(nn.Module):
-    """Blocks in a row, the bias they share, and the norm after the last."""
+    """Blocks in a row, the positions they share, and the norm after the last."""
 
     def __init__(self, config: c.Stack, dim: int) -> None:
         """Build as many blocks as have weights of their own."""
         super().__init__()
         found = stack_bias(config)
-        self.bias = T5BiasTable(*found) if found else None
+        self.shared = T5BiasTable(*found) if found else None
+        """Positions that all layers share."""
         match config.layers:
             case c.Share(block=block, times=times):
                 blocks, self.rounds = [block], times
@@ -38,8 +39,8 @@ class Stack(nn.Module):
 
         Shapes: x [B, L, D] -> [B, L, D].
         """
-        if self.bias is not None:
-            context.bias = self.bias(context.span.start, context.span.queries, context.span.keys)
+        if self.shared is not None:
+            context.shared = self.shared(context)
         for block in [*self.blocks] * self.rounds:
             if record is not None:
                 record.append(x)

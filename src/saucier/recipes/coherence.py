@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from saucier.config import Learned, MusicTransformer, SelfAttention, Transformer, check
-from saucier.config.model import PretrainingHead
+from saucier.config import Learned, MusicTransformer, PretrainingHead, SegmentTable, SelfAttention, Transformer, check
 from saucier.errors import InputError
 from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCorruption
 from saucier.recipes.reading import Path, Source, dotted
@@ -51,7 +50,7 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
             if special.mask is None:
                 raise fault(source, ("tokenizer", "special", "mask"), "masked needs a mask token",
                             "name one, such as [MASK]")
-            if next_sentence and not (isinstance(model.head, PretrainingHead) and model.embed.segments > 1):
+            if next_sentence and not (isinstance(model.head, PretrainingHead) and two_segments(model)):
                 raise fault(source, ("objective", "next_sentence"), "needs a pretraining head and two segments",
                             "set next_sentence: null, or add them")
         case SpanCorruption() if special.sentinels == 0:
@@ -97,3 +96,8 @@ def learned_length(model: Transformer) -> int | None:
 def fault(source: Source, path: Path, what: str, remedy: str | None) -> InputError:
     """Return the error for a place of the recipe."""
     return InputError(f"{dotted(path).rstrip('.')}: {what}", where=source.where(path), remedy=remedy)
+
+
+def two_segments(model: Transformer) -> bool:
+    """Say whether the model tells a second segment from the first."""
+    return isinstance(model.embed.segments, SegmentTable) and model.embed.segments.count > 1

@@ -1,0 +1,59 @@
+"""`Node`, a part of a model with its parameters and FLOPs, and the nodes of the simplest parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from saucier.config.layers import Norm, RMSNorm
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One part of a model: its own figures where it is a leaf, the sum of its children otherwise.
+
+    `times` parts like this one stand in a row; `parameters` and `flops` are those of all of them together.
+    """
+
+    name: str
+    kind: str
+    detail: str = ""
+    shape: str = ""
+    parameters: int = 0
+    flops: float = 0.0
+    times: int = 1
+    children: tuple[Node, ...] = field(default=())
+
+    def leaves(self) -> Iterator[Node]:
+        """Yield the parts that hold the parameters."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+def group(
+    name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None
+) -> Node:
+    """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
+    copies = times if stored is None else stored
+    return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
+                flops=times * sum(child.flops for child in children), times=times, children=tuple(children))
+
+
+def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
+    """A linear map; with or without bias."""
+    return Node(
+        name,
+        "linear",
+        "with bias" if bias else "",
+        f"{inputs} → {outputs}",
+        inputs * outputs + bias * outputs,
+        2.0 * inputs * outputs,
+    )
+
+
+def norm_node(name: str, norm: Norm, dim: int) -> Node:
+    """A norm's gain and, where it has one, bias."""
+    bias = not isinstance(norm, RMSNorm) and norm.bias
+    return Node(name, norm.kind, "with bias" if bias else "", str(dim), dim * (1 + bias))

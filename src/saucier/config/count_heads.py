@@ -1,0 +1,76 @@
+"""The anatomy of heads: what their maps hold and cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from saucier.config.anatomy import Node, group, linear, norm_node
+from saucier.config.heads import (
+    ChoiceHead,
+    ClassificationHead,
+    DoubleHead,
+    Head,
+    LanguageHead,
+    PretrainingHead,
+    ReplacedTokenHead,
+    SpanHead,
+    TokenHead,
+    Transform,
+)
+
+
+def head_node(head: Head, dim: int, vocab: int) -> Node:
+    """Return the anatomy of a head that reads vectors of width `dim`."""
+    match head:
+        case LanguageHead():
+            return group("head", head.kind, language_nodes(head, dim, vocab))
+        case PretrainingHead():
+            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            return group("head", head.kind, [language, once(linear("sentence", dim, head.classes, bias=True))])
+        case DoubleHead():
+            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            choice = group("choice", head.choice.kind, once_nodes(head.choice.transform, dim, 1, bias=head.choice.bias))
+            return group("head", head.kind, [language, choice])
+        case ClassificationHead():
+            return group("head", head.kind, once_nodes(head.transform, dim, head.classes, bias=head.bias))
+        case ChoiceHead():
+            return group("head", head.kind, once_nodes(head.transform, dim, 1, bias=head.bias))
+        case TokenHead():
+            return group("head", head.kind, output_nodes(head.transform, dim, head.classes, bias=head.bias))
+        case SpanHead():
+            return group("head", head.kind, output_nodes(head.transform, dim, 2, bias=head.bias))
+        case ReplacedTokenHead():
+            return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
+
+
+def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
+    """Return the parts of a language head."""
+    nodes, width = transform_nodes(head.transform, dim)
+    output = linear("output", width, vocab, bias=False)
+    nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
+    return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
+
+
+def transform_nodes(transform: Transform | None, dim: int) -> tuple[list[Node], int]:
+    """Return the parts of a transform, and the width that it gives."""
+    if transform is None:
+        return [], dim
+    width = transform.width or dim
+    nodes = [linear("transform", dim, width, bias=transform.bias)]
+    return [*nodes, norm_node("norm", transform.norm, width)] if transform.norm else nodes, width
+
+
+def output_nodes(transform: Transform | None, dim: int, classes: int, *, bias: bool) -> list[Node]:
+    """Return the parts of a head with one output map."""
+    nodes, width = transform_nodes(transform, dim)
+    return [*nodes, linear("output", width, classes, bias=bias)]
+
+
+def once_nodes(transform: Transform | None, dim: int, classes: int, *, bias: bool) -> list[Node]:
+    """Return the same for a head that reads one vector of an input."""
+    return [once(node) for node in output_nodes(transform, dim, classes, bias=bias)]
+
+
+def once(node: Node) -> Node:
+    """Count nothing per token for a map that runs once a sequence."""
+    return replace(node, flops=0.0, detail="once a sequence")

@@ -1,0 +1,199 @@
+"""What stands on a body, as data: heads for tokens, labels, spans and choices, and where a text's vector is taken."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+from saucier.config.layers import Activation, Norm, Probability
+
+
+class Transform(Config):
+    """A dense layer, an activation and a norm before an output map. Source: Devlin et al. 2019, code release."""
+
+    width: int | None = Field(default=None, gt=0)
+    """Width of the dense layer's output; None: as wide as its input."""
+    activation: Activation = "gelu"
+    """What follows the dense layer."""
+    norm: Norm | None = None
+    """The norm before the output map."""
+    bias: bool = True
+    """Bias on the dense layer."""
+    dropout: Probability = 0.0
+    """Dropout on what the dense layer reads."""
+
+
+class Pooled(Config):
+    """The vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805."""
+
+    kind: Literal["pooled"] = "pooled"
+
+
+class First(Config):
+    """The first position's vector."""
+
+    kind: Literal["first"] = "first"
+
+
+class Last(Config):
+    """The last position's vector, whatever stands there."""
+
+    kind: Literal["last"] = "last"
+
+
+class LastToken(Config):
+    """The vector of the last token that is not padding. Source: Radford et al. 2018, §3.2, reads the last token."""
+
+    kind: Literal["last_token"] = "last_token"
+    padding: int | None = None
+    """Id of the padding token; None: the last position."""
+
+
+class EndToken(Config):
+    """The vector at the last end-of-text token of a row. Source: Lewis et al. 2020 (BART), §3.1, arXiv:1910.13461."""
+
+    kind: Literal["end_token"] = "end_token"
+    token: int
+    """Id of the token; every row must hold equally many of it."""
+
+
+class Mean(Config):
+    """The mean of the vectors of real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
+
+    kind: Literal["mean"] = "mean"
+
+
+class Chosen(Config):
+    """The vector at the position that the batch names (`mc_token_ids`); without one, the last position's."""
+
+    kind: Literal["chosen"] = "chosen"
+
+
+Pick = Annotated[Pooled | First | Last | LastToken | EndToken | Mean | Chosen, Field(discriminator="kind")]
+"""Where the one vector for a whole input is taken."""
+
+
+class LanguageHead(Config):
+    """Hidden vectors to one logit for each token of the vocabulary."""
+
+    kind: Literal["language"] = "language"
+    tied: bool = True
+    """Use the token embedding's table as the output matrix. Source: Press and Wolf 2017, arXiv:1608.05859."""
+    bias: bool = False
+    """A trained bias for every token."""
+    transform: Transform | None = None
+    """What stands before the output matrix (BERT)."""
+    scale: float = Field(default=1.0, gt=0)
+    """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
+
+
+class PretrainingHead(Config):
+    """A language head and a classifier of the pooled first token (next sentence, sentence order).
+
+    Source: Devlin et al. 2019, §3.1; Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942.
+    """
+
+    kind: Literal["pretraining"] = "pretraining"
+    language: LanguageHead = LanguageHead()
+    """The head that predicts tokens."""
+    classes: int = Field(default=2, gt=0)
+    """Classes of the sentence pair."""
+    dropout: Probability = 0.0
+    """Dropout on the pooled vector."""
+
+
+class ClassificationHead(Config):
+    """One logit a class for a whole input; one class is a regression."""
+
+    kind: Literal["classification"] = "classification"
+    pick: Pick = Pooled()
+    """Where the input's vector is taken."""
+    transform: Transform | None = None
+    """What stands before the output map."""
+    classes: int = Field(default=2, gt=0)
+    """Number of labels."""
+    bias: bool = True
+    """Bias on the output map."""
+    dropout: Probability = 0.0
+    """Dropout on what the output map reads."""
+
+
+class TokenHead(Config):
+    """One logit a class for every token."""
+
+    kind: Literal["token_classification"] = "token_classification"
+    transform: Transform | None = None
+    """What stands before the output map."""
+    classes: int = Field(default=2, gt=0)
+    """Number of labels."""
+    bias: bool = True
+    """Bias on the output map."""
+    dropout: Probability = 0.0
+    """Dropout on what the output map reads."""
+
+
+class SpanHead(Config):
+    """Two logits for every token: an answer starts here, and ends here.
+
+    Source: Devlin et al. 2019, §4.2.
+    """
+
+    kind: Literal["span"] = "span"
+    transform: Transform | None = None
+    """What stands before the output map."""
+    bias: bool = True
+    """Bias on the output map."""
+    dropout: Probability = 0.0
+    """Dropout on what the output map reads."""
+
+
+class ChoiceHead(Config):
+    """One logit for each of several inputs that answer the same question. Source: Radford et al. 2018, §3.3.
+
+    The ids of such a model are [B, choices, L].
+    """
+
+    kind: Literal["multiple_choice"] = "multiple_choice"
+    pick: Pick = Pooled()
+    """Where the input's vector is taken."""
+    transform: Transform | None = None
+    """What stands before the output map."""
+    bias: bool = True
+    """Bias on the output map."""
+    dropout: Probability = 0.0
+    """Dropout on what the output map reads."""
+
+
+class ReplacedTokenHead(Config):
+    """One logit for every token: it was replaced. Source: Clark et al. 2020 (ELECTRA), §3.1, arXiv:2003.10555."""
+
+    kind: Literal["replaced_token"] = "replaced_token"
+    transform: Transform | None = Transform()
+    """What stands before the output map."""
+
+
+class DoubleHead(Config):
+    """A language head, and one logit for each of several inputs. Source: Radford et al. 2018, §3.2, eq 5.
+
+    The ids of such a model are [B, choices, L].
+    """
+
+    kind: Literal["double"] = "double"
+    language: LanguageHead = LanguageHead()
+    """The head that predicts tokens."""
+    choice: ChoiceHead = ChoiceHead(pick=Chosen())
+    """The head that scores the inputs."""
+
+
+Head = Annotated[
+    LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
+    | DoubleHead, Field(discriminator="kind")]
+
+
+class Pooler(Config):
+    """A dense layer and an activation on the first token. Source: Devlin et al. 2019, code release."""
+
+    activation: Activation = "tanh"
+    """What follows the dense layer."""

@@ -1,0 +1,130 @@
+"""What a batch may hold beside ids and mask, by name, and the input of one stack.
+
+Letters: B batch, L length, D dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.parts.cache import Cache
+from saucier.parts.ragged import Ragged
+from saucier.parts.visibility import Span
+
+
+class Inputs(TypedDict, total=False):
+    """The optional inputs of `Transformer.forward`. A part reads its own from the pass's context."""
+
+    token_type_ids: Tensor | None
+    """[B, L], the segment of each token."""
+    position_ids: Tensor | None
+    """[B, L]."""
+    documents: Tensor | None
+    """[B, L]; tokens attend only within equal numbers."""
+    prefix_length: Tensor | None
+    """[B], how many first tokens all may see."""
+    inputs_embeds: Tensor | None
+    """[B, L, width of the token table], in place of the token vectors of `input_ids`."""
+    decoder_input_ids: Tensor | None
+    """[B, T], what the decoder of an encoder-decoder reads."""
+    decoder_attention_mask: Tensor | None
+    """[B, T]."""
+    decoder_position_ids: Tensor | None
+    """[B, T]."""
+    decoder_documents: Tensor | None
+    """[B, T]."""
+    encoder_output: Tensor | None
+    """[B, S, D]; the encoder is skipped."""
+    mc_token_ids: Tensor | None
+    """[B, N], the position that a double head reads in each choice."""
+    labels: Tensor | None
+    """Not read by any model: what objectives learn from, accepted so that a whole batch can be given."""
+    start_positions: Tensor | None
+    """Likewise."""
+    end_positions: Tensor | None
+    """Likewise."""
+    next_sentence_label: Tensor | None
+    """Likewise."""
+    sentence_order_label: Tensor | None
+    """Likewise."""
+    mc_labels: Tensor | None
+    """Likewise."""
+
+
+@dataclass(slots=True)
+class Side:
+    """The input of one stack."""
+
+    ids: Tensor
+    mask: Tensor | None = None
+    """[B, keys], True where a token is real; None when all are."""
+    positions: Tensor | None = None
+    documents: Tensor | None = None
+    segments: Tensor | None = None
+    prefix: Tensor | None = None
+    cache: Cache | None = None
+    layout: Ragged | None = None
+    vectors: Tensor | None = None
+    """[B, L, width] in place of the token vectors of `ids`."""
+    inputs: Inputs = field(default_factory=Inputs)
+    """Everything that was given by name, for parts that read more."""
+
+    @property
+    def start(self) -> int:
+        """Positions that the cache holds already."""
+        return self.cache.length if self.cache is not None else 0
+
+    def span(self) -> Span:
+        """Say where queries and keys stand; packed rows have no padding left to mask."""
+        length = self.ids.shape[1]
+        padding = None if self.layout is not None else self.mask
+        return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, self.documents,
+                    self.prefix)
+
+    def in_order(self) -> Tensor:
+        """Positions [1, L] counted from the cache's end."""
+        return torch.arange(self.start, self.start + self.ids.shape[1], device=self.ids.device)[None]
+
+    def placed(self) -> Tensor:
+        """Return the positions [B or 1, L] that rotations read."""
+        return self.in_order() if self.positions is None else self.positions
+
+    def rows(self, places: c.Places) -> Tensor:
+        """Return the rows [B or 1, L] of a position table."""
+        match places:
+            case c.InOrder(offset=offset):
+                return self.placed() + offset if offset else self.placed()
+            case c.SkipPadding(padding=padding):
+                return self.after_padding(padding) if self.positions is None else self.positions
+            case c.RealTokens(offset=offset):
+                return self.real_tokens() + offset
+
+    def after_padding(self, padding: int) -> Tensor:
+        """Count the tokens that are not padding. Source: Liu et al. 2019, code release. Shapes: -> [B or 1, L]."""
+        if self.vectors is not None:
+            return self.in_order() + padding + 1
+        real = self.ids != padding
+        return (real.cumsum(1) + self.start) * real + padding
+
+    def real_tokens(self) -> Tensor:
+        """Count the tokens that the mask shows; padding has -1. Shapes: -> [B or 1, L]."""
+        if self.positions is not None or self.mask is None:
+            return self.placed()
+        real = self.mask.long()
+        return (real.cumsum(1) * real - 1)[:, self.start:]
+
+    def packed(self, x: Tensor) -> Tensor:
+        """Drop the padding of ids or positions, where the rows are packed."""
+        return x if self.layout is None else self.layout.pack(x.expand(*self.ids.shape, *x.shape[2:]))
+
+
+def boolean(mask: Tensor | None) -> Tensor | None:
+    """Return a mask of 0 and 1 as a boolean one, and None for a mask that hides nothing."""
+    if mask is None or (not torch.compiler.is_compiling() and bool(mask.all())):
+        return None
+    return mask.bool()

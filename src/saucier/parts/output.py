@@ -1,0 +1,53 @@
+"""`Output`, what a forward pass gives, with the names that published classes have for its fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from saucier.parts.cache import Cache
+
+
+@dataclass(slots=True)
+class Output:
+    """What a forward pass gives; a field is None where the model or the call has no such thing.
+
+    For one stack the records are `hidden_states` and `attentions`; an encoder-decoder has `encoder_…` and `decoder_…`.
+    `hidden_states[0]` is the embedding, the last is the stack's output; `attentions[i]` is [B, H, Q, K].
+    """
+
+    logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    sentence_logits: Tensor | None = None
+    """[B, C], of a pretraining head."""
+    start_logits: Tensor | None = None
+    """[B, L], of a span head."""
+    end_logits: Tensor | None = None
+    mc_logits: Tensor | None = None
+    """[B, N], of a double head."""
+    cache: Cache | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    encoder_last_hidden_state: Tensor | None = None
+    encoder_hidden_states: tuple[Tensor, ...] | None = None
+    encoder_attentions: tuple[Tensor, ...] | None = None
+    decoder_hidden_states: tuple[Tensor, ...] | None = None
+    decoder_attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
+
+    @property
+    def prediction_logits(self) -> Tensor | None:
+        """The token logits, under the name that BERT's pretraining class has for them."""
+        return self.logits
+
+    @property
+    def seq_relationship_logits(self) -> Tensor | None:
+        """The sentence logits, likewise."""
+        return self.sentence_logits
+
+    @property
+    def sop_logits(self) -> Tensor | None:
+        """The sentence logits, under ALBERT's name."""
+        return self.sentence_logits

@@ -51,6 +51,11 @@ def as_decoder(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree.model_copy(update={"encoder": None, "decoder": stack, "pooler": None, "head": tree.language_head})
 
 
+def as_encoder(tree: c.Transformer) -> c.Transformer:
+    """The inverse of `as_decoder`, as far as keys look."""
+    return tree if tree.decoder is None else tree.model_copy(update={"encoder": tree.decoder, "decoder": None})
+
+
 whole = Published(keep_all)
 bare = Published(keep_body, base="")
 encoder_alone = Published(keep_encoder)

@@ -131,6 +131,8 @@ class Published:
     """Names of the weights of its head."""
     keys: tuple[Key, ...] = ()
     """Fields that are read after `keep`, for the head."""
+    restore: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
+    """Puts back what `keep` moved, so that keys find their places on the way out; what it dropped may stay away."""
     base: str | None = None
     """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
 
@@ -218,7 +220,10 @@ class Layout:
 
     def written(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
-        fields = {key.foreign: key.write(tree) for key in (*self.keys, *self.classes[published].keys)}
+        chosen = self.classes[published]
+        whole = chosen.restore(tree)
+        fields = {key.foreign: key.write(whole) for key in self.keys}
+        fields |= {key.foreign: key.write(tree) for key in chosen.keys}
         known = {name: value for name, value in fields.items() if value is not None}
         labels, had = known.get("id2label"), said.get("id2label")
         return {**known, "id2label": had} if labels and had and len(labels) == len(had) else known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, LABELS, as_decoder, bare, keep_language, labelling, whole
+from saucier.checkpoints.choices import DROPOUT, LABELS, as_decoder, as_encoder, bare, keep_language, labelling, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
 from saucier.checkpoints.rules import Concat, Rule, Rules
 
@@ -97,7 +97,7 @@ CLASSES = {
     "BertForPreTraining": Published(whole.keep, (*language("head.language"), Rule("head.sentence.{p}",
                                                                                   SENTENCE + ".{p}"))),
     "BertForMaskedLM": Published(keep_language, language("head")),
-    "BertLMHeadModel": Published(as_decoder, language("head")),
+    "BertLMHeadModel": Published(as_decoder, language("head"), restore=as_encoder),
     "BertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
     "BertForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
     "BertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPOUT)),

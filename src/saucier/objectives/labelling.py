@@ -1,0 +1,141 @@
+"""Objectives of heads without a vocabulary: labels of texts and tokens, numbers, spans, choices, replaced tokens.
+
+Letters: B batch, L length, C classes, N choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saucier.objectives.base import IGNORED, Batch, Loss, Part
+
+TARGETS = ("labels", "start_positions", "end_positions")
+
+
+def run(model: nn.Module, batch: Batch) -> object:
+    """Call the model with everything that is not a target."""
+    return model(**{name: value for name, value in batch.items() if name not in TARGETS})
+
+
+def classified(logits: Tensor, labels: Tensor) -> Loss:
+    """Summed cross-entropy over the targets that are not ignored. Shapes: logits [..., C], labels [...]."""
+    flat, wanted = logits.flatten(0, -2).float(), labels.flatten()
+    wrong = F.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="sum")
+    count = float((wanted != IGNORED).sum())
+    right = (flat.argmax(-1) == wanted).sum().float()
+    return Loss({"labels": Part(wrong, count)}, {"correct": Part(right.detach(), count)})
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Cross-entropy of one label for each text, token or group of choices: `labels` [B] or [B, L], -100 is no target.
+
+    Source: Devlin et al. 2019, §4 (texts, tokens); Radford et al. 2018, §3.2, eq 4, and §3.3 (choices).
+    """
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of labels."""
+        return {"labels": float((batch["labels"] != IGNORED).sum())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss and how many were right."""
+        return classified(run(model, batch).logits, batch["labels"])  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Squared error of one number a text: `labels` [B], a head of one class.
+
+    Source: Devlin et al. 2019, §4.1 (STS-B).
+    """
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of values."""
+        return {"labels": float(batch["labels"].numel())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed squared error."""
+        found = run(model, batch).logits.float()  # type: ignore[attr-defined]
+        wanted = batch["labels"].to(found.dtype).view_as(found)
+        return Loss({"labels": Part(F.mse_loss(found, wanted, reduction="sum"), float(found.numel()))})
+
+
+@dataclass(frozen=True, slots=True)
+class ManyLabels:
+    """Each label is true or false on its own: `labels` [B, C] of 0 and 1; cross-entropy of each with its sigmoid."""
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of decisions."""
+        return {"labels": float(batch["labels"].numel())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss and how many decisions were right."""
+        return decided(run(model, batch).logits, batch["labels"], torch.ones_like)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Was this token replaced? `labels` [B, L] of 0 and 1, at every real token.
+
+    Source: Clark et al. 2020, §3.1, eq 3, arXiv:2003.10555.
+    """
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of real tokens."""
+        mask = batch.get("attention_mask")
+        return {"labels": float(batch["labels"].numel() if mask is None else mask.sum())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss and how many decisions were right."""
+        mask = batch.get("attention_mask")
+        counted = torch.ones_like if mask is None else lambda logits: mask.to(logits.dtype)
+        return decided(run(model, batch).logits, batch["labels"], counted)  # type: ignore[attr-defined]
+
+
+def decided(logits: Tensor, labels: Tensor, counted: Callable[[Tensor], Tensor]) -> Loss:
+    """Summed binary cross-entropy where `counted` gives 1. Shapes: logits and labels [...]."""
+    logits = logits.float()
+    weight = counted(logits)
+    wrong = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weight=weight, reduction="sum")
+    right = (((logits > 0) == labels.bool()) * weight).sum()
+    return Loss({"labels": Part(wrong, float(weight.sum()))}, {"correct": Part(right.detach(), float(weight.sum()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where an answer starts and ends: `start_positions` and `end_positions` [B].
+
+    A place outside the row is no target. The loss is the mean of both. Padding does not compete with the text, which
+    the published code lets it do: there, the loss of a row depends on how far it was padded.
+    Source: Devlin et al. 2019, §4.2.
+    """
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of starts and of ends."""
+        return {name: float(inside(batch[f"{name}_positions"], batch["input_ids"].shape[-1]).sum())
+                for name in ("start", "end")}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss."""
+        output = run(model, batch)
+        parts = {}
+        for name in ("start", "end"):
+            logits: Tensor = getattr(output, f"{name}_logits").float()
+            if (mask := batch.get("attention_mask")) is not None:
+                logits = logits.masked_fill(mask == 0, float("-inf"))
+            wanted = batch[f"{name}_positions"].flatten()
+            kept = inside(wanted, logits.shape[1])
+            wrong = F.cross_entropy(logits[kept], wanted[kept], reduction="sum")
+            parts[name] = Part(wrong / 2, float(kept.sum()))
+        return Loss(parts)
+
+
+def inside(places: Tensor, length: int) -> Tensor:
+    """Say which places are positions of the text. Shapes: [B] -> [B]."""
+    flat = places.flatten()
+    return (flat >= 0) & (flat < length)

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves either the old file or the new one, never half of one.
+"""Writing files so that a crash leaves either the old file or the new one, never half of one; reading JSON.
 
 Every writer of the project goes through here; a full disk becomes one clear error.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from saucier.errors import WorkError
+from saucier.errors import InputError, WorkError
 
 
 def sync(path: Path) -> None:
@@ -83,3 +83,22 @@ def write_text(target: Path, text: str) -> None:
 def write_json(target: Path, value: Any) -> None:
     """Write indented JSON atomically."""
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a file that is not there is an empty one. Raises `InputError` that names the line or byte."""
+    if not path.exists():
+        return {}
+    try:
+        value = json.loads(path.read_bytes().decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}", remedy="write it again") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}", remedy="write it again") from error
+    except RecursionError as error:
+        raise InputError("not JSON: nested too deeply", where=str(path), remedy="write it again") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not JSON: {error}", where=str(path), remedy="write it again") from error
+    if not isinstance(value, dict):
+        raise InputError("not a JSON object", where=str(path), remedy="write it again")
+    return value

@@ -1,11 +1,10 @@
 """`Tokenizer`: text to token ids and back, over the `tokenizers` library; saved and loaded in the Hugging Face layout.
 
-Training lives in `train_tokenizer.py`. Only folders with a `tokenizer.json` are read here.
+Training lives in `train_tokenizer.py`, the reading of folders in `tokenizer_files.py`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,10 @@ from typing import Any
 
 import tokenizers
 
-from saucier.errors import InputError
+from saucier.errors import InputError, nearest
 from saucier.files import write_json, write_text
+from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
+from saucier.text.tokenizer_files import Handling, open_folder
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -25,25 +26,62 @@ CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), ("
 class Tokenizer:
     """Text to ids and back. `names` gives the special tokens by role: pad, unk, bos, eos, cls, sep, mask."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False,
+                 handling: Handling | None = None) -> None:
         """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for."""
         self.backend = backend
+        self.handling = handling or Handling()
         self.names = dict(names)
         self.clean_up = clean_up
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         unmarked = [name for name in dict.fromkeys(self.names.values()) if name not in special]
         backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in unmarked])
 
+    def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *,
+                 max_length: int | None = None, padding: str = "longest", truncation: str = "longest_first",
+                 add_special_tokens: bool = True) -> Encoded:
+        """Give the tensors that a model takes: `model(**tokenizer(["a text", "another"]))`.
+
+        `pairs` are the second texts of sentence-pair models. Rows longer than `max_length` (by default the model's own
+        length, where the tokenizer knows it) are cut, with a warning that counts what is lost, and the counts in
+        `Encoded.cut`; `truncation`: longest_first, only_first, only_second or refuse. `padding`: longest (of the
+        batch), max_length or none.
+        Shapes: every tensor is [texts, longest row].
+        Errors: `InputError` for rows that cannot be cut or padded as asked, and as `encode`.
+        """
+        first = [texts] if isinstance(texts, str) else list(texts)
+        second = [pairs] if isinstance(pairs, str) else None if pairs is None else list(pairs)
+        limit = self.handling.max_length if max_length is None else max_length
+        return encode_texts(self, first, second, Fit(limit, padding, truncation), special=add_special_tokens)
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False,
+                            tools: Sequence[Mapping[str, Any]] | None = None, template: str | None = None,
+                            **variables: Any) -> str:
+        """Write a conversation as the text that a chat model was trained on.
+
+        `messages` are `{"role": ..., "content": ...}`; `template` is the name of one of the tokenizer's templates, or
+        a template itself; `variables` are further names that the template knows. The text already holds its special
+        tokens: encode it with `add_special_tokens=False`.
+        Errors: `InputError` for a tokenizer without a template, and for a template that is broken or wants too much.
+        """
+        from saucier.text.chat import render
+
+        known = self.handling.chat
+        named = ("tool_use" if tools and "tool_use" in known else "default") if template is None else template
+        if named not in known and (template is None or "{" not in template):
+            raise InputError("this tokenizer has no chat template" if not known else f"no chat template {named!r}",
+                             where="template", remedy=nearest(named, [*known]) if known else "give template=")
+        tokens = {f"{role}_token": name for role, name in self.names.items()}
+        return render(known.get(named, named),
+                      {"documents": None, **tokens, "messages": list(messages), "tools": tools,
+                       "add_generation_prompt": add_generation_prompt, **variables})
+
     def encode(self, text: str, add_special_tokens: bool = True, *, pair: str | None = None) -> list[int]:
         """Give the ids of a text (of a text and its `pair`), by default inside the tokenizer's template.
 
         Errors: `InputError` for half of a surrogate pair, which is not Unicode text.
         """
-        try:
-            ids: list[int] = self.backend.encode(text, pair, add_special_tokens=add_special_tokens).ids
-        except (UnicodeEncodeError, TypeError) as error:
-            raise _not_unicode(text + (pair or ""), error) from error
-        return ids
+        return self.published_ids(self.encodings([text if pair is None else (text, pair)], add_special_tokens)[0].ids)
 
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
@@ -51,7 +89,28 @@ class Tokenizer:
             encoded = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join(texts), error) from error
-        return [one.ids for one in encoded]
+        return [self.published_ids(one.ids) for one in encoded]
+
+    def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
+        """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
+        try:
+            found: list[tokenizers.Encoding] = self.backend.encode_batch(list(items),
+                                                                         add_special_tokens=add_special_tokens)
+        except (UnicodeEncodeError, TypeError) as error:
+            raise _not_unicode("".join("".join(item) for item in items), error) from error
+        return found
+
+    def published_ids(self, ids: list[int]) -> list[int]:
+        """Return ids as the model knows them."""
+        return ids
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model wants token_type_ids: as the folder or its class says, else as the frame does."""
+        if self.handling.inputs:
+            return "token_type_ids" in self.handling.inputs
+        frame = self.backend.post_processor
+        return {"cls", "sep"} <= set(self.names) and frame is not None and frame_has_segments(frame.__getstate__())
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Give the text of ids. What the tokenizer's own normalization took away (case, accents) stays away."""
@@ -133,43 +192,17 @@ class Tokenizer:
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast",
                                   "clean_up_tokenization_spaces": self.clean_up}
         config |= {f"{role}_token": name for role, name in self.names.items()}
-        write_json(Path(folder) / "tokenizer_config.json", config)
+        write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """Read a tokenizer from a folder with `tokenizer.json` and, where there is one, `tokenizer_config.json`.
+    """Read a tokenizer: `tokenizer.json`, or vocab.txt, vocab.json with merges.txt, a SentencePiece model.
 
     A run folder, which keeps them in `tokenizer/`, will do as well.
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
-    found = [place for place in (Path(folder), Path(folder) / "tokenizer") if (place / "tokenizer.json").is_file()]
-    if not found:
-        raise InputError("has no tokenizer.json" if Path(folder).is_dir() else "no such folder", where=str(folder),
-                         remedy="name the folder that holds tokenizer.json")
-    path = found[0] / "tokenizer.json"
-    config = _read_json(found[0] / "tokenizer_config.json")
-    _read_json(path)
-    try:
-        backend = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower; the JSON itself was read above
-        raise InputError(f"is not a tokenizer: {error}", where=str(path), remedy="write it with `save`") from error
-    return Tokenizer(backend, _names(config), clean_up=bool(config.get("clean_up_tokenization_spaces")))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not JSON: {error}", where=str(path), remedy="fetch or write it again") from error
-    return value if isinstance(value, dict) else {}
-
-
-def _names(config: Mapping[str, Any]) -> dict[str, str]:
-    """Find the special tokens of a `tokenizer_config.json`; old files write a token as an object with its `content`."""
-    found = {role: config.get(f"{role}_token") for role in ROLES}
-    return {role: name["content"] if isinstance(name, dict) else name for role, name in found.items() if name}
+    opened = open_folder(Path(folder))
+    return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling)
 
 
 def _not_unicode(text: str, error: Exception) -> InputError | Exception:

@@ -112,7 +112,7 @@ def test_faults_of_a_folder(tmp_path: Path, write: Callable[[str, str], str]) ->
     with pytest.raises(InputError, match=r"has no tokenizer\.json"):
         load_tokenizer(tmp_path)
     write("tokenizer.json", "{")
-    with pytest.raises(InputError, match=r"tokenizer\.json: not JSON"):
+    with pytest.raises(InputError, match=r"tokenizer\.json:1: not JSON"):
         load_tokenizer(tmp_path)
     write("tokenizer.json", "{}")
     with pytest.raises(InputError, match=r"tokenizer\.json: is not a tokenizer"):

@@ -1,0 +1,237 @@
+"""Chat templates: messages to text, by the Jinja template that comes with a tokenizer.
+
+A template is a program of whoever published the tokenizer, so it runs in Jinja's immutable sandbox, and every operation
+that can make something large, or go on for long, is counted before it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any
+
+from saucier.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+    from jinja2.nodes import Template as Tree
+
+SECONDS = 5.0
+"""Longest time that a template may take."""
+LARGEST = 4_000_000
+"""Largest text or list that a template may make, and largest text that it may give."""
+LONGEST_TEMPLATE = 200_000
+BITS = 10_000
+"""Largest number that a template may compute, in bits."""
+PRODUCT = 1_000_000_000
+"""Largest product of the lengths of two texts that one call works on: what replacing one by the other could make."""
+
+
+class TooMuchError(Exception):
+    """A template wanted more time or room than it may have."""
+
+
+class RefusedError(Exception):
+    """The template itself refused the messages."""
+
+
+def render(template: str, variables: Mapping[str, Any]) -> str:
+    """Fill a chat template. Raises `InputError` for a template that is broken, escapes, refuses, or wants too much."""
+    jinja2 = library()
+    if len(template) > LONGEST_TEMPLATE:
+        raise fault(f"has {len(template):,} characters, of at most {LONGEST_TEMPLATE:,}")
+    try:
+        compiled = compiled_template(template)
+        compiled.environment.until = time.monotonic() + SECONDS  # type: ignore[attr-defined]
+        parts, size = [], 0
+        for part in compiled.generate(**variables):
+            size += len(part)
+            if size > LARGEST:
+                raise TooMuchError(f"it gives more than {LARGEST:,} characters")
+            parts.append(part)
+    except RefusedError as error:
+        raise InputError(f"the chat template refuses the messages: {error}", where="messages",
+                         remedy="change the messages") from error
+    except (jinja2.TemplateError, TooMuchError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
+        raise fault(f"{error}{line}") from error
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError,
+            SyntaxError) as error:
+        raise fault(f"{type(error).__name__}: {str(error)[:200]}") from error
+    return "".join(parts)
+
+
+def fault(what: str) -> InputError:
+    """Build the error for a template that does not work."""
+    return InputError(f"the chat template cannot be used: {what}", where="chat_template",
+                      remedy="give messages that it knows, or another template")
+
+
+def library() -> Any:
+    """Import Jinja. Raises `InputError` that names the extra where it is missing."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise InputError("chat templates need jinja2", where="apply_chat_template",
+                         remedy="pip install 'saucier[chat]'") from error
+    return jinja2
+
+
+@lru_cache(maxsize=16)
+def compiled_template(template: str) -> Template:
+    """Compile a template with a clock in every loop, and with joining of texts counted."""
+    from jinja2 import Template as Compiled
+
+    environment = sandbox()
+    tree = environment.parse(template)
+    put_clocks(tree)
+    compiled = Compiled.from_code(environment, environment.compile(tree), environment.make_globals(None), None)
+    names = compiled.root_render_func.__globals__
+    for name in ("str_join", "markup_join"):
+        names[name] = bounded_join(names[name])
+    return compiled
+
+
+def put_clocks(tree: Tree) -> None:
+    """Let every turn of every loop look at the clock."""
+    from jinja2 import nodes
+
+    for loop in tree.find_all(nodes.For):
+        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
+        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
+
+
+def sandbox() -> Environment:
+    """Return the environment that transformers' templates are written for, with every growing operation counted."""
+    from jinja2 import ext, nodes, sandbox
+
+    class Generation(ext.Extension):
+        """Knows `{% generation %}`, which marks the assistant's text and changes nothing here."""
+
+        tags = {"generation"}  # noqa: RUF012  # Jinja's own declaration
+
+        def parse(self, parser: Any) -> nodes.Node | list[nodes.Node]:
+            """Give what stands inside."""
+            next(parser.stream)
+            return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+    class Bounded(sandbox.ImmutableSandboxedEnvironment):
+        """The sandbox, with a clock and with limits on sizes."""
+
+        intercepted_binops = frozenset(("+", "*", "**", "%"))
+        until = float("inf")
+
+        def look(self) -> None:
+            """Look at the clock."""
+            if time.monotonic() > self.until:
+                raise TooMuchError(f"it takes more than {SECONDS:g} seconds")
+
+        def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+            """Call a function or method of the template's."""
+            self.look()
+            bounded_arguments([getattr(obj, "__self__", None), *args, *kwargs.values()])
+            return bounded(super().call(context, obj, *args, **kwargs))
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            """Add, multiply, raise or format."""
+            bounded_operation(operator, left, right)
+            return super().call_binop(context, operator, left, right)
+
+    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols])
+    environment.filters = {name: counted(found) for name, found in environment.filters.items()}
+    environment.filters["tojson"] = tojson
+    environment.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form),
+                            "namespace": namespace_class()}
+    for name in ("lipsum", "cycler", "joiner"):
+        environment.globals.pop(name)
+    return environment
+
+
+def namespace_class() -> type:
+    """Return Jinja's namespace, without names that begin with an underscore."""
+    from jinja2.exceptions import SecurityError
+    from jinja2.utils import Namespace
+
+    class Names(Namespace):
+        """What a template may assign to inside a loop."""
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            if str(name).startswith("_"):
+                raise SecurityError(f"it assigns to {name}")
+            super().__setitem__(name, value)
+
+    return Names
+
+
+def refuse(message: object) -> None:
+    """Let a template say that it cannot take the messages."""
+    raise RefusedError(str(message)[:500])
+
+
+def tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, *,
+           separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
+    """Write a value as JSON, without the escapes that web pages need."""
+    bounded_arguments([indent])
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def counted(filter_: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a filter so that what goes in and what comes out is counted; Jinja's marks on it stay."""
+    @wraps(filter_)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        bounded_arguments([*args, *kwargs.values()])
+        return bounded(filter_(*args, **kwargs))
+
+    return wrapped
+
+
+def bounded(value: Any) -> Any:
+    """Return a value that is not too large."""
+    if isinstance(value, str | list | tuple | dict) and len(value) > LARGEST:
+        raise TooMuchError(f"it makes a text or list of {len(value):,}")
+    return value
+
+
+def bounded_arguments(values: Sequence[Any]) -> None:
+    """Refuse arguments of which a call could make something huge."""
+    lengths = sorted((len(value) for value in values if isinstance(value, str)), reverse=True)
+    if len(lengths) > 1 and lengths[0] * lengths[1] > PRODUCT:
+        raise TooMuchError("it works on texts that are too long together")
+    numbers = [value for value in values if isinstance(value, int)]
+    if any(abs(value) > LARGEST for value in numbers):
+        raise TooMuchError(f"it counts to {max(abs(value) for value in numbers):,}"[:60])
+    for value in values:
+        if isinstance(value, str) and "{" in value and any(part.isdigit() and len(part) > 6 for part in
+                                                            value.replace(":", " ").replace("}", " ").split()):
+            raise TooMuchError("it pads a text by too much")
+
+
+def bounded_operation(operator: str, left: Any, right: Any) -> None:
+    """Refuse an operation whose result would be too large."""
+    sizes = [len(value) if isinstance(value, str | list | tuple) else 0 for value in (left, right)]
+    if operator == "%" and isinstance(left, str):
+        if any(part.isdigit() and len(part) > 6 for part in "".join(
+                letter if letter.isdigit() else " " for letter in left).split()) or "*" in left:
+            raise TooMuchError("it pads a text by too much")
+    elif any(sizes):
+        times = next((value for value in (left, right) if isinstance(value, int)), 1)
+        if (sum(sizes) if operator == "+" else max(sizes) * abs(times)) > LARGEST:
+            raise TooMuchError("it makes a text or list that is too large")
+    elif isinstance(left, int) and isinstance(right, int):
+        bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
+        if bits > BITS:
+            raise TooMuchError("it computes a number that is too large")
+
+
+def bounded_join(join: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Wrap Jinja's joining of texts (`~`) so that the sum is counted."""
+    def joined(parts: Any) -> str:
+        found = list(parts)
+        if sum(len(part) for part in found if isinstance(part, str)) > LARGEST:
+            raise TooMuchError("it makes a text that is too large")
+        return join(found)
+
+    return joined

@@ -1,0 +1,1 @@
+"""Tokenizers in the files from before `tokenizer.json`: vocab.txt, vocab.json with merges.txt, SentencePiece models."""

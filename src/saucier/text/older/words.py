@@ -1,0 +1,73 @@
+"""Backends from vocabularies of words and merges: WordPiece, byte-level BPE, and the BPE of the first GPT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from saucier.errors import InputError
+from saucier.text.older.settings import Settings
+from saucier.text.older.vocabulary import read_merges, read_vocab, read_vocab_lines
+
+WORD_END = "</w>"
+INSIDE = "##"
+
+
+def wordpiece(settings: Settings) -> Backend:
+    """Build BERT's tokenizer from `vocab.txt`. Source: Devlin et al. 2018, §3, arXiv:1810.04805."""
+    if not settings.flag("do_basic_tokenize", True):
+        raise InputError("do_basic_tokenize false cannot be reproduced", where=settings.where,
+                         remedy="give a folder with tokenizer.json")
+    path = settings.folder / "vocab.txt"
+    vocab, unk = read_vocab_lines(path), settings.names["unk"]
+    if unk not in vocab:
+        raise InputError(f"has no {unk!r}, which stands for unknown words", where=str(path),
+                         remedy="name another as unk_token in tokenizer_config.json")
+    prefix = settings.text("wordpieces_prefix", INSIDE)
+    backend = Backend(models.WordPiece(vocab, unk_token=unk, continuing_subword_prefix=prefix))
+    strip = settings.options.get("strip_accents")
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=settings.flag("clean_text", True),
+        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        strip_accents=None if strip is None else settings.flag("strip_accents", False),
+        lowercase=settings.flag("do_lower_case", True))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix=prefix)
+    return backend
+
+
+def byte_pairs(*, prefix_space: bool = False, normalizer: Callable[[], normalizers.Normalizer] | None = None,
+               words: str | None = None) -> Callable[[Settings], Backend]:
+    """Return the builder of a byte-level BPE from `vocab.json` and `merges.txt`; options are the class's defaults.
+
+    `words`: the expression that cuts a text into words, where it is not GPT-2's own. Source: Radford et al. 2019, §2.2.
+    """
+    def build(settings: Settings) -> Backend:
+        vocab = read_vocab(settings.folder / "vocab.json")
+        merges = read_merges(settings.folder / "merges.txt", vocab)
+        backend = Backend(models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix="",
+                                     fuse_unk=False))
+        if normalizer is not None:
+            backend.normalizer = normalizer()
+        space = settings.flag("add_prefix_space", prefix_space)
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space) if words is None else (
+            pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(words), behavior="isolated"),
+                                     pre_tokenizers.ByteLevel(add_prefix_space=space, use_regex=False)]))
+        backend.decoder = decoders.ByteLevel()
+        return backend
+
+    return build
+
+
+def word_pairs(settings: Settings) -> Backend:
+    """Build the first GPT's tokenizer: pairs of characters merged inside lower-cased words."""
+    vocab = read_vocab(settings.folder / "vocab.json")
+    merges = read_merges(settings.folder / "merges.txt", vocab)
+    backend = Backend(models.BPE(vocab, merges, unk_token=settings.names["unk"], continuing_subword_prefix="",
+                                 end_of_word_suffix=WORD_END, fuse_unk=False))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    return backend

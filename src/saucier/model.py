@@ -26,7 +26,7 @@ from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.stack import Stack
 from saucier.parts.visibility import Span
 
-__all__ = ["Output", "Transformer", "build", "retie"]
+__all__ = ["Output", "Transformer", "build", "on_meta", "retie", "unfilled"]
 
 
 @dataclass(slots=True)
@@ -253,14 +253,31 @@ def flat_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tens
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
           device: torch.device | str | None = None) -> Transformer:
     """Build a model with starting weights drawn from `seed`. Raises `InputError` for an illegal combination."""
-    with torch.device("meta"):
-        model = Transformer(config)
     if torch.device(device or "cpu").type == "meta":
-        return model
-    model = model.to_empty(device=device or "cpu")
-    retie(model)
+        return on_meta(config)
+    model = unfilled(config, dtype=torch.float32, device=device or "cpu")
     initialize(model, config, seed)
     return model if dtype is None else model.to(dtype)
+
+
+def on_meta(config: c.Transformer) -> Transformer:
+    """Return the model with shapes alone. Raises `InputError` for an illegal combination."""
+    with torch.device("meta"):
+        return Transformer(config)
+
+
+def unfilled(config: c.Transformer, *, dtype: torch.dtype, device: torch.device | str) -> Transformer:
+    """Return the model with weights that are allocated and hold nothing yet.
+
+    `Module.to_empty` would do the same, and load half of torch's compiler for it.
+    """
+    model = on_meta(config)
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
+    retie(model)
+    return model
 
 
 def retie(model: Transformer) -> None:

@@ -119,6 +119,15 @@ def test_the_config_tree_needs_no_torch() -> None:
     assert "torch" not in loaded_by("import saucier.config, saucier.families, saucier.recipes")
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
+def test_building_a_model_loads_no_compiler(family: str) -> None:
+    """Allocating weights by `Module.to_empty`, or drawing them on the meta device, costs seconds of imports."""
+    program = ("import torch, saucier; from saucier.families import FAMILIES; "
+               f"saucier.build(FAMILIES[{family!r}](24, 1, heads=2)); "
+               "assert not [name for name in sys.modules if name.startswith('torch._dynamo')]")
+    assert "sympy" not in loaded_by(program)
+
+
 def test_help_needs_no_torch() -> None:
     """`saucier --help` answers at once."""
     program = "import saucier.cli\ntry:\n    saucier.cli.main(['--help'])\nexcept SystemExit:\n    pass"

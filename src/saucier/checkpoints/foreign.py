@@ -23,7 +23,7 @@ from saucier.checkpoints.rules import Rules
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
-from saucier.model import Transformer, retie
+from saucier.model import Transformer, unfilled
 
 BASE = "@"
 """Stands in rules for the prefix that classes with a head put before the body's names."""
@@ -39,10 +39,7 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
     tree = layout.tree(document, name, where)
-    with torch.device("meta"):
-        model = Transformer(tree)
-    model = (model if dtype is None else model.to(dtype)).to_empty(device=device)
-    retie(model)
+    model = unfilled(tree, dtype=dtype or torch.float32, device=device)
     copy_weights(model, Names(layout, tree, name), dict(read_shards(folder)), str(folder))
     model.generation = generation_defaults(folder, document)
     model.published = {**document, "architectures": [name]}

@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import write_atomically
-from saucier.model import Transformer, retie
+from saucier.model import Transformer, unfilled
 
 MODEL_TYPE = "saucier"
 FORMAT = 1
@@ -92,10 +92,7 @@ def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device)
     Raises `InputError` that lists every missing, unknown or misshapen weight.
     """
     config = read_config(folder)
-    with torch.device("meta"):
-        model = Transformer(config)
-    model = (model if dtype is None else model.to(dtype)).to_empty(device=device)
-    retie(model)
+    model = unfilled(config, dtype=dtype or torch.float32, device=device)
     fill(model, folder / "model.safetensors")
     if (folder / "generation_config.json").is_file():
         model.generation = read_json(folder / "generation_config.json")

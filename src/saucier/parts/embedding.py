@@ -12,7 +12,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.dropout import Dropout
 from saucier.parts.inputs import Side
-from saucier.parts.linear import Linear
+from saucier.parts.linear import Linear, Table
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import build_embedding_positions
 
@@ -25,10 +25,10 @@ class Embedding(nn.Module):
         super().__init__()
         self.config, self.scale = config, config.scale
         narrow, width = config.widths(dim)
-        self.tokens = nn.Embedding(config.vocab, narrow)
+        self.tokens = Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
         self.segments = (
-            nn.Embedding(config.segments.count, width) if isinstance(config.segments, c.SegmentTable) else None
+            Table(config.segments.count, width) if isinstance(config.segments, c.SegmentTable) else None
         )
         self.project = Linear(narrow, dim, bias=config.projection.bias) if config.projection else None
         last = isinstance(config.projection, c.ProjectNormed)

@@ -103,6 +103,6 @@ def measure(quick: bool) -> Section:
     for name in QUICK_SHAPES if quick else SHAPES:
         with tempfile.TemporaryDirectory() as place:
             rows += compared(name, Path(place) / "model", quick)
-    about = (f"Published shapes with random weights, saved by `transformers` and opened by both; {BATCH['texts']} texts "
-             f"of {BATCH['length']} tokens without padding, forward with the head. Tokens a second.")
+    about = (f"Published shapes with random weights, saved by `transformers` and opened by both; {BATCH['texts']} "
+             f"texts of {BATCH['length']} tokens without padding, forward with the head. Tokens a second.")
     return Section("One forward pass, family by family", about, rows)

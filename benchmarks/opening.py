@@ -57,7 +57,7 @@ def measure(quick: bool) -> Section:
         turns = [[seconds(body) for body in programs] for _ in range(rounds + 1)][1:]
     ours, theirs = (statistics.median(turn[side][0] for turn in turns) for side in (0, 1))
     apart = max(abs(turn[0][1] / turn[1][1] - 1) for turn in turns)
-    about = (f"A GPT-2 of {size / 1e6:.0f} MB in float32, on a warm disk cache: the seconds from a fresh process's first "
+    about = (f"A GPT-2 of {size / 1e6:.0f} MB in float32, on a warm disk cache: seconds from a fresh process's first "
              "import to the first logits.")
     return Section("Opening a checkpoint", about, [
         at_least("import, open, first logits", f"{ours:.2f} s", f"{theirs:.2f} s", theirs / ours, 1.5),

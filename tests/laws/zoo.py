@@ -8,6 +8,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
+from saucier.parts.initialize import fold_scale
 from saucier.recipes import names, recipe
 
 VOCAB = 37
@@ -163,8 +164,10 @@ def scrambled(config: c.Transformer, *, seed: int = 0) -> Transformer:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            spread = 0.3 if parameter.ndim < 2 or "positions" in name or "bias" in name else parameter.shape[-1] ** -0.5
+            small = parameter.ndim < 2 or any(part in name for part in ("positions", "bias", "shared"))
+            spread = 0.3 if small else parameter.shape[-1] ** -0.5
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + ("norm" in name))
+        fold_scale(model)  # unscaled scores would make every softmax a choice of one key, and rounding errors large
     return model
 
 

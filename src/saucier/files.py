@@ -16,6 +16,9 @@ from typing import Any
 
 from saucier.errors import InputError, WorkError
 
+LARGEST_JSON = 512 * 2**20
+"""Bytes; a tokenizer.json of a large vocabulary has some ten million."""
+
 
 def sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename after it is ordered after its content."""
@@ -89,8 +92,10 @@ def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; a file that is not there is an empty one. Raises `InputError` that names the line or byte."""
     if not path.exists():
         return {}
+    if not path.is_file() or path.stat().st_size > LARGEST_JSON:
+        raise InputError("no file, or far too large for one of settings", where=str(path), remedy="write it again")
     try:
-        value = json.loads(path.read_bytes().decode("utf-8"))
+        value = json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}", remedy="write it again") from error
     except json.JSONDecodeError as error:
@@ -102,3 +107,8 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("not a JSON object", where=str(path), remedy="write it again")
     return value
+
+
+def refuse_constant(name: str) -> float:
+    """Refuse NaN and Infinity, which are not JSON. Raises `ValueError`."""
+    raise ValueError(f"{name} is no number")

@@ -11,6 +11,7 @@ from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
 from saucier.devices import choose_device, choose_dtype
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
+from saucier.hub import folder_of
 from saucier.model import Transformer
 
 
@@ -18,14 +19,13 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
          device: str | torch.device = "auto") -> Transformer:
     """Load a model in evaluation mode.
 
-    `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last).
+    `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
+    where no such folder exists, `owner/name` is fetched from the hub.
     `dtype` "auto" is the format that the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head`
     "auto" keeps what was saved; a published class name takes a folder of its family as that class.
     Raises `InputError` for a folder that cannot be read and for an unknown dtype, device or head.
     """
-    folder = Path(path)
-    if not folder.exists():
-        raise InputError("no such folder", where=str(folder), remedy="give a model folder or a run folder")
+    folder = folder_of(path)
     place = choose_device(device)
     return open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
 

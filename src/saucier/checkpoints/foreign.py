@@ -19,8 +19,10 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.keys import SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import read_json
-from saucier.checkpoints.rules import Rules
-from saucier.checkpoints.tensors import read_tensors, write_tensors
+from saucier.checkpoints.rules import Concat, Operation, Rules
+from saucier.checkpoints.source import Weights
+from saucier.checkpoints.tensors import write_tensors
+from saucier.config.count import parameters
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
 from saucier.model import Transformer, unfilled
@@ -39,8 +41,10 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
     tree = layout.tree(document, name, where)
+    source = Weights(folder)
+    check_size(tree, source, where)
     model = unfilled(tree, dtype=dtype or torch.float32, device=device)
-    copy_weights(model, Names(layout, tree, name), dict(read_shards(folder)), str(folder))
+    copy_weights(model, Names(layout, tree, name), source, str(folder))
     model.generation = generation_defaults(folder, document)
     model.published = {**document, "architectures": [name]}
     return model
@@ -69,7 +73,7 @@ class Names:
         """The rules of body and head."""
         return self.layout.rules(self.tree, self.published)
 
-    def present(self, template: str, source: Mapping[str, Tensor]) -> str | None:
+    def present(self, template: str, source: Weights) -> str | None:
         """Return the name that stands in the file, with one of the prefixes of the body or without it."""
         if BASE not in template:
             return template if template in source else None
@@ -82,25 +86,16 @@ class Names:
         return any(self.layout.knows(one, self.tree) for one in (name, *short))
 
 
-def read_shards(folder: Path) -> list[tuple[str, Tensor]]:
-    """Read all tensors of a folder, from one file or from the shards that its index names."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return list(read_tensors(folder / "model.safetensors"))
-    shards = read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise InputError("weight_map is missing or not a table of file names", where=str(index),
-                         remedy="copy the folder again")
-    tensors: list[tuple[str, Tensor]] = []
-    for name in sorted(set(shards.values())):
-        if Path(name).name != name:
-            raise InputError(f"the shard {name!r} is outside the folder", where=str(index),
-                             remedy="do not use this folder")
-        tensors += read_tensors(folder / name)
-    return tensors
+def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
+    """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
+    c.check(tree)
+    expected = parameters(tree)
+    if expected > source.size:  # a parameter takes two bytes at least
+        raise InputError(f"the config describes {expected:,} parameters, and the files hold {source.size:,} bytes",
+                         where=where, remedy="the weights do not belong to this config.json")
 
 
-def copy_weights(model: Transformer, names: Names, source: dict[str, Tensor], where: str) -> None:
+def copy_weights(model: Transformer, names: Names, source: Weights, where: str) -> None:
     """Fill every parameter by the layout's rules. Raises `InputError` with all faults at once."""
     faults: list[str] = []
     used: set[str] = set()
@@ -116,19 +111,32 @@ def copy_weights(model: Transformer, names: Names, source: dict[str, Tensor], wh
         given = [name for _, name in found if name is not None]
         used.update(given)
         try:
-            tensor = match.operation.ours([source[name] for name in given])
+            deliver(match.operation, [source[name] for name in given], parameter.data)
         except (ValueError, RuntimeError, IndexError) as error:
             faults.append(f"{', '.join(given)}: {error}")
-            continue
-        if tensor.shape != parameter.shape:
-            faults.append(f"{', '.join(given)} gives {list(tensor.shape)} instead of {list(parameter.shape)}")
-        else:
-            parameter.data.copy_(tensor)
     faults += [f"{name} is unknown" for name in source if name not in used and not names.spare(name)]
     if faults:
         raise InputError("; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""),
                          where=where,
                          remedy="the weights do not belong to this config.json")
+
+
+def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:
+    """Write what an operation makes of foreign tensors into a parameter; several maps go straight into their rows.
+
+    Raises `ValueError` where the shapes do not fit.
+    """
+    if isinstance(operation, Concat):
+        if [tensor.shape for tensor in given] != [(rows, *target.shape[1:]) for rows in operation.rows]:
+            raise ValueError(f"gives {[list(tensor.shape) for tensor in given]} instead of {list(operation.rows)} rows "
+                             f"of {list(target.shape)}")
+        for tensor, rows in zip(given, target.split(list(operation.rows)), strict=True):
+            rows.copy_(tensor)
+        return
+    tensor = operation.ours(given)
+    if tensor.shape != target.shape:
+        raise ValueError(f"gives {list(tensor.shape)} instead of {list(target.shape)}")
+    target.copy_(tensor)
 
 
 def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:

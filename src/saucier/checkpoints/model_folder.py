@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.tensors import read_tensors, write_tensors
+from saucier.checkpoints.source import SafeShard
+from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
-from saucier.files import write_atomically
+from saucier.files import read_object, write_atomically
 from saucier.model import Transformer, unfilled
 
 MODEL_TYPE = "saucier"
@@ -51,20 +52,10 @@ def stored_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises `InputError` that names the file and the line."""
+    """Read a JSON object that must be there. Raises `InputError` that names the file and the line."""
     if not path.is_file():
         raise InputError("no such file", where=str(path), remedy="give a model folder or a run folder")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}",
-                         remedy="write the file again") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}",
-                         remedy="write the file again") from error
-    if not isinstance(value, dict):
-        raise InputError("not a JSON object", where=str(path), remedy="write the file again")
-    return value
+    return read_object(path)
 
 
 def read_config(folder: Path) -> c.Transformer:
@@ -101,9 +92,9 @@ def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device)
 
 def fill(model: Transformer, path: Path) -> None:
     """Copy the weights of a file into a model, each exactly once."""
-    wanted, faults = dict(model.named_parameters()), []
-    for name, tensor in read_tensors(path):
-        parameter = wanted.pop(name, None)
+    wanted, faults, shard = dict(model.named_parameters()), [], SafeShard(path)
+    for name in shard.names():
+        parameter, tensor = wanted.pop(name, None), shard.get(name)
         if parameter is None:
             faults.append(f"{name} is unknown")
         elif parameter.shape != tensor.shape:

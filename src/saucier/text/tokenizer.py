@@ -14,6 +14,7 @@ import tokenizers
 
 from saucier.errors import InputError, nearest
 from saucier.files import write_json, write_text
+from saucier.hub import folder_of
 from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
 from saucier.text.tokenizer_files import Handling, open_folder
 
@@ -198,10 +199,10 @@ class Tokenizer:
 def load_tokenizer(folder: Path | str) -> Tokenizer:
     """Read a tokenizer: `tokenizer.json`, or vocab.txt, vocab.json with merges.txt, a SentencePiece model.
 
-    A run folder, which keeps them in `tokenizer/`, will do as well.
+    A run folder, which keeps them in `tokenizer/`, will do as well, and the hub id of a repository.
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
-    opened = open_folder(Path(folder))
+    opened = open_folder(folder_of(folder, weights=False))
     return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling)
 
 

@@ -69,8 +69,8 @@ def open_folder(folder: Path) -> Opened:
             backend, settings, found = read_older(place)
             handling = handling_of(place, settings.options, inputs=found.inputs, left=found.left)
             return Opened(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
-    raise InputError("has no tokenizer.json and no older tokenizer files" if folder.is_dir() else "no such folder",
-                     where=str(folder), remedy="name the folder that holds the tokenizer")
+    raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
+                     remedy="name the folder that holds the tokenizer")
 
 
 def with_tokenizer_json(folder: Path) -> Opened:

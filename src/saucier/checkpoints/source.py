@@ -1,0 +1,184 @@
+"""The weights of a published folder, by name and one at a time: safetensors or pytorch_model.bin, whole or in shards.
+
+Nothing here trusts a file: names of shards stay inside the folder, a name stands in one shard only, and
+pytorch_model.bin is read by PyTorch's restricted reader, which builds tensors and nothing else.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from saucier.errors import InputError
+from saucier.files import read_object
+
+SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+AT_ONCE = 64 * 2**20
+"""Bytes that are taken from a mapped file before it is mapped anew, so that what was read does not stay in memory."""
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+"""Ends of names that the first checkpoints of BERT have, and today's."""
+MOST_SHARDS = 10_000
+
+
+class Shard(Protocol):
+    """One file of weights."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """Name the tensors."""
+        ...
+
+    def get(self, name: str) -> Tensor:
+        """Return a tensor, on the CPU."""
+        ...
+
+
+class SafeShard:
+    """A safetensors file, mapped into memory for as long as little of it was read."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file. Raises `InputError` for a missing, truncated or corrupt one."""
+        if not path.is_file():
+            raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
+        self.path, self.taken = path, 0
+        self.file = self.opened()
+
+    def opened(self) -> Any:
+        """Map the file."""
+        try:
+            return safe_open(self.path, framework="pt")
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"not a whole safetensors file ({error})", where=str(self.path),
+                             remedy="copy it again, or use an earlier checkpoint") from error
+
+    def names(self) -> list[str]:
+        """Name the tensors."""
+        return list(self.file.keys())
+
+    def get(self, name: str) -> Tensor:
+        """Return a tensor that the file backs."""
+        if self.taken > AT_ONCE:
+            self.file, self.taken = self.opened(), 0
+        try:
+            tensor: Tensor = self.file.get_tensor(name)
+        except (SafetensorError, RuntimeError, ValueError) as error:
+            raise InputError(f"{name} cannot be read ({error})", where=str(self.path),
+                             remedy="copy it again") from error
+        self.taken += tensor.nbytes
+        return tensor
+
+
+class PickledShard:
+    """A pytorch_model.bin."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file. Raises `InputError` for one that is broken, or that holds anything but tensors."""
+        if not path.is_file():
+            raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
+        self.path = path
+        found = read_restricted(path)
+        if not isinstance(found, dict) or not all(isinstance(name, str) and isinstance(value, Tensor)
+                                                  for name, value in found.items()):
+            raise InputError("is not a table of tensors by name", where=str(path), remedy="do not use this file")
+        self.tensors: dict[str, Tensor] = dict(found)
+
+    def names(self) -> list[str]:
+        """Name the tensors."""
+        return list(self.tensors)
+
+    def get(self, name: str) -> Tensor:
+        """Return a tensor."""
+        return self.tensors[name]
+
+
+def read_restricted(path: Path) -> Any:
+    """Read a pytorch_model.bin with PyTorch's reader that builds tensors and refuses all other objects."""
+    refused = InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
+                         remedy="use a folder with model.safetensors")
+    try:  # files from before PyTorch 1.6 are no archives, and cannot be mapped
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except Exception as error:  # a broken archive or pickle raises anything; nothing of it was run
+        raise refused from error
+
+
+class Weights:
+    """All tensors of a folder by name."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open a folder's files. Raises `InputError` where they are missing, broken or contradict each other."""
+        self.folder = folder
+        self.shards = [(SafeShard if path.name.endswith(".safetensors") else PickledShard)(path)
+                       for path in shard_paths(folder)]
+        self.places: dict[str, tuple[Shard, str]] = {}
+        for shard in self.shards:
+            for stored in shard.names():
+                name = today(stored)
+                if name in self.places:
+                    raise InputError(f"{name} stands there, and in {self.places[name][0].path.name} too",
+                                     where=str(shard.path), remedy="fetch the folder again")
+                self.places[name] = (shard, stored)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(shard.path.stat().st_size for shard in self.shards)
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a tensor of this name."""
+        return name in self.places
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the tensors."""
+        return iter(self.places)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a tensor. Raises `KeyError` for an unknown name and `InputError` for what is no weight."""
+        shard, stored = self.places[name]
+        tensor = shard.get(stored)
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            raise InputError(f"{name} is {str(tensor.dtype).removeprefix('torch.')}", where=str(shard.path),
+                             remedy="quantized checkpoints cannot be read; use the one in float")
+        return tensor
+
+
+def today(name: str) -> str:
+    """Return a tensor's name as it is spelled today."""
+    for old, new in OLD_NAMES.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """Find the files of weights of a folder; safetensors are preferred. Raises `InputError` where there are none."""
+    for name in (SAFE, PICKLED):
+        index = folder / f"{name}.index.json"
+        if (folder / name).is_file():
+            return [folder / name]
+        if index.is_file():
+            return listed(index, name.rsplit(".", 1)[-1])
+    raise InputError("no such file", where=str(folder / SAFE),
+                     remedy=f"the weights are missing ({SAFE} or {PICKLED}); fetch the whole folder")
+
+
+def listed(index: Path, ending: str) -> list[Path]:
+    """Return the shards that an index names. Raises `InputError` for a name that leads out of the folder."""
+    shards = read_object(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
+        raise InputError("weight_map is missing or not a table of file names", where=str(index),
+                         remedy="copy the folder again")
+    names = sorted(set(shards.values()))
+    if len(names) > MOST_SHARDS:
+        raise InputError(f"names {len(names):,} shards", where=str(index), remedy="copy the folder again")
+    for name in names:
+        if Path(name).name != name or not name.endswith(f".{ending}") or "\0" in name:
+            raise InputError(f"the shard {name[:80]!r} is outside the folder, or no .{ending}", where=str(index),
+                             remedy="do not use this folder")
+    return [index.parent / name for name in names]

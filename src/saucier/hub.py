@@ -1,0 +1,51 @@
+"""Folders by their hub id: `owner/name` is fetched through huggingface_hub, only where no such folder exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from saucier.errors import InputError
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+"""Files of configs, tokenizers and adapters."""
+WEIGHTS = ("model*.safetensors", "adapter_model.safetensors", "[0-9]_*/model.safetensors")
+PICKLED = ("pytorch_model*.bin",)
+"""Fetched only where there are no safetensors."""
+OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "checkpoint-*")
+"""Copies for other libraries."""
+
+
+def is_hub_id(text: str) -> bool:
+    """Say whether a text can only be a repository: `owner/name`, where no folder `owner` exists."""
+    return REPOSITORY.fullmatch(text) is not None and not Path(text).exists() and not Path(text).parent.exists()
+
+
+def folder_of(path: str | Path, *, weights: bool = True) -> Path:
+    """Return a folder that exists, or the copy of a repository; `weights`: whether its weights are wanted too.
+
+    Raises `InputError` where it is neither, or cannot be fetched. Nothing is fetched for a path of this machine.
+    """
+    if Path(path).exists():
+        return Path(path)
+    if not is_hub_id(str(path)):
+        raise InputError("no such folder", where=str(path),
+                         remedy="give a folder, or the id of a repository as owner/name")
+    folder = fetched(str(path), (*SETTINGS, *(WEIGHTS if weights else ())))
+    if weights and not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        folder = fetched(str(path), (*SETTINGS, *PICKLED))
+    return folder
+
+
+def fetched(repository: str, wanted: tuple[str, ...]) -> Path:
+    """Fetch files of a repository into huggingface_hub's cache; what is there already is not fetched again."""
+    import huggingface_hub
+
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(wanted),
+                                                      ignore_patterns=list(OTHER)))
+    except Exception as error:  # the library and the network raise dozens of kinds
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"cannot be fetched: {first[:200]}", where=repository,
+                         remedy="check the name and the network, or give a folder") from error

@@ -11,7 +11,7 @@ from tests.cli.conftest import Saucier
 
 from saucier.recipes import names
 
-VERBS = ("cook", "train", "evaluate", "generate", "rerun", "recipes", "show", "diff", "plan", "schema", "tokenizer")
+VERBS = ("cook", "train", "evaluate", "generate", "rerun", "recipes", "families", "show", "diff", "plan", "schema", "tokenizer")
 
 
 def test_help_names_every_verb(saucier: Saucier) -> None:
@@ -38,6 +38,18 @@ def test_recipes_as_json(saucier: Saucier) -> None:
     assert found["gpt2"]["parameters"] == found["gpt2"]["claims"]["parameters"] == 124439808
     assert found["bert"]["objective"] == "masked"
     assert found["t5"]["family"] == "t5"
+
+
+def test_families_lists_what_can_be_opened(saucier: Saucier) -> None:
+    found = {one["model_type"]: one for one in json.loads(saucier("families", "--json").out)}
+    assert "BertForMaskedLM" in found["bert"]["classes"]
+    assert "hidden_size" in found["bert"]["fields"]
+    shown = saucier("families", "bert").out
+    assert "BertForQuestionAnswering" in shown
+    assert "add_cross_attention" in shown
+    answer = saucier("families", "brt")
+    assert answer.code == 2
+    assert "bert" in answer.error
 
 
 def test_schema_knows_every_section(saucier: Saucier) -> None:

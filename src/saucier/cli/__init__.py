@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli import cook, diff, evaluate, generate, number, plan, recipes, rerun, schema, show, tokenizer, train
+from saucier.cli import cook, diff, evaluate, families, generate, number, plan, recipes, rerun, schema, show, tokenizer, train
 from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130
@@ -27,6 +27,7 @@ app.command()(evaluate.evaluate)
 app.command()(generate.generate)
 app.command()(rerun.rerun)
 app.command()(recipes.recipes)
+app.command()(families.families)
 app.command()(show.show)
 app.command()(diff.diff)
 app.command()(plan.plan)

@@ -13,7 +13,21 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli import cook, diff, evaluate, families, generate, number, plan, recipes, rerun, schema, show, tokenizer, train
+from saucier.cli import (
+    cook,
+    diff,
+    evaluate,
+    families,
+    generate,
+    number,
+    plan,
+    recipes,
+    rerun,
+    schema,
+    show,
+    tokenizer,
+    train,
+)
 from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130

@@ -20,7 +20,7 @@ def families(name: Name = "", *, page: Page = False, as_json: AsJson = False) ->
     if page:
         typer.echo(published.page(), nl=False)
     elif as_json:
-        found = [published.layout(name)] if name else list(published.LAYOUTS.values())
+        found = [published.layout(name)] if name else published.layouts()
         put_json([published.as_plain(one) for one in found])
     else:
         put(published.details(published.layout(name)) if name else published.overview())

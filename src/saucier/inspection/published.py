@@ -22,10 +22,15 @@ change no number. Written by `saucier families --page`; a test holds this page c
 """
 
 
+def layouts() -> list[Layout]:
+    """Return all layouts, in the order they are listed."""
+    return list(LAYOUTS.values())
+
+
 def layout(model_type: str) -> Layout:
     """Return the layout of a `model_type`. Raises `InputError` with the nearest for an unknown one."""
     if model_type not in LAYOUTS:
-        raise InputError(f"no published layout {model_type!r}", where="families", remedy=nearest(model_type, LAYOUTS))
+        raise InputError(f"no published layout {model_type!r}", where="families", remedy=nearest(model_type, list(LAYOUTS)))
     return LAYOUTS[model_type]
 
 

@@ -30,7 +30,8 @@ def layouts() -> list[Layout]:
 def layout(model_type: str) -> Layout:
     """Return the layout of a `model_type`. Raises `InputError` with the nearest for an unknown one."""
     if model_type not in LAYOUTS:
-        raise InputError(f"no published layout {model_type!r}", where="families", remedy=nearest(model_type, list(LAYOUTS)))
+        raise InputError(f"no published layout {model_type!r}", where="families",
+                         remedy=nearest(model_type, list(LAYOUTS)))
     return LAYOUTS[model_type]
 
 

@@ -18,6 +18,7 @@ from saucier.errors import InputError, nearest
 from saucier.parts.cache import Cache
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
+from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
 from saucier.parts.inputs import Inputs, Side, boolean
@@ -50,6 +51,7 @@ class Pass:
     states: tuple[Tensor, ...] | None
     attentions: tuple[Tensor, ...] | None
     cross: tuple[Tensor, ...] | None
+    globals: tuple[Tensor, ...] | None = None
 
     def unpacked(self) -> Tensor:
         """The hidden vectors as [B, L, D]."""
@@ -114,7 +116,8 @@ class Transformer(nn.Module):
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted)
         hidden = done.unpacked()
-        output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions)
+        output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
+                        global_attentions=done.globals)
         return self.finish(output, Reading(hidden, None, known(side), side.mask, side.inputs, choices), wanted)
 
     def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
@@ -132,7 +135,7 @@ class Transformer(nn.Module):
             done = self.run(self.encoder, self.embed, source, wanted)
             memory.hidden, memory.layout = done.hidden, done.layout
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
-            output.encoder_last_hidden_state = done.unpacked()
+            output.encoder_last_hidden_state, output.encoder_global_attentions = done.unpacked(), done.globals
         else:
             output.encoder_last_hidden_state = memory.hidden
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
@@ -156,8 +159,9 @@ class Transformer(nn.Module):
 
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
         """Embed one side and send it through its stack."""
+        refuse_named(stack.config, side.named)
         context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
-                          inputs=side.inputs)
+                          inputs=side.inputs, rows=len(side.ids))
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
             context.memory_span = memory.span(side)
@@ -166,8 +170,10 @@ class Transformer(nn.Module):
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
-        weights = (tuple(context.attentions), tuple(context.cross_attentions)) if wanted.weights else (None, None)
-        return Pass(hidden, side.layout, states, *weights)
+        if not wanted.weights:
+            return Pass(hidden, side.layout, states, None, None)
+        return Pass(hidden, side.layout, states, tuple(context.attentions), tuple(context.cross_attentions),
+                    tuple(context.global_attentions) or None)
 
     def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
         """Apply pooler and head."""
@@ -224,8 +230,10 @@ def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs) -> Side 
         ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
     if ids is None:
         return None
+    named = inputs.get("global_attention_mask")
     return Side(ids, boolean(mask), inputs.get("position_ids"), inputs.get("documents"), inputs.get("token_type_ids"),
-                inputs.get("prefix_length"), vectors=vectors, inputs=inputs)
+                inputs.get("prefix_length"), vectors=vectors, inputs=inputs,
+                named=None if named is None else named.bool())
 
 
 def second_side(inputs: Inputs, cache: Cache | None) -> Side | None:

@@ -27,7 +27,8 @@ def projections(draw: st.DrawFn) -> c.Projection:
 
 
 plain_visibilities = st.one_of(st.just(c.Full()), st.just(c.Causal()), st.just(c.Prefix()),
-                               st.builds(c.Window, st.integers(1, 5)))
+                               st.builds(c.Window, st.integers(1, 5)),
+                               st.builds(c.Global, otherwise=st.sampled_from([c.NoTokens(), c.FirstToken()])))
 visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first & second, inner, inner),
     st.builds(lambda first, second: first | second, inner, inner)), max_leaves=3)
@@ -41,7 +42,8 @@ embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()
                                 st.builds(c.Learned, length=st.just(POSITIONS)))
 
 self_attentions = st.builds(c.SelfAttention, projection=projections(), positions=attention_positions,
-                            visibility=visibilities, kernel=kernels)
+                            visibility=visibilities, kernel=kernels,
+                            global_maps=st.sampled_from([None, None, c.GlobalMaps(), c.GlobalMaps(bias=False)]))
 cross_attentions = st.builds(c.CrossAttention, projection=projections(), kernel=kernels)
 feed_forwards = st.one_of(
     st.builds(c.FeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),

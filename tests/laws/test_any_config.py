@@ -50,10 +50,20 @@ def legal(config: c.Transformer) -> bool:
 
 def run(model: Transformer, ids: Tensor, cut: int = LENGTH) -> Output:
     """Run on ids [B, L]; an encoder-decoder reads them backwards on its other side. `cut`: target tokens kept."""
-    prefix = torch.tensor([2, 3])
+    rest = {"prefix_length": torch.tensor([2, 3]), **named(model.config)}
     if model.config.encoder and model.config.decoder:
-        return model(ids.flip(1), decoder_input_ids=ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]
-    return model(ids[:, :cut], prefix_length=prefix)  # type: ignore[no-any-return]
+        return model(ids.flip(1), decoder_input_ids=ids[:, :cut], **rest)  # type: ignore[no-any-return]
+    return model(ids[:, :cut], **rest)  # type: ignore[no-any-return]
+
+
+def named(config: c.Transformer) -> dict[str, Tensor]:
+    """Return a mask of global tokens for models whose first stack knows such tokens."""
+    stack = config.encoder or config.decoder
+    assert stack is not None
+    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
+    if not any(c.global_terms(part.visibility) for part in inner if isinstance(part, c.SelfAttention)):
+        return {}
+    return {"global_attention_mask": torch.tensor([[0, 1, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 0]])}
 
 
 def logits_shape(head: c.Head) -> tuple[int, ...]:
@@ -139,8 +149,8 @@ def test_any_legal_causal_config_decodes_from_its_cache(config: c.Transformer) -
     with torch.no_grad():
         for start, end in ((0, 3), (3, 4), (4, LENGTH)):
             target = {"decoder_input_ids": ids[:, start:end], "prefix_length": torch.tensor([2, 3])}
-            output = model(ids.flip(1), **target, cache=cache) if config.encoder else model(ids[:, start:end],
-                                                                                            cache=cache)
+            output = model(ids.flip(1), **target, cache=cache, **named(config)) if config.encoder else model(
+                ids[:, start:end], cache=cache, **named(config))
             found.append(output.last_hidden_state)
         assert_close(torch.cat(found, dim=1), whole, MODEL)
 

@@ -14,8 +14,9 @@ from saucier.recipes import names, recipe
 
 MODELS = everything()
 LENGTH = 12
-EXTRA_PRODUCTS = ("shaw", "music")
-"""Positions with matrix products of their own, which the count leaves out."""
+EXTRA_PRODUCTS = ("shaw", "music", "longformer", "global")
+"""Positions with matrix products of their own, which the count leaves out; and maps for global tokens, whose work
+depends on how many a batch has."""
 
 
 def built_parameters(config: c.Transformer) -> int:

@@ -19,10 +19,13 @@ from saucier.model import Output, Transformer
 
 LENGTH = 9
 PREFIX = 4
+GLOBAL = (2, 6)
+"""The tokens that the batch names global."""
 VISIBILITIES: dict[str, c.Visibility] = {
     "full": c.Full(), "causal": c.Causal(), "prefix": c.Prefix(), "window": c.Window(2), "window-1": c.Window(1),
     "causal-window": c.Causal() & c.Window(3), "prefix-window": c.Prefix() & c.Window(3),
     "causal-or-window": c.Causal() | c.Window(2),
+    "global": c.Global(), "window-or-global": c.Window(2) | c.Global(), "causal-and-global": c.Causal() & c.Global(),
     "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),
 }
 ATTENTIONS: dict[str, c.SelfAttention] = {
@@ -42,6 +45,8 @@ def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
             return key <= query or key < PREFIX
         case c.Window(size=size):
             return -size < key - query < size
+        case c.Global():
+            return query in GLOBAL or key in GLOBAL
         case c.And(terms=terms):
             return all(may_see(term, query, key) for term in terms)
         case c.Or(terms=terms):
@@ -104,8 +109,29 @@ def test_every_visibility_shows_what_it_says(name: str, attention: str, layers: 
     changed = ATTENTIONS[attention].model_copy(update={"visibility": visibility, "positions": positions})
     watched = Watched(zoo.decoder(changed, layers=layers))
     ids = zoo.tokens(watched.model.config, 1, LENGTH)
-    output = watched.model(ids, prefix_length=torch.tensor([PREFIX]), output_attentions=weights)
+    named = {"global_attention_mask": global_mask()} if c.global_terms(visibility) else {}
+    output = watched.model(ids, prefix_length=torch.tensor([PREFIX]), output_attentions=weights, **named)
     assert_same_pattern(watched.influence(output)[0], reachable(allowed(visibility), layers))
+
+
+def global_mask() -> Tensor:
+    """Return the mask [1, LENGTH] that names the global tokens."""
+    return torch.tensor([[int(place in GLOBAL) for place in range(LENGTH)]])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("weights", [False, True], ids=["fused", "explicit"])
+def test_global_tokens_with_maps_of_their_own_see_all_and_are_seen_by_all(weights: bool, layers: int) -> None:
+    """Longformer's attention shows what its visibility says, and nothing of padding."""
+    visibility = c.Window(2) | c.Global()
+    attention = c.SelfAttention(projection=zoo.GROUPED, visibility=visibility, global_maps=c.GlobalMaps())
+    watched = Watched(zoo.encoder(attention, layers=layers))
+    ids, mask = zoo.tokens(watched.model.config, 1, LENGTH), (torch.arange(LENGTH) < LENGTH - 1)[None].long()
+    output = watched.model(ids, mask, global_attention_mask=global_mask(), output_attentions=weights)
+    real = slice(0, LENGTH - 1)
+    expected = reachable(allowed(visibility)[real, real], layers)
+    assert_same_pattern(watched.influence(output)[0][real, real], expected)
+    assert not watched.influence(output)[0][real, LENGTH - 1].any()
 
 
 @pytest.mark.parametrize("name", zoo.decoders())
@@ -199,7 +225,7 @@ def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     documents = torch.tensor([[0] * 4 + [1] + [2] * 4])
     places = torch.tensor([[0, 1, 2, 3, 0, 0, 1, 2, 3]])
     with torch.no_grad():
-        found = model(ids, documents=documents, position_ids=places).last_hidden_state
+        found = model(ids, documents=documents, position_ids=zoo.placed(model.config, places)).last_hidden_state
         for start, end in pairwise(ends):
             torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5,
                                        atol=1e-5)

@@ -20,6 +20,7 @@ SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
 FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "llama": {"kv_heads": 2, "hidden": 40}, "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
+    "longformer": {"length": LENGTH + 2, "window": (4, 8)},
 }
 
 
@@ -121,7 +122,10 @@ def uneven() -> c.Transformer:
 def encoders() -> dict[str, c.Transformer]:
     """Return encoder-only models: BERT, and one for every kind of position."""
     window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
-    return {"bert": family("bert"), "window": encoder(window)} | {
+    first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
+    maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
+    return {"bert": family("bert"), "longformer": family("longformer"), "window": encoder(window),
+            "global": encoder(first), "global-maps": encoder(maps)} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 
@@ -172,8 +176,25 @@ def scrambled(config: c.Transformer, *, seed: int = 0) -> Transformer:
 
 
 def tokens(config: c.Transformer, rows: int, length: int, *, seed: int = 0) -> Tensor:
-    """Return random ids [rows, length]."""
-    return torch.randint(0, config.embed.vocab, (rows, length), generator=torch.Generator().manual_seed(seed))
+    """Return random ids [rows, length], none of them the padding that positions are counted without."""
+    ids = torch.randint(0, config.embed.vocab, (rows, length), generator=torch.Generator().manual_seed(seed))
+    padding = skipped(config)
+    return ids if padding is None else ids.masked_fill(ids == padding, padding + 1)
+
+
+def skipped(config: c.Transformer) -> int | None:
+    """Return the id that a model's positions are counted without, if there is one."""
+    match config.embed.positions:
+        case c.Learned(places=c.SkipPadding(padding=padding)) | c.Sinusoidal(places=c.SkipPadding(padding=padding)):
+            return padding
+        case _:
+            return None
+
+
+def placed(config: c.Transformer, places: Tensor) -> Tensor:
+    """Return the position ids of tokens at these places of their rows, as the model's table is numbered."""
+    padding = skipped(config)
+    return places if padding is None else places + padding + 1
 
 
 def longest(config: c.Transformer) -> int:

@@ -99,11 +99,17 @@ class Key:
 
 
 def look_up(tree: Any, path: str) -> Any:
-    """Follow a path of attribute names and indices; None where the tree ends early."""
+    """Follow a path of attribute names and indices; None where the tree ends early.
+
+    `*` stands for every block of a stack's layers, however they are laid out; the first is looked at.
+    """
     for part in path.split("."):
         if tree is None:
             return None
-        tree = tree[int(part)] if part.isdigit() else getattr(tree, part, None)
+        if part == "*":
+            tree = tree.blocks[0] if isinstance(tree, c.Cycle) else tree.block
+        else:
+            tree = tree[int(part)] if part.isdigit() else getattr(tree, part, None)
     return tree
 
 
@@ -112,6 +118,10 @@ def put(tree: Any, path: str, value: Any) -> Any:
     first, _, rest = path.partition(".")
     if tree is None:
         return None
+    if first == "*":
+        if isinstance(tree, c.Cycle):
+            return tree.model_copy(update={"blocks": tuple(put(block, rest, value) for block in tree.blocks)})
+        return put(tree, f"block.{rest}", value)
     if first.isdigit():
         index = int(first)
         return (*tree[:index], put(tree[index], rest, value) if rest else value, *tree[index + 1:])

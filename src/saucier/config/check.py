@@ -6,7 +6,7 @@ from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Poo
 from saucier.config.layers import CrossAttention, Projection, SelfAttention
 from saucier.config.model import Stack, Transformer
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
-from saucier.config.visibility import is_causal
+from saucier.config.visibility import global_terms, is_causal
 from saucier.errors import InputError
 
 
@@ -72,6 +72,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                 case SelfAttention() as attention:
                     check_projection(path, attention.projection, config.dim)
                     check_positions(path, attention, config.dim)
+                    check_global_maps(path, name, attention)
                     if isinstance(attention.positions, T5Bias):
                         biases[path] = (attention.positions, attention.projection.heads)
                 case CrossAttention(projection=projection):
@@ -145,3 +146,21 @@ def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
                 where=f"{path}.positions",
                 remedy="raise max_distance or lower buckets",
             )
+
+
+def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
+    """Maps for global tokens need global tokens, an encoder (the cache holds one set of keys), and no positions."""
+    if attention.global_maps is None:
+        return
+    if not global_terms(attention.visibility):
+        raise InputError(
+            "maps for global tokens, and no token is ever global",
+            where=f"{path}.global_maps",
+            remedy="leave them out, or add kind: global to the visibility",
+        )
+    if stack == "decoder" or attention.positions.kind != "none":
+        raise InputError(
+            "maps for global tokens work in an encoder, and without positions in the attention",
+            where=f"{path}.global_maps",
+            remedy="leave them out, or use positions of the embedding",
+        )

@@ -45,6 +45,9 @@ def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
     query, key, _ = part.projection.widths(dim)
     keys = visible_keys(part.visibility, length)
     nodes = [linear("qkv", dim, query + 2 * key, bias=part.projection.bias), *position_nodes(part, dim)]
+    if part.global_maps:  # their keys and values are made of all tokens, their queries of few
+        maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
+        nodes.append(replace(maps, flops=4.0 * dim * key))
     nodes.append(
         Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query)
     )

@@ -71,6 +71,16 @@ class Softmax(Config):
 Kernel = Softmax
 
 
+class GlobalMaps(Config):
+    """Global tokens have queries of their own, and read keys and values of their own; nobody else reads these.
+
+    Source: Beltagy et al. 2020, §3.1, "Linear Projections for Global Attention", arXiv:2004.05150.
+    """
+
+    bias: bool = True
+    """Bias on the three maps."""
+
+
 class SelfAttention(Config):
     """Attention of a sequence to itself, from four independent choices."""
 
@@ -83,6 +93,8 @@ class SelfAttention(Config):
     """Which keys a query may see."""
     kernel: Kernel = Softmax()
     """How scores become weights."""
+    global_maps: GlobalMaps | None = None
+    """Maps of their own for the tokens that `Global` names; None: they use the same maps as all tokens."""
 
 
 class CrossAttention(Config):

@@ -60,6 +60,51 @@ class Window(Algebra):
         super().__init__(**{"size": size, **rest})
 
 
+class NoTokens(Config):
+    """No token."""
+
+    kind: Literal["no_tokens"] = "no_tokens"
+
+
+class FirstToken(Config):
+    """The first token of every row, whose vector a classifier reads. Source: Beltagy et al. 2020, §3.1."""
+
+    kind: Literal["first_token"] = "first_token"
+
+
+class BeforeSeparator(Config):
+    """The tokens before the first of a row's three separators: a question before its text.
+
+    Source: Beltagy et al. 2020, §3.1 and code release; rows look like `<s> question </s></s> text </s>`.
+    """
+
+    kind: Literal["before_separator"] = "before_separator"
+    token: int = Field(default=2, ge=0)
+    """Id of the separator."""
+
+
+class AfterSeparator(Config):
+    """The tokens behind the second of a row's three separators, of rows as in `BeforeSeparator`."""
+
+    kind: Literal["after_separator"] = "after_separator"
+    token: int = Field(default=2, ge=0)
+    """Id of the separator."""
+
+
+GlobalTokens = Annotated[NoTokens | FirstToken | BeforeSeparator | AfterSeparator, Field(discriminator="kind")]
+
+
+class Global(Algebra):
+    """The tokens that the batch names (`global_attention_mask`) see all tokens and are seen by all.
+
+    `Window(257) | Global()` is Longformer. Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
+    """
+
+    kind: Literal["global"] = "global"
+    otherwise: GlobalTokens = NoTokens()
+    """The tokens that are global where the batch names none."""
+
+
 class And(Algebra):
     """Visible when every term allows it."""
 
@@ -74,7 +119,7 @@ class Or(Algebra):
     terms: tuple[Visibility, ...] = Field(min_length=1)
 
 
-Visibility = Annotated[Full | Causal | Prefix | Window | And | Or, Field(discriminator="kind")]
+Visibility = Annotated[Full | Causal | Prefix | Window | Global | And | Or, Field(discriminator="kind")]
 
 And.model_rebuild()
 Or.model_rebuild()
@@ -83,14 +128,16 @@ Or.model_rebuild()
 def visible_keys(visibility: Visibility, length: int) -> float:
     """Return how many keys a query sees on average in a sequence of `length` tokens (for counting FLOPs).
 
-    A prefix is counted as causal, since its length is known only with the batch; a conjunction by its narrowest
-    term, with a causal window counted exactly.
+    A prefix is counted as causal, since its length is known only with the batch, and global tokens, few and known
+    as late, as one; a conjunction by its narrowest term, with a causal window counted exactly.
     """
     match visibility:
         case Full():
             return float(length)
         case Causal() | Prefix():
             return (length + 1) / 2
+        case Global():
+            return 1.0
         case Window(size=size):
             reach = min(size, length)
             return 2 * causal_window_keys(reach, length) - 1
@@ -125,3 +172,23 @@ def is_causal(visibility: Visibility) -> bool:
             return all(is_causal(term) for term in terms)
         case _:
             return False
+
+
+def global_terms(visibility: Visibility) -> tuple[Global, ...]:
+    """Return the terms of a visibility that speak of global tokens."""
+    match visibility:
+        case Global():
+            return (visibility,)
+        case And(terms=terms) | Or(terms=terms):
+            return tuple(found for term in terms for found in global_terms(term))
+        case _:
+            return ()
+
+
+def sliding(visibility: Visibility) -> int | None:
+    """Return how far a sliding window with global tokens reaches to each side; None for another visibility."""
+    match visibility:
+        case Or(terms=(Window(size=size), Global())):
+            return size - 1
+        case _:
+            return None

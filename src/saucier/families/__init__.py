@@ -6,10 +6,12 @@ from saucier.config import Transformer
 from saucier.families.bert import bert
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama
+from saucier.families.longformer import longformer
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
+    "longformer": longformer,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -6,9 +6,11 @@ from saucier.checkpoints.keys import Layout
 from saucier.families.bert import BERT_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT
+from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.t5 import T5_LAYOUT
 
 LAYOUTS: dict[str,
               Layout] = {layout.model_type: layout
-                         for layout in (GPT_LAYOUT, GPT2_LAYOUT, LLAMA_LAYOUT, BERT_LAYOUT, T5_LAYOUT)}
+                         for layout in (GPT_LAYOUT, GPT2_LAYOUT, LLAMA_LAYOUT, BERT_LAYOUT, T5_LAYOUT,
+                                       LONGFORMER_LAYOUT)}
 """`model_type` of a config.json -> layout."""

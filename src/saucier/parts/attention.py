@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.context import Context
 from saucier.parts.dropout import dropout
+from saucier.parts.global_attention import publish, with_global_maps
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.linear import Linear
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias, rotate, rotation
@@ -79,6 +80,7 @@ class SelfAttention(nn.Module):
         query, key, self.head_dim = self.widths
         self.qkv = Linear(dim, query + 2 * key, bias=config.projection.bias)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
+        self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, self.head_dim)
         self.scale = config.projection.scale or self.head_dim**-0.5
 
@@ -94,7 +96,12 @@ class SelfAttention(nn.Module):
             query, key = rotate(query, turn), rotate(key, turn)
         if context.cache is not None:
             key, value = context.cache.extend(context.self_slot(), key, value)
-        return self.out(join(self.attend(query, key, value, context)))  # type: ignore[no-any-return]
+        mixed = join(self.attend(query, key, value, context))
+        if self.global_qkv is not None:
+            mixed = with_global_maps(self, mixed, x, context)
+        if context.want_weights:
+            publish(self.config.visibility, context)
+        return self.out(mixed)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""

@@ -43,6 +43,12 @@ class Context:
     want_weights: bool = False
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
+    global_attentions: list[Tensor] = field(default_factory=list)
+    """Weights of the global tokens of sliding windows, in their published form."""
+    multiple: int = 1
+    """What published weights of global tokens are padded to a multiple of: the stack's widest window."""
+    rows: int = 1
+    """Rows of the batch, also where they are packed into one."""
     self_attentions: int = 0
     """Self-attentions that have used the cache in this pass; a shared block counts each time."""
     cross_attentions_read: int = 0
@@ -70,6 +76,10 @@ class Context:
     def mask(self, visibility: c.Visibility) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys."""
         return self.once(("mask", visibility), lambda: materialize(visibility, padded(self.span, self.layout)))
+
+    def real_keys(self) -> Tensor | None:
+        """Return which keys are no padding, packed away or not; None when all are. Shapes: -> [B, K]."""
+        return self.span.padding if self.layout is None else self.layout.mask
 
     def memory_mask(self) -> Mask:
         """Return the mask of the encoder output for the decoder's queries."""

@@ -28,6 +28,8 @@ class Inputs(TypedDict, total=False):
     """[B, L]; tokens attend only within equal numbers."""
     prefix_length: Tensor | None
     """[B], how many first tokens all may see."""
+    global_attention_mask: Tensor | None
+    """[B, L], 1 = a token that sees all and is seen by all, where the model has such tokens (of the encoder's side)."""
     inputs_embeds: Tensor | None
     """[B, L, width of the token table], in place of the token vectors of `input_ids`."""
     decoder_input_ids: Tensor | None
@@ -73,6 +75,8 @@ class Side:
     """[B, L, width] in place of the token vectors of `ids`."""
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name, for parts that read more."""
+    named: Tensor | None = None
+    """[B, keys], True where the batch names a token global."""
 
     @property
     def start(self) -> int:
@@ -84,7 +88,7 @@ class Side:
         length = self.ids.shape[1]
         padding = None if self.layout is not None else self.mask
         return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, self.documents,
-                    self.prefix)
+                    self.prefix, ids=self.ids if self.vectors is None else None, named=self.named)
 
     def in_order(self) -> Tensor:
         """Positions [1, L] counted from the cache's end."""

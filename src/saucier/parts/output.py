@@ -30,9 +30,14 @@ class Output:
     cache: Cache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+    global_attentions: tuple[Tensor, ...] | None = None
+    """Of sliding windows with global tokens: what these give to every key, [B, H, K, most global tokens of a row];
+    `attentions` then holds what the others give to global keys and to their neighbours (see `parts.global_attention`).
+    """
     encoder_last_hidden_state: Tensor | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
+    encoder_global_attentions: tuple[Tensor, ...] | None = None
     decoder_hidden_states: tuple[Tensor, ...] | None = None
     decoder_attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None

@@ -22,6 +22,7 @@ class Stack(nn.Module):
     def __init__(self, config: c.Stack, dim: int) -> None:
         """Build as many blocks as have weights of their own."""
         super().__init__()
+        self.config, self.multiple = config, widest_window(config)
         found = stack_bias(config)
         self.shared = T5BiasTable(*found) if found else None
         """Positions that all layers share."""
@@ -39,6 +40,7 @@ class Stack(nn.Module):
 
         Shapes: x [B, L, D] -> [B, L, D].
         """
+        context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
         for block in [*self.blocks] * self.rounds:
@@ -50,3 +52,10 @@ class Stack(nn.Module):
         if record is not None:
             record.append(x)
         return x
+
+
+def widest_window(config: c.Stack) -> int:
+    """Return the most neighbours that a sliding window with global tokens spans in this stack; 1 without any."""
+    found = [c.sliding(residual.inner.visibility) for block in config.blocks() for residual in block.sublayers
+             if isinstance(residual.inner, c.SelfAttention)]
+    return max([2 * reach for reach in found if reach], default=1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.parts.global_tokens import global_tokens
 
 
 @dataclass(slots=True)
@@ -33,6 +34,10 @@ class Span:
     """[B, K]."""
     prefix: Tensor | None = None
     """[B], length of the prefix that all may see."""
+    ids: Tensor | None = None
+    """[B, Q], the tokens, where they are known."""
+    named: Tensor | None = None
+    """[B, K], True where the batch names a token global."""
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
@@ -77,7 +82,21 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
         allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
-    return Mask(allowed=allowed, whole=span.padding is None or span.starts_real, device=span.device)
+    whole = sees_itself(visibility) and (span.padding is None or span.starts_real)
+    return Mask(allowed=allowed, whole=whole, device=span.device)
+
+
+def sees_itself(visibility: c.Visibility) -> bool:
+    """Say whether every query sees at least its own key."""
+    match visibility:
+        case c.Global():
+            return False
+        case c.And(terms=terms):
+            return all(sees_itself(term) for term in terms)
+        case c.Or(terms=terms):
+            return any(sees_itself(term) for term in terms)
+        case _:
+            return True
 
 
 def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
@@ -110,6 +129,9 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
                 raise InputError("a prefix visibility needs to know the prefix", where="prefix_length",
                                  remedy="give prefix_length, one number for each row")
             return (keys <= queries)[None, None] | (keys[None, None] < span.prefix[:, None, None, None])
+        case c.Global(otherwise=otherwise):
+            tokens = global_tokens(otherwise, span)
+            return (tokens[:, span.start:span.start + span.queries, None] | tokens[:, None, :])[:, None]
         case c.And(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).all(0)

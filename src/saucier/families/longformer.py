@@ -1,0 +1,123 @@
+"""Longformer: RoBERTa with a sliding window of its own in every layer, and global tokens with maps of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from saucier import config as c
+from saucier.checkpoints.choices import LABELS, bare, keep_language, labelling
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, put
+from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.families.bert import weights as bert_weights
+
+
+def longformer(
+    dim: int = 768,
+    layers: int = 12,
+    *,
+    heads: int = 12,
+    vocab: int = 50265,
+    length: int = 4098,
+    hidden: int | None = None,
+    window: int | Sequence[int] = 512,
+    dropout: float = 0.1,
+) -> c.Transformer:
+    """Longformer with its language head. Source: Beltagy et al. 2020, §3 and §5, arXiv:2004.05150.
+
+    `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all.
+    """
+    norm, widths = c.LayerNorm(), (window,) * layers if isinstance(window, int) else tuple(window)
+    if len(widths) != layers or any(width < 2 or width % 2 for width in widths):
+        raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
+
+    def block(width: int) -> c.Block:
+        attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
+                                    visibility=c.Window(width // 2 + 1) | c.Global(), global_maps=c.GlobalMaps())
+        feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
+        return c.Block(sublayers=tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
+                                       for inner in (attention, feed_forward)))
+
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding()), norm=norm,
+                          dropout=dropout, segments=c.SegmentTable(count=1)),
+        encoder=c.Stack(layers=in_turn(tuple(map(block, widths)))),
+        pooler=c.Pooler(),
+        head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
+    )
+
+
+def in_turn(blocks: tuple[c.Block, ...]) -> c.Repeat | c.Cycle:
+    """Lay out blocks as the shortest turn that gives them all."""
+    count = len(blocks)
+    turn = next(size for size in range(1, count + 1) if count % size == 0 and blocks[:size] * (count // size) == blocks)
+    return (c.Repeat(block=blocks[0], times=count) if turn == 1
+            else c.Cycle(blocks=blocks[:turn], times=count // turn))
+
+
+def windows(tree: c.Transformer) -> list[int]:
+    """Return the neighbours that each layer of the encoder sees."""
+    inner = [block.sublayers[0].inner for block in (tree.encoder.blocks() if tree.encoder else ())]
+    found = [c.sliding(part.visibility) if isinstance(part, c.SelfAttention) else None for part in inner]
+    return [2 * (reach or 0) for reach in found]
+
+
+ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0", "encoder.layers.*.sublayers.1"
+OTHERWISE = f"{ATTENTION}.inner.visibility.terms.1.otherwise"
+KEYS = (
+    Key("hidden_size", ("dim",)),
+    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))),
+    Key("attention_window", (), argument="window", default=512, found=windows),
+    Key("num_attention_heads", (f"{ATTENTION}.inner.projection.heads",)),
+    Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
+    Key("vocab_size", ("embed.vocab",)),
+    Key("max_position_embeddings", ("embed.positions.length",)),
+    Key("pad_token_id", ("embed.positions.places.padding",), default=1),
+    Key("type_vocab_size", ("embed.segments.count",), default=2),
+    Key("hidden_act", (f"{FEED_FORWARD}.inner.activation",), names=ACTIVATIONS, default="gelu"),
+    Key("layer_norm_eps", ("embed.norm.eps", f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps",
+                           "head.transform.norm.eps"), default=1e-12),
+    Key("hidden_dropout_prob", ("embed.dropout", f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
+    Key("attention_probs_dropout_prob", (f"{ATTENTION}.inner.kernel.dropout",), default=0.1),
+)
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of BERT's body, and of the maps for global tokens."""
+    theirs = tuple(f"@encoder.layer.{{i}}.attention.self.{name}_global.{{p}}" for name in ("query", "key", "value"))
+    maps = Rule("encoder.blocks.{i}.attention.inner.global_qkv.{p}", theirs, Concat((tree.dim,) * 3))
+    rules = bert_weights(tree).plus([maps])
+    return Rules([rule for _, rule in rules.rules], ignored=["@embeddings.position_ids", "lm_head.decoder.{p}"])
+
+
+LANGUAGE = (
+    Rule("head.transform.dense.{p}", "lm_head.dense.{p}"),
+    Rule("head.transform.norm.{p}", "lm_head.layer_norm.{p}"),
+    Rule("head.bias", "lm_head.bias"),
+)
+DROPPED = Key("hidden_dropout_prob", ("head.dropout",), default=0.1)
+SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
+
+
+def finding(tokens: c.GlobalTokens, published: Published) -> Published:
+    """Return a class that makes these tokens global where the batch names none."""
+    def keep(tree: c.Transformer, document: Document) -> c.Transformer:
+        return published.keep(put(tree, OTHERWISE, tokens), document)
+
+    return Published(keep, published.rules, published.keys)
+
+
+CLASSES = {
+    "LongformerForMaskedLM": Published(keep_language, LANGUAGE),
+    "LongformerForSequenceClassification": finding(c.FirstToken(), labelling(
+        c.ClassificationHead(pick=c.First(), transform=c.Transform(activation="tanh")), "classifier.out_proj",
+        dense="classifier.dense",
+        keys=(LABELS, Key("hidden_dropout_prob", ("head.dropout", "head.transform.dropout"), default=0.1)))),
+    "LongformerForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPPED)),
+    "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), labelling(c.SpanHead(), "qa_outputs",
+                                                                             keys=(SEPARATOR,))),
+    "LongformerForMultipleChoice": finding(c.AfterSeparator(), labelling(c.ChoiceHead(), keys=(SEPARATOR, DROPPED))),
+    "LongformerModel": bare,
+}
+LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, weights, CLASSES, "longformer.",
+                           fixed={"tie_word_embeddings": True}, free=frozenset({"onnx_export"}))

@@ -198,11 +198,15 @@ class Transformer(nn.Module):
         weight = self.embed.tokens.weight
         return Cache.empty(widths, batch=batch, capacity=length, dtype=weight.dtype, device=weight.device)
 
-    def save(self, folder: str | Path) -> None:
-        """Write config.json, model.safetensors and generation_config.json; `saucier.load` reads them back."""
-        from saucier.checkpoints.model_folder import save_model
+    def save(self, folder: str | Path) -> str:
+        """Write config.json, model.safetensors and generation_config.json; `saucier.load` reads them back.
 
-        save_model(self, Path(folder))
+        The layout is a published one where one can express the model, and our own otherwise; its `model_type` is
+        returned. Raises `InputError` for a folder that holds something else.
+        """
+        from saucier.saving import save
+
+        return save(self, folder)
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "generation": {"config", "parts", "model", "text", "devices"},
 }
 LATE = {
-    ("model", "checkpoints"),  # `model.save(folder)` is part of the contract
+    ("model", "saving"),  # `model.save(folder)` is part of the contract
     ("checkpoints", "training"),  # `saucier.load(run_folder)` asks which checkpoint is whole
 }
 HEAVY = ("torch", "pydantic", "numpy", "yaml", "tokenizers", "pyarrow", "rich", "typer", "matplotlib", "transformers")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.checkpoints.keys import SPECIAL_IDS, Layout
-from saucier.checkpoints.model_folder import read_json
+from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.rules import Concat, Operation, Rules
 from saucier.checkpoints.source import Weights
 from saucier.checkpoints.tensors import write_tensors
@@ -29,6 +29,7 @@ from saucier.model import Transformer, unfilled
 
 BASE = "@"
 """Stands in rules for the prefix that classes with a head put before the body's names."""
+LARGEST_IN_LIST = 10_000_000
 
 
 def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
@@ -40,7 +41,7 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
     if name not in layout.classes:
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
-    tree = layout.tree(document, name, where)
+    tree = published_tree(layout, document, name, where)
     source = Weights(folder)
     check_size(tree, source, where)
     model = unfilled(tree, dtype=dtype or torch.float32, device=device)
@@ -50,12 +51,40 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
     return model
 
 
+def published_tree(layout: Layout, document: Mapping[str, Any], published: str, where: str) -> c.Transformer:
+    """Return the tree of a published config as one of its classes, checked.
+
+    Raises `InputError` for a config that makes none, also where a table meets a value of another kind than it expects.
+    """
+    check_lists(document, where)
+    try:
+        tree = layout.tree(document, published, where)
+        c.check(tree)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError) as error:
+        raise InputError(f"these values make no model ({type(error).__name__}: {str(error)[:200]})", where=where,
+                         remedy="copy the config again") from error
+    return tree
+
+
+def check_lists(value: Any, where: str, *, inside: bool = False) -> None:
+    """Refuse numbers in lists that are larger than any length or id: some configs have lists written out from them."""
+    if isinstance(value, dict):
+        for one in value.values():
+            check_lists(one, where, inside=inside)
+    elif isinstance(value, list):
+        for one in value:
+            check_lists(one, where, inside=True)
+    elif inside and isinstance(value, int) and abs(value) > LARGEST_IN_LIST:
+        raise InputError(f"a list holds {str(value)[:40]}", where=where, remedy="copy the config again")
+
+
 def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
     """Return the class that a folder says it holds; the family's first where it says nothing."""
-    said: list[str] = document.get("architectures") or [next(iter(layout.classes))]
-    known = [name for name in said if name in layout.classes]
+    said = document.get("architectures") or [next(iter(layout.classes))]
+    names = said if isinstance(said, list) else []
+    known = [name for name in names if isinstance(name, str) and name in layout.classes]
     if not known:
-        raise InputError(f"architectures {said} is not known for {layout.model_type}", where=where,
+        raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
                          remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
     return known[0]
 
@@ -88,7 +117,6 @@ class Names:
 
 def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
     """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
-    c.check(tree)
     expected = parameters(tree)
     if expected > source.size:  # a parameter takes two bytes at least
         raise InputError(f"the config describes {expected:,} parameters, and the files hold {source.size:,} bytes",
@@ -116,9 +144,7 @@ def copy_weights(model: Transformer, names: Names, source: Weights, where: str) 
             faults.append(f"{', '.join(given)}: {error}")
     faults += [f"{name} is unknown" for name in source if name not in used and not names.spare(name)]
     if faults:
-        raise InputError("; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""),
-                         where=where,
-                         remedy="the weights do not belong to this config.json")
+        raise misfit(faults, where)
 
 
 def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,25 @@ from saucier.model import Transformer, unfilled
 MODEL_TYPE = "saucier"
 FORMAT = 1
 """Raised when the layout changes in a way that older readers cannot read."""
+SHOWN = 100
+"""Characters of a fault."""
+WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
+"""Files of a saved model, which another save may replace."""
 
 
 def save_model(model: Transformer, folder: Path) -> None:
     """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full."""
-    if folder.exists() and not (folder / "config.json").is_file() and any(folder.iterdir()):
-        raise InputError("the folder holds something else", where=str(folder), remedy="give a new folder")
+    check_free(folder)
     write_atomically(folder, lambda temporary: write_model(model, temporary))
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds something else than a model's own files. Raises `InputError`."""
+    others = [] if not folder.exists() else [folder.name] if folder.is_file() else sorted(
+        {path.name for path in folder.iterdir()} - WRITTEN)
+    if others:
+        raise InputError(f"the folder holds something else ({others[0]})", where=str(folder),
+                         remedy="give a new folder")
 
 
 def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
@@ -103,5 +115,11 @@ def fill(model: Transformer, path: Path) -> None:
             parameter.data.copy_(tensor)
     faults += [f"{name} is missing" for name in wanted]
     if faults:
-        shown = "; ".join(faults[:5]) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")
-        raise InputError(shown, where=str(path), remedy="the weights do not belong to this config.json")
+        raise misfit(faults, str(path))
+
+
+def misfit(faults: Sequence[str], where: str) -> InputError:
+    """Build the one error for all weights that do not fit; a hostile file has names of any length, so they are cut."""
+    shown = "; ".join(fault[:SHOWN] for fault in faults[:5])
+    return InputError(shown + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""), where=where,
+                      remedy="the weights do not belong to this config.json")

@@ -1,0 +1,69 @@
+"""`save`: a model as a folder, in a published layout where one can express it, in our own otherwise."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from saucier.checkpoints.foreign import write_foreign
+from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.model_folder import MODEL_TYPE, check_free, save_model
+from saucier.errors import InputError, nearest
+from saucier.families.layouts import LAYOUTS
+from saucier.model import Transformer
+
+LAYOUT_NAMES = ("auto", "own", "published")
+
+
+def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str:
+    """Write a model atomically and return the `model_type` of the layout that was written.
+
+    `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
+    model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
+    Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
+    """
+    target = Path(folder)
+    if layout not in (*LAYOUT_NAMES, *LAYOUTS):
+        raise InputError(f"unknown layout {layout!r}", where="layout",
+                         remedy=nearest(layout, [*LAYOUT_NAMES, *LAYOUTS]))
+    check_free(target)
+    refusals: dict[str, InputError] = {}
+    for candidate in () if layout == "own" else candidates(model, layout):
+        try:
+            expresses(candidate, model)
+        except InputError as error:
+            refusals[candidate.model_type] = error
+            continue
+        write_foreign(model, candidate, target)
+        return candidate.model_type
+    if layout not in ("auto", "own"):
+        raise refusals[layout] if layout in refusals else nowhere(model, refusals)
+    came_from = str(model.published.get("model_type"))
+    if layout == "auto" and came_from in refusals:
+        warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
+    save_model(model, target)
+    return MODEL_TYPE
+
+
+def candidates(model: Transformer, layout: str) -> list[Layout]:
+    """Return the layouts to try, the one that the model came from first."""
+    if layout in LAYOUTS:
+        return [LAYOUTS[layout]]
+    came_from = model.published.get("model_type")
+    return sorted(LAYOUTS.values(), key=lambda one: one.model_type != came_from)
+
+
+def expresses(layout: Layout, model: Transformer) -> None:
+    """Raise `InputError` where a layout cannot express a model."""
+    try:
+        layout.document(model.config, model.published if model.published.get("model_type") == layout.model_type else {})
+    except (AssertionError, AttributeError, TypeError, ValueError, LookupError) as error:  # a tree of another shape
+        raise InputError(f"this model cannot be written as {layout.model_type}", where="model",
+                         remedy="save it in our own layout") from error
+
+
+def nowhere(model: Transformer, refusals: dict[str, InputError]) -> InputError:
+    """Build the error for a model that no published layout can express."""
+    came_from = str(model.published.get("model_type"))
+    what = refusals[came_from].what if came_from in refusals else "no published layout can express this model"
+    return InputError(what, where="layout", remedy="save it in our own layout (own)")

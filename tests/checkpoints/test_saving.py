@@ -1,0 +1,71 @@
+"""Saving: a published layout where one can express the model, our own otherwise; what is written is what is read."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import saucier
+from saucier import config as c
+from saucier.checkpoints.model_folder import MODEL_TYPE
+from saucier.families import bert, gpt2
+from saucier.saving import save
+
+
+def test_a_recipes_model_is_written_as_transformers_reads_it(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = saucier.build(gpt2(dim=32, layers=2, heads=2, vocab=50, length=16), seed=3).eval()
+    assert model.save(tmp_path / "out") == "gpt2"
+    reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.no_grad():
+        torch.testing.assert_close(reference(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-5)
+    assert torch.equal(saucier.load(tmp_path / "out", dtype="float32", device="cpu")(ids).logits, model(ids).logits)
+
+
+def test_what_no_layout_expresses_is_written_in_ours(tmp_path: Path) -> None:
+    tree = gpt2(dim=32, layers=2, heads=2, vocab=50, length=16)
+    model = saucier.build(tree.model_copy(update={"embed": tree.embed.model_copy(update={"scale": 3.0})}))
+    assert model.save(tmp_path / "out") == MODEL_TYPE
+    assert saucier.load(tmp_path / "out", device="cpu").config == model.config
+    with pytest.raises(saucier.InputError, match="no published layout can express this model"):
+        save(model, tmp_path / "other", layout="published")
+    with pytest.raises(saucier.InputError, match="cannot be written as gpt2"):
+        save(model, tmp_path / "other", layout="gpt2")
+    with pytest.raises(saucier.InputError, match="did you mean 'gpt2'"):
+        save(model, tmp_path / "other", layout="gpt3")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_published_model_that_was_changed_says_so(tmp_path: Path) -> None:
+    saucier.build(bert(dim=32, layers=2, heads=2, vocab=50, length=16)).save(tmp_path / "bert")
+    model = saucier.load(tmp_path / "bert", dtype="float32", device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert save(model, tmp_path / "again") == "bert"
+        assert save(model, tmp_path / "own", layout="own") == MODEL_TYPE
+    model.config = model.config.model_copy(update={"embed": model.config.embed.model_copy(update={"scale": 2.0})})
+    with pytest.warns(UserWarning, match=r"written in our own layout: .*embed\.scale"):
+        assert save(model, tmp_path / "changed") == MODEL_TYPE
+
+
+def test_number_formats_and_generation_survive(tmp_path: Path) -> None:
+    model = saucier.build(gpt2(dim=32, layers=1, heads=2, vocab=50, length=16), dtype=torch.bfloat16)
+    model.generation = {"max_new_tokens": 7, "eos_token_id": 3}
+    model.save(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "bfloat16"
+    back = saucier.load(tmp_path / "out", dtype="bfloat16", device="cpu")
+    assert back.generation == model.generation
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), back.parameters(), strict=True))
+
+
+def test_a_folder_with_something_else_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    model = saucier.build(c.Transformer.model_validate(gpt2(dim=32, layers=1, heads=2, vocab=50, length=16)))
+    with pytest.raises(saucier.InputError, match="holds something else"):
+        model.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

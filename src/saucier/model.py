@@ -21,7 +21,7 @@ from saucier.parts.embedding import Embedding
 from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
-from saucier.parts.inputs import Inputs, Side, boolean
+from saucier.parts.inputs import Inputs, Side, boolean, given_mask
 from saucier.parts.output import Output
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.stack import Stack
@@ -98,6 +98,7 @@ class Transformer(nn.Module):
         if input_ids is not None and input_ids.dim() == 3:
             choices = input_ids.shape[1]
             input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
+        attention_mask = given_mask(attention_mask, input_ids, inputs)
         first = first_side(input_ids, attention_mask, inputs)
         if self.encoder is None or self.decoder is None:
             return self.one_stack(first, cache, wanted, choices)

@@ -21,6 +21,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "llama": {"kv_heads": 2, "hidden": 40}, "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
+    "xlm": {"length": LENGTH, "languages": 3},
 }
 
 
@@ -120,12 +121,13 @@ def uneven() -> c.Transformer:
 
 
 def encoders() -> dict[str, c.Transformer]:
-    """Return encoder-only models: BERT, and one for every kind of position."""
+    """Return encoder-only models: the families', and one for every kind of position."""
     window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
     first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
-    return {"bert": family("bert"), "longformer": family("longformer"), "window": encoder(window),
-            "global": encoder(first), "global-maps": encoder(maps)} | {
+    found = {name: family(name) for name in FAMILIES}
+    found = {name: config for name, config in found.items() if config.decoder is None}
+    return found | {"window": encoder(window), "global": encoder(first), "global-maps": encoder(maps)} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 

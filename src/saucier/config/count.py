@@ -153,6 +153,8 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
             children.append(group("blocks", "cycle", turns, times=times))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, dim))
+    if stack.queries:
+        children.append(Node("queries", "vector", "where the second stream begins", str(dim), dim))
     return group(name, "stack", children)
 
 
@@ -168,6 +170,9 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     if isinstance(embed.segments, SegmentTable):
         count = embed.segments.count
         children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
+    if embed.languages:
+        count = embed.languages.count
+        children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
     if embed.norm:
         children.append(norm_node("norm", embed.norm, width if isinstance(embed.projection, ProjectNormed) else dim))
     if embed.projection:

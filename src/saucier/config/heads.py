@@ -75,6 +75,39 @@ Pick = Annotated[Pooled | First | Last | LastToken | EndToken | Mean | Chosen, F
 """Where the one vector for a whole input is taken."""
 
 
+class NextToken(Config):
+    """The logits at a token are those of the token after it. Source: Radford et al. 2018, §3.1."""
+
+    kind: Literal["next"] = "next"
+
+
+class InPlace(Config):
+    """The logits at a token are those of the token itself: to write, a mask token stands where the next one will.
+
+    Source: Lample and Conneau 2019 (XLM), code release, arXiv:1901.07291.
+    """
+
+    kind: Literal["in_place"] = "in_place"
+    mask: int = Field(ge=0)
+    """The token that stands where one is to be written."""
+    language: int | None = Field(default=None, ge=0)
+    """The language of what is written, where the embedding knows languages; None: none is told."""
+
+
+class QueryStream(Config):
+    """The logits at a place are those of its token, read by a query that knows the place and not the token.
+
+    To write, any token stands where the next one will, hidden from all.
+    Source: Yang et al. 2019 (XLNet), §2.3, arXiv:1906.08237.
+    """
+
+    kind: Literal["query_stream"] = "query_stream"
+
+
+Predicts = Annotated[NextToken | InPlace | QueryStream, Field(discriminator="kind")]
+"""Which token the logits at a position speak of: how a model with this head writes."""
+
+
 class LanguageHead(Config):
     """Hidden vectors to one logit for each token of the vocabulary."""
 
@@ -87,6 +120,8 @@ class LanguageHead(Config):
     """What stands before the output matrix (BERT)."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
+    predicts: Predicts = NextToken()
+    """Which token the logits at a position speak of, where the model writes."""
 
 
 class PretrainingHead(Config):

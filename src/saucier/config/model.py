@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.heads import DoubleHead, Head, LanguageHead, Pooler, PretrainingHead
+from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
 from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.positions import EmbeddingPositions, NoPositions
+from saucier.config.recurrence import QueryVector, SegmentMemory
 
 MAX_LAYERS = 10_000
 """More layers than any real model has: a hostile file cannot make us build for hours."""
@@ -64,6 +65,12 @@ class Stack(Config):
     """The norm after the last block (pre-norm stacks need one)."""
     dropout: Probability = 0.0
     """Dropout on the stack's output (T5)."""
+    memory: SegmentMemory | None = None
+    """What is kept from one segment of a text to the next (Transformer-XL)."""
+    queries: QueryVector | None = None
+    """The second stream (XLNet)."""
+    zero_padding: bool = False
+    """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
 
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""
@@ -89,6 +96,16 @@ class SegmentTokens(Config):
 
 
 Segments = Annotated[SegmentTable | SegmentTokens, Field(discriminator="kind")]
+
+
+class LanguageTable(Config):
+    """One trained vector for each language that a token may be of; a batch without `langs` adds none.
+
+    Source: Lample and Conneau 2019 (XLM), §3.1 and figure 1, arXiv:1901.07291.
+    """
+
+    count: int = Field(gt=0)
+    """Number of languages."""
 
 
 class ProjectTokens(Config):
@@ -135,6 +152,8 @@ class Embedding(Config):
     """What is added to the token vectors for their place."""
     segments: Segments | None = None
     """What is added for the segment (token type) of each token."""
+    languages: LanguageTable | None = None
+    """What is added for the language of each token."""
     norm: Norm | None = None
     """The norm after the sum (BERT)."""
     dropout: Probability = 0.0
@@ -224,3 +243,9 @@ class Transformer(Config):
                 return head
             case _:
                 return None
+
+    @property
+    def writes(self) -> bool:
+        """Whether text can be generated: by a decoder, or by a head that is asked about the place of a token."""
+        head = self.language_head
+        return head is not None and (self.decoder is not None or not isinstance(head.predicts, NextToken))

@@ -9,9 +9,11 @@ from saucier.families.llama import llama
 from saucier.families.longformer import longformer
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
+from saucier.families.xlm import xlm
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
     "longformer": longformer,
+    "xlm": xlm,
 }
 """Family name -> function from hyper-parameters to a config."""

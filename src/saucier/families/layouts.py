@@ -8,9 +8,10 @@ from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.t5 import T5_LAYOUT
+from saucier.families.xlm import XLM_LAYOUT
 
 LAYOUTS: dict[str,
               Layout] = {layout.model_type: layout
                          for layout in (GPT_LAYOUT, GPT2_LAYOUT, LLAMA_LAYOUT, BERT_LAYOUT, T5_LAYOUT,
-                                       LONGFORMER_LAYOUT)}
+                                       LONGFORMER_LAYOUT, XLM_LAYOUT)}
 """`model_type` of a config.json -> layout."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.beams import Beams, BeamSearch
 from saucier.generation.choosing import Choice, Greedy, Sample
@@ -17,8 +18,9 @@ from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
 from saucier.generation.frozen import frozen
 from saucier.generation.options import GenerationOptions, resolve
 from saucier.generation.prompt import check_length, read_prompt
+from saucier.generation.reread import MemoryFeed, RereadFeed, predicts
 from saucier.generation.rules import check_tokens, rules_of
-from saucier.generation.search import Listener, RowSearch, Rules, Search, decode
+from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
 from saucier.generation.stopping import Decodes
 from saucier.model import Transformer
 
@@ -56,11 +58,25 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         check_length(model.config, prompt, limit)
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
         rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
-        reads = model if compile else frozen(model)
-        read = compiled_reader(model) if compile else reader(reads)
-        feed = CachedFeed(reads, prompt, read=read, copies=copies, capacity=limit)
+        feed = feed_of(model, prompt, copies=copies, capacity=limit, compiled=compile)
         ids = decode(feed, search_of(chosen, prompt, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
+
+
+def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool) -> Feed:
+    """Return the feed that the model's config asks for: a key-value cache, a memory, or reading all again."""
+    config = model.config
+    stack = config.decoder or config.encoder
+    assert stack is not None, "read_prompt refuses a model without stacks"
+    memory = stack.memory is not None and stack.memory.evaluation
+    if not memory and config.decoder is not None and isinstance(predicts(config), c.NextToken):
+        reads = model if compiled else frozen(model)
+        read = compiled_reader(model) if compiled else reader(reads)
+        return CachedFeed(reads, prompt, read=read, copies=copies, capacity=capacity)
+    if compiled:
+        raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
+                         where="compile", remedy="leave it out")
+    return (MemoryFeed if memory else RereadFeed)(frozen(model), prompt, copies=copies)
 
 
 def search_of(options: GenerationOptions, prompt: Prompt, rules: Rules) -> Search:

@@ -21,12 +21,12 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     Raises `InputError` for a model that writes nothing, and ids or masks that do not fit it.
     """
     config = model.config
-    if config.decoder is None or config.language_head is None:
+    if not config.writes:
         raise InputError("this model does not write: it has no " + ("decoder" if config.decoder is None
                                                                     else "language head"),
                          where="model", remedy="use one with a decoder and a language head")
     device = model.embed.tokens.weight.device
-    if config.encoder is None:
+    if config.encoder is None or config.decoder is None:
         ids = begun(ids, options).to(device)
         mask = checked_mask(config.embed, ids, mask, options=options)
         check_left_padded(mask)
@@ -102,11 +102,12 @@ def start_token(config: c.Transformer, options: GenerationOptions) -> int:
 
 
 def positions_limit(config: c.Transformer) -> int | None:
-    """Return how many positions the decoder has tables for; None where any length works."""
-    assert config.decoder is not None, "read_prompt refuses models without a decoder"
+    """Return how many positions the stack that writes has tables for; None where any length works."""
+    stack = config.decoder or config.encoder
+    assert stack is not None, "read_prompt refuses models without stacks"
     embed = config.output_embed.positions
     limits = [embed.length] if isinstance(embed, c.Learned) else []
-    inner = [residual.inner for block in config.decoder.blocks() for residual in block.sublayers]
+    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
     attended = [part.positions for part in inner if isinstance(part, c.SelfAttention)]
     limits += [positions.length for positions in attended if isinstance(positions, c.MusicTransformer)]
     return min(limits, default=None)

@@ -30,6 +30,7 @@ class Embedding(nn.Module):
         self.segments = (
             Table(config.segments.count, width) if isinstance(config.segments, c.SegmentTable) else None
         )
+        self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
         self.project = Linear(narrow, dim, bias=config.projection.bias) if config.projection else None
         last = isinstance(config.projection, c.ProjectNormed)
         self.norm = build_norm(config.norm, width if last else dim) if config.norm else None
@@ -53,6 +54,7 @@ class Embedding(nn.Module):
         if self.positions is not None and not isinstance(positions, c.NoPositions):
             rows: Tensor = self.positions(side.packed(side.rows(positions.places)))
             x = x + rows.to(x.dtype)
+        x = self.told_apart(x, side)
         segments = None if side.segments is None else side.packed(side.segments)
         match self.config.segments:
             case c.SegmentTable():
@@ -64,6 +66,16 @@ class Embedding(nn.Module):
             case _:
                 refuse_segments(segments)
                 return x
+
+    def told_apart(self, x: Tensor, side: Side) -> Tensor:
+        """Add the vectors of the languages that the batch names. Shapes: x [B, L, D] -> the same."""
+        languages = side.inputs.get("langs")
+        if languages is None:
+            return x
+        if self.languages is None:
+            refuse_languages(languages)
+            return x
+        return x + self.languages(side.packed(languages))  # type: ignore[no-any-return]
 
     def segment_tokens(self, segments: Tensor) -> Tensor:
         """The token vectors of segment ids. Shapes: [B, L] -> [B, L, D]."""
@@ -81,3 +93,9 @@ def refuse_segments(segments: Tensor | None) -> None:
     """Raise `InputError` for a second segment that the model could not tell from the first."""
     if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
         raise InputError("this model knows no segments", where="token_type_ids", remedy="leave them out")
+
+
+def refuse_languages(languages: Tensor) -> None:
+    """Raise `InputError` for a second language that the model could not tell from the first."""
+    if not torch.compiler.is_compiling() and bool(languages.any()):
+        raise InputError("this model knows no languages", where="langs", remedy="leave them out")

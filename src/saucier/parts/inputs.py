@@ -5,6 +5,7 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.errors import InputError
 from saucier.parts.cache import Cache
 from saucier.parts.ragged import Ragged
 from saucier.parts.visibility import Span
@@ -44,6 +46,20 @@ class Inputs(TypedDict, total=False):
     """[B, S, D]; the encoder is skipped."""
     mc_token_ids: Tensor | None
     """[B, N], the position that a double head reads in each choice."""
+    langs: Tensor | None
+    """[B, L], the language of each token."""
+    lengths: Tensor | None
+    """[B], real tokens in each row, in place of attention_mask."""
+    input_mask: Tensor | None
+    """[B, L], 1 = padding, in place of attention_mask."""
+    perm_mask: Tensor | None
+    """[B, L, L], 1 = this query does not see this key."""
+    target_mapping: Tensor | None
+    """[B, P, L], a single 1 in each row: the place that a row of the second stream asks about."""
+    mems: Sequence[Tensor] | None
+    """[M, B, D] for each block, from an earlier pass."""
+    use_mems: bool | None
+    """Whether the pass gives a memory; None: as the config says."""
     labels: Tensor | None
     """Not read by any model: what objectives learn from, accepted so that a whole batch can be given."""
     start_positions: Tensor | None
@@ -132,3 +148,16 @@ def boolean(mask: Tensor | None) -> Tensor | None:
     if mask is None or (not torch.compiler.is_compiling() and bool(mask.all())):
         return None
     return mask.bool()
+
+
+def given_mask(mask: Tensor | None, ids: Tensor | None, inputs: Inputs) -> Tensor | None:
+    """Return the mask of real tokens [B, L], however it is given. Raises `InputError` where it is given twice."""
+    lengths, padding = inputs.get("lengths"), inputs.get("input_mask")
+    if sum(one is not None for one in (mask, lengths, padding)) > 1:
+        raise InputError("padding is said in more than one way", where="attention_mask",
+                         remedy="give one of attention_mask, lengths and input_mask")
+    if padding is not None:
+        return padding == 0
+    if lengths is None or ids is None:
+        return mask
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]

@@ -28,6 +28,8 @@ class Output:
     mc_logits: Tensor | None = None
     """[B, N], of a double head."""
     cache: Cache | None = None
+    mems: list[Tensor] | None = None
+    """[M, B, D] for each block: the memory for the next segment."""
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
     global_attentions: tuple[Tensor, ...] | None = None

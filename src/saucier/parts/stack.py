@@ -34,6 +34,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
         self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
         self.dropout = Dropout(config.dropout)
+        self.zero_padding = config.zero_padding
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
@@ -43,15 +44,23 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
+        x = self.zeroed(x, context)
         for block in [*self.blocks] * self.rounds:
             if record is not None:
                 record.append(x)
-            x = block(x, context)
+            x = self.zeroed(block(x, context), context)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x)
         if record is not None:
             record.append(x)
         return x
+
+    def zeroed(self, x: Tensor, context: Context) -> Tensor:
+        """Put zeros at padding, where the config wants them. Shapes: x [B, L, D] -> the same."""
+        padding = context.span.padding
+        if not self.zero_padding or padding is None:
+            return x
+        return x * padding[:, -x.shape[1]:, None]
 
 
 def widest_window(config: c.Stack) -> int:

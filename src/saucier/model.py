@@ -25,6 +25,7 @@ from saucier.parts.inputs import Inputs, Side, boolean, given_mask
 from saucier.parts.output import Output
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.stack import Stack
+from saucier.parts.targets import derived
 from saucier.parts.visibility import Span
 
 __all__ = ["Output", "Transformer", "build", "on_meta", "retie", "unfilled"]
@@ -73,6 +74,8 @@ class Transformer(nn.Module):
         self.embed = Embedding(config.embed, config.dim)
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
+        if self.decoder_embed is not None and config.decoder_embed is not None and config.decoder_embed.tied:
+            self.decoder_embed.tokens = self.embed.tokens
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
         self.pooler = Pooler(config.pooler, config.dim) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
@@ -102,9 +105,16 @@ class Transformer(nn.Module):
         first = first_side(input_ids, attention_mask, inputs)
         if self.encoder is None or self.decoder is None:
             return self.one_stack(first, cache, wanted, choices)
-        return self.two_stacks(first, second_side(inputs, cache),
+        return self.two_stacks(first, second_side(self.with_target(inputs, first), cache),
                                Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents")),
                                wanted)
+
+    def with_target(self, inputs: Inputs, source: Side | None) -> Inputs:
+        """Give the decoder the source to read, moved by one place, where the batch gives it nothing."""
+        target = self.config.default_target
+        if inputs.get("decoder_input_ids") is not None or target is None or source is None or known(source) is None:
+            return inputs
+        return {**inputs, "decoder_input_ids": derived(target, source.ids)}
 
     def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, choices: int | None) -> Output:
         """Run a model that is an encoder or a decoder alone."""
@@ -119,7 +129,7 @@ class Transformer(nn.Module):
         hidden = done.unpacked()
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
                         global_attentions=done.globals)
-        return self.finish(output, Reading(hidden, None, known(side), side.mask, side.inputs, choices), wanted)
+        return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
 
     def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
@@ -146,7 +156,8 @@ class Transformer(nn.Module):
             done.attentions,
             done.cross,
         )
-        return self.finish(output, Reading(hidden, None, known(target), target.mask, target.inputs), wanted)
+        read = None if source is None else known(source)
+        return self.finish(output, Reading(hidden, None, known(target), read, target.mask, target.inputs), wanted)
 
     def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""

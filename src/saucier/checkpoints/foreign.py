@@ -17,16 +17,19 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.keys import SPECIAL_IDS, Layout
+from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
-from saucier.checkpoints.rules import Concat, Operation, Rules
+from saucier.checkpoints.rules import Concat, Operation, Rules, Table
 from saucier.checkpoints.source import Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.config.count import parameters
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
 from saucier.model import Transformer, unfilled
+from saucier.parts.positions import SinusoidalPositions
 
+TABLE_TOLERANCE = 1e-3
+"""How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
 BASE = "@"
 """Stands in rules for the prefix that classes with a head put before the body's names."""
 LARGEST_IN_LIST = 10_000_000
@@ -132,7 +135,11 @@ def copy_weights(model: Transformer, names: Names, source: Weights, where: str) 
         if match is None:
             faults.append(f"{name} has no rule")
             continue
-        found = [(template, names.present(template, source)) for template in match.theirs]
+        found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
+                 for template in match.theirs]
+        if match.absent is not None and not any(name for _, name in found):
+            parameter.data.fill_(match.absent)
+            continue
         if missing := [template for template, name in found if name is None]:
             faults.append(f"{', '.join(missing).replace(BASE, names.layout.base)} is missing")
             continue
@@ -142,7 +149,8 @@ def copy_weights(model: Transformer, names: Names, source: Weights, where: str) 
             deliver(match.operation, [source[name] for name in given], parameter.data)
         except (ValueError, RuntimeError, IndexError) as error:
             faults.append(f"{', '.join(given)}: {error}")
-    faults += [f"{name} is unknown" for name in source if name not in used and not names.spare(name)]
+    faults += [*wrong_tables(names, source),
+               *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise misfit(faults, where)
 
@@ -165,9 +173,29 @@ def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:
     target.copy_(tensor)
 
 
+def wrong_tables(names: Names, source: Weights) -> list[str]:
+    """Return a fault for each stored copy of a fixed table that holds something else."""
+    faults = []
+    for table in names.rules.tables:
+        name = names.present(table.name, source)
+        if name is None:
+            continue
+        values, stored = table_rows(table), source[name].float()
+        if stored.shape != values.shape or not torch.allclose(stored, values, atol=TABLE_TOLERANCE):
+            faults.append(f"{name} is not the table that the config says")
+    return faults
+
+
+def table_rows(table: Table) -> Tensor:
+    """Return all rows of a table of fixed positions. Shapes: -> [length, D]."""
+    assert table.positions.length is not None, "a stored table has an end"
+    rows: Tensor = SinusoidalPositions(table.positions, table.width)(torch.arange(table.positions.length)[None])[0]
+    return rows.cpu()
+
+
 def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what generation reads: the config's special ids, overruled by generation_config.json."""
-    found = {name: document[name] for name in SPECIAL_IDS if document.get(name) is not None}
+    found = {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
     path = folder / "generation_config.json"
     if path.is_file():
         found |= {name: value for name,
@@ -178,9 +206,10 @@ def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, 
 def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
     document = layout.document(model.config, model.published)
-    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS}
-    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     published = document["architectures"][0]
+    said = layout.fields(published) & document.keys()
+    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
+    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
     rules, tensors = layout.rules(model.config, published), {}
     for name, parameter in model.named_parameters():
         match = rules.match(name)
@@ -189,6 +218,10 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
                              remedy="save it in our own layout")
         for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
             tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
+    for table in rules.tables:
+        if table.name not in layout.classes[published].unwritten:
+            values = table_rows(table).to(next(model.parameters()).dtype)
+            tensors[table.name.replace(BASE, layout.base_of(published))] = values
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)

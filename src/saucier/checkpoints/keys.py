@@ -16,6 +16,10 @@ from saucier import config as c
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.errors import InputError
 
+GENERATION = ("max_length", "min_length", "do_sample", "num_beams", "length_penalty", "early_stopping", "temperature",
+              "top_k", "top_p", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "num_return_sequences")
+"""Fields of older configs that only generation reads, where no generation_config.json says more."""
+
 COMMON = frozenset({
     "architectures", "model_type", "transformers_version", "dtype", "torch_dtype", "use_cache", "initializer_range",
     "initializer_factor", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
@@ -25,7 +29,7 @@ COMMON = frozenset({
     "id2label", "label2id", "num_labels", "problem_type", "output_hidden_states", "output_attentions", "return_dict",
     "finetuning_task", "tokenizer_class", "prefix", "gradient_checkpointing", "classifier_dropout",
     "_attn_implementation_autoset",
-    "_num_labels", "chunk_size_feed_forward",
+    "_num_labels", "chunk_size_feed_forward", *GENERATION,
 })
 """Fields that do not change what a model computes, in every family."""
 
@@ -145,6 +149,8 @@ class Published:
     """Puts back what `keep` moved, so that keys find their places on the way out; what it dropped may stay away."""
     base: str | None = None
     """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
+    unwritten: tuple[str, ...] = ()
+    """Fixed tables of the body that its files leave out."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +183,10 @@ class Layout:
         """Return what a class writes before the body's names."""
         base = self.classes[published].base
         return self.base if base is None else base
+
+    def fields(self, published: str) -> set[str]:
+        """Return the fields of a class's config that a key reads."""
+        return {key.foreign for key in (*self.keys, *self.classes[published].keys)}
 
     def rules(self, tree: c.Transformer, published: str) -> Rules:
         """Return the names of all weights of a class."""

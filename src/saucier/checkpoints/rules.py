@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from saucier import config as c
+
 if TYPE_CHECKING:  # a family's tables are data: reading them must not load torch
     from torch import Tensor
 
@@ -82,6 +84,19 @@ class Concat:
         return list(tensor.split(list(self.rows)))
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A vector stored as a matrix of one row."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Take the row."""
+        return tensors[0][0] if tensors[0].dim() == 2 else tensors[0]
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Make it a matrix again."""
+        return [tensor[None]]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One of our names and the foreign names it comes from. Raises `ValueError` when the holes of the sides differ."""
@@ -89,10 +104,14 @@ class Rule:
     ours: str
     theirs: str | tuple[str, ...]
     operation: Operation = field(default_factory=Same)
+    instead: str | None = None
+    """Another name of one foreign tensor, read where a file lacks the first; never written."""
+    absent: float | None = None
+    """What fills ours where a file has none of the names; None: the file must have them."""
 
     def __post_init__(self) -> None:
         """Refuse a rule that could not be read backwards."""
-        for name in self.foreign:
+        for name in (*self.foreign, *([self.instead] if self.instead else [])):
             if holes(name) != holes(self.ours):
                 raise ValueError(f"{self.ours} and {name} do not have the same holes")
 
@@ -128,20 +147,32 @@ class Match:
     ours: str
     theirs: tuple[str, ...]
     operation: Operation
+    instead: str | None = None
+    absent: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A stored copy of fixed positions: checked in reading, written in writing, part of no parameter."""
+
+    name: str
+    positions: c.Sinusoidal
+    width: int
 
 
 class Rules:
     """The weight table of a family for one config."""
 
-    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = ()) -> None:
+    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = (), tables: Iterable[Table] = ()) -> None:
         """`ignored`: templates of foreign names that hold nothing of ours (buffers, copies of tied weights)."""
         self.rules = [(pattern(rule.ours), rule) for rule in rules]
         self.ignored = [pattern(template) for template in ignored]
+        self.tables = list(tables)
 
     def plus(self, more: Iterable[Rule]) -> Rules:
         """Return these rules and more."""
         joined = Rules(more)
-        joined.rules, joined.ignored = [*self.rules, *joined.rules], self.ignored
+        joined.rules, joined.ignored, joined.tables = [*self.rules, *joined.rules], self.ignored, self.tables
         return joined
 
     def match(self, name: str) -> Match | None:
@@ -152,9 +183,12 @@ class Rules:
         if not found:
             return None
         rule, values = found[0]
-        return Match(name, tuple(theirs.format(**values) for theirs in rule.foreign), rule.operation)
+        instead = None if rule.instead is None else rule.instead.format(**values)
+        return Match(name, tuple(theirs.format(**values) for theirs in rule.foreign), rule.operation, instead,
+                     rule.absent)
 
     def knows(self, name: str) -> bool:
         """Say whether a foreign name belongs to a rule, used by this config or not, or is known to hold nothing."""
-        return (any(pattern(theirs).match(name) for _, rule in self.rules for theirs in rule.foreign)
+        names = [theirs for _, rule in self.rules for theirs in (*rule.foreign, rule.instead) if theirs]
+        return (any(pattern(theirs).match(name) for theirs in names) or any(name == table.name for table in self.tables)
                 or any(expression.match(name) for expression in self.ignored))

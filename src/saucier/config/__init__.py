@@ -70,7 +70,10 @@ from saucier.config.model import (
 )
 from saucier.config.positions import (
     Alibi,
+    FullRange,
+    Halves,
     InOrder,
+    Interleaved,
     Learned,
     MusicTransformer,
     NoPositions,
@@ -81,8 +84,10 @@ from saucier.config.positions import (
     Sinusoidal,
     SkipPadding,
     T5Bias,
+    longest_input,
 )
 from saucier.config.recurrence import FromNothing, FromZeros, QueryVector, SegmentMemory
+from saucier.config.targets import RotatedSource, ShiftedSource
 from saucier.config.visibility import (
     AfterSeparator,
     And,
@@ -106,14 +111,14 @@ from saucier.config.visibility import (
 __all__ = [
     "Activation", "AfterSeparator", "Alibi", "And", "BeforeSeparator", "Block", "Causal", "ChoiceHead", "Chosen",
     "ClassificationHead", "Config", "CrossAttention", "Cycle", "DoubleHead", "Embedding", "EndToken", "FanInInit",
-    "FeedForward", "First", "FirstToken", "FromNothing", "FromZeros", "Full", "GatedFeedForward", "Global",
-    "GlobalMaps", "GlobalTokens", "Head", "InOrder", "InPlace", "LanguageHead", "LanguageTable", "Last",
-    "LastToken", "LayerNorm", "Learned", "Mean", "Memory", "MusicTransformer", "NextToken", "NoPositions",
-    "NoTokens", "Node", "Norm", "NormalInit", "Or", "Pick", "Places", "Pooled", "Pooler", "PostNorm", "PreNorm",
-    "Predicts", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
+    "FeedForward", "First", "FirstToken", "FromNothing", "FromZeros", "Full", "FullRange", "GatedFeedForward",
+    "Global", "GlobalMaps", "GlobalTokens", "Halves", "Head", "InOrder", "InPlace", "Interleaved", "LanguageHead",
+    "LanguageTable", "Last", "LastToken", "LayerNorm", "Learned", "Mean", "Memory", "MusicTransformer", "NextToken",
+    "NoPositions", "NoTokens", "Node", "Norm", "NormalInit", "Or", "Pick", "Places", "Pooled", "Pooler", "PostNorm",
+    "PreNorm", "Predicts", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
     "QueryStream", "QueryVector", "RMSNorm", "RealTokens", "Repeat", "ReplacedTokenHead", "Residual", "Rotary",
-    "SandwichNorm", "SegmentMemory", "SegmentTable", "SegmentTokens", "SelfAttention", "Share", "Shaw",
-    "Sinusoidal", "SkipPadding", "Softmax", "SpanHead", "Stack", "T5Bias", "TokenHead", "Transform", "Transformer",
-    "Visibility", "Window", "XavierInit", "anatomy", "cache_bytes", "check", "flops_per_token", "global_terms",
-    "is_causal", "memory", "parameters", "sliding", "visible_keys",
+    "RotatedSource", "SandwichNorm", "SegmentMemory", "SegmentTable", "SegmentTokens", "SelfAttention", "Share",
+    "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SpanHead", "Stack", "T5Bias", "TokenHead",
+    "Transform", "Transformer", "Visibility", "Window", "XavierInit", "anatomy", "cache_bytes", "check",
+    "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters", "sliding", "visible_keys",
 ]

@@ -25,7 +25,23 @@ def check(config: Transformer) -> None:
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
+    check_sides(config)
     check_head(config)
+
+
+def check_sides(config: Transformer) -> None:
+    """A tied table has a table to be tied to, of the same size, and a default target has a decoder that reads it."""
+    source, target = config.embed, config.decoder_embed
+    if source.tied:
+        raise InputError("the source side's token table has nothing to be tied to", where="embed.tied",
+                         remedy="use tied: true in decoder_embed only")
+    if target and target.tied and (target.vocab, target.widths(config.dim)[0]) != (
+            source.vocab, source.widths(config.dim)[0]):
+        raise InputError("two token tables of different sizes cannot be one", where="decoder_embed.tied",
+                         remedy="give both sides the same vocab and width, or use tied: false")
+    if config.default_target and not (config.encoder and config.decoder):
+        raise InputError("only an encoder-decoder reads its source twice", where="default_target",
+                         remedy="remove it")
 
 
 def check_head(config: Transformer) -> None:

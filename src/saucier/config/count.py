@@ -161,7 +161,8 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
 def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     """Return the anatomy of an embedding."""
     narrow, width = embed.widths(dim)
-    children = [Node("tokens", "embedding", "", f"{embed.vocab} × {narrow}", embed.vocab * narrow)]
+    children = [Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
+                     0 if embed.tied else embed.vocab * narrow)]
     if isinstance(embed.positions, Learned):
         rows = embed.positions.length
         children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))

@@ -11,6 +11,7 @@ from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pool
 from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.positions import EmbeddingPositions, NoPositions
 from saucier.config.recurrence import QueryVector, SegmentMemory
+from saucier.config.targets import DefaultTarget
 
 MAX_LAYERS = 10_000
 """More layers than any real model has: a hostile file cannot make us build for hours."""
@@ -146,6 +147,8 @@ class Embedding(Config):
 
     vocab: int = Field(gt=0, le=2**31)
     """Number of tokens."""
+    tied: bool = False
+    """Use the source side's token table (the decoder's own embedding only). Source: Press and Wolf 2017, §3."""
     projection: EmbeddingProjection | None = None
     """The map from narrower tables to `dim`; None: the tables are as wide as the model."""
     positions: EmbeddingPositions = NoPositions()
@@ -221,6 +224,8 @@ class Transformer(Config):
     """The stack that writes."""
     decoder_embed: Embedding | None = None
     """The decoder's own embedding; None: the decoder uses `embed` too."""
+    default_target: DefaultTarget | None = None
+    """What the decoder reads beside an encoder where a batch has no `decoder_input_ids`; None: it must have them."""
     pooler: Pooler | None = None
     """What turns the first token into a vector for the whole input."""
     head: Head | None = None

@@ -55,6 +55,31 @@ class Learned(Config):
     """Which row belongs to which token."""
 
 
+class Interleaved(Config):
+    """Sines at even places, cosines at odd ones. Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762."""
+
+    kind: Literal["interleaved"] = "interleaved"
+
+
+class Halves(Config):
+    """All sines, then all cosines, of the same wavelengths. Source: Junczys-Dowmunt et al. 2018, arXiv:1804.00344."""
+
+    kind: Literal["halves"] = "halves"
+
+
+class FullRange(Config):
+    """All sines, then all cosines; the longest wavelength is the whole base, one step longer than in `Halves`.
+
+    Source: Vaswani et al. 2018 (Tensor2Tensor), arXiv:1803.07416, code release; so also Fan et al. 2021 (M2M-100).
+    """
+
+    kind: Literal["full_range"] = "full_range"
+
+
+SinusoidLayout = Annotated[Interleaved | Halves | FullRange, Field(discriminator="kind")]
+"""In which order a vector holds its sines and cosines, and how their wavelengths are spaced."""
+
+
 class Sinusoidal(Config):
     """Fixed sines and cosines of geometrically spaced wavelengths.
 
@@ -65,7 +90,11 @@ class Sinusoidal(Config):
     base: float = Field(default=10000.0, gt=1)
     """Ratio between the longest and the shortest wavelength."""
     places: Places = InOrder()
-    """Which position belongs to which token."""
+    """Which position belongs to which token; with `SkipPadding` the padding's vector is zero."""
+    layout: SinusoidLayout = Interleaved()
+    """Where sines and cosines stand in a vector."""
+    length: int | None = Field(default=None, gt=0)
+    """The longest input, where a published table ends; None: any."""
 
 
 class NoPositions(Config):
@@ -137,6 +166,19 @@ class Alibi(Config):
 
 
 EmbeddingPositions = Annotated[Learned | Sinusoidal | NoPositions, Field(discriminator="kind")]
+
+
+def longest_input(positions: EmbeddingPositions) -> int | None:
+    """Return how many tokens positions of an embedding have room for; None: any number."""
+    if isinstance(positions, NoPositions) or positions.length is None:
+        return None
+    match positions.places:
+        case SkipPadding(padding=padding):
+            return positions.length - padding - 1
+        case InOrder(offset=offset) | RealTokens(offset=offset):
+            return positions.length - offset
+
+
 AttentionPositions = Annotated[
     Shaw | MusicTransformer | T5Bias | Rotary | Alibi | NoPositions, Field(discriminator="kind")
 ]

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from saucier.config import Transformer
+from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama
 from saucier.families.longformer import longformer
+from saucier.families.marian import m2m_100, marian, pegasus
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
@@ -15,5 +17,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
     "longformer": longformer,
     "xlm": xlm,
+    "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -106,7 +106,8 @@ def positions_limit(config: c.Transformer) -> int | None:
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses models without stacks"
     embed = config.output_embed.positions
-    limits = [embed.length] if isinstance(embed, c.Learned) else []
+    room = c.longest_input(embed)
+    limits = [] if room is None else [room]
     inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
     attended = [part.positions for part in inner if isinstance(part, c.SelfAttention)]
     limits += [positions.length for positions in attended if isinstance(positions, c.MusicTransformer)]

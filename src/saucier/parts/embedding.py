@@ -39,9 +39,7 @@ class Embedding(nn.Module):
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
         ids = side.packed(side.ids)
-        x: Tensor = self.tokens(ids) if side.vectors is None else side.packed(side.vectors)
-        if self.scale != 1.0:
-            x = x * self.scale
+        x: Tensor = self.scaled(self.tokens(ids)) if side.vectors is None else side.packed(side.vectors)
         x = self.summed(self.projected(x, c.ProjectTokens), ids, side)
         x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
@@ -76,6 +74,10 @@ class Embedding(nn.Module):
             refuse_languages(languages)
             return x
         return x + self.languages(side.packed(languages))  # type: ignore[no-any-return]
+
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """Token vectors times the config's factor."""
+        return vectors if self.scale == 1.0 else vectors * self.scale
 
     def segment_tokens(self, segments: Tensor) -> Tensor:
         """The token vectors of segment ids. Shapes: [B, L] -> [B, L, D]."""

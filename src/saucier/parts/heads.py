@@ -30,6 +30,8 @@ class Reading:
     """[B, D]."""
     ids: Tensor | None = None
     """[B, L], the ids of the side that the hidden vectors belong to."""
+    source: Tensor | None = None
+    """[B, S], the ids that the encoder of an encoder-decoder read."""
     mask: Tensor | None = None
     """[B, L], True where a token is real; None when all are."""
     inputs: Inputs | None = None

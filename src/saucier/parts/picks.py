@@ -31,7 +31,7 @@ def picked(pick: c.Pick, reading: Reading) -> Tensor:
         case c.LastToken(padding=padding):
             return last_token(hidden, reading.ids, padding)
         case c.EndToken(token=token):
-            return end_token(hidden, reading.ids, token)
+            return end_token(hidden, reading.ids if reading.source is None else reading.source, token)
         case c.Mean():
             return mean(hidden, reading.mask)
         case c.Chosen():
@@ -53,7 +53,10 @@ def last_token(hidden: Tensor, ids: Tensor | None, padding: int | None) -> Tenso
 
 
 def end_token(hidden: Tensor, ids: Tensor | None, token: int) -> Tensor:
-    """The last position that holds the token. Shapes: -> [B, D]."""
+    """The last position that holds the token; a decoder beside an encoder is read where the source has it.
+
+    Shapes: -> [B, D].
+    """
     if ids is None:
         raise InputError("the head looks for the end-of-text token, and there are only vectors", where="input_ids",
                          remedy="give ids")

@@ -26,31 +26,54 @@ class LearnedPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Shapes: positions [B, L] -> [B, L, D]. Raises `InputError` for a position beyond the table."""
-        if (
-            not torch.compiler.is_compiling()
-            and positions.numel()
-            and positions.device.type != "meta"
-            and int(positions.max()) >= len(self.weight)
-        ):
-            raise InputError(f"position {int(positions.max())} is beyond the {len(self.weight)} learned positions",
-                             where="input_ids",
-                             remedy="shorten the input, or use a model with more positions")
+        check_positions(positions, len(self.weight), "learned positions")
         return F.embedding(positions, self.weight)
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines at even and cosines at odd places. Source: Vaswani et al. 2017, §3.5 (S eq 19)."""
+    """Sines and cosines of the position. Source: Vaswani et al. 2017, §3.5 (S eq 19)."""
 
     def __init__(self, config: c.Sinusoidal, dim: int) -> None:
-        """Keep the base; nothing is trained and any length works."""
+        """Keep the base and the order of the values; nothing is trained."""
         super().__init__()
-        self.base, self.dim = config.base, dim
+        self.config, self.dim = config, dim
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Shapes: positions [B, L] -> [B, L, D], float32."""
-        even = torch.arange(0, self.dim, 2, device=positions.device, dtype=torch.float32)
-        angles = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.dim))
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :self.dim]
+        """Shapes: positions [B, L] -> [B, L, D], float32. Raises `InputError` for a position beyond the table."""
+        if self.config.length is not None:
+            check_positions(positions, self.config.length, "positions of the table")
+        match self.config.layout:
+            case c.Interleaved():
+                angles = self.angles(positions, (self.dim + 1) // 2, self.dim / 2)
+                table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :self.dim]
+            case c.Halves():
+                angles = self.angles(positions, (self.dim + 1) // 2, self.dim / 2)
+                table = torch.cat([angles.sin(), angles[..., :self.dim // 2].cos()], dim=-1)
+            case c.FullRange():
+                angles = self.angles(positions, self.dim // 2, max(self.dim // 2 - 1, 1))
+                table = F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, self.dim % 2))
+        places = self.config.places
+        if isinstance(places, c.SkipPadding):
+            table = table * (positions != places.padding)[..., None]
+        return table
+
+    def angles(self, positions: Tensor, count: int, steps: float) -> Tensor:
+        """Position times frequency; `steps` is how many frequencies lie between one and one over the base.
+
+        Shapes: positions [B, L] -> [B, L, count].
+        """
+        powers = torch.arange(count, dtype=torch.float64)  # far positions need every digit of the frequencies
+        frequencies = torch.exp(powers * (-math.log(self.config.base) / steps)).float().to(positions.device)
+        return positions[..., None] * frequencies
+
+
+def check_positions(positions: Tensor, length: int, what: str) -> None:
+    """Raise `InputError` for a position beyond a table of so many rows."""
+    if torch.compiler.is_compiling() or not positions.numel() or positions.device.type == "meta":
+        return
+    if int(positions.max()) >= length:
+        raise InputError(f"position {int(positions.max())} is beyond the {length} {what}",
+                         where="input_ids", remedy="shorten the input, or use a model with more positions")
 
 
 def build_embedding_positions(config: c.Learned | c.Sinusoidal | c.NoPositions, dim: int) -> nn.Module | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from saucier.config import Learned, MusicTransformer, PretrainingHead, SegmentTable, SelfAttention, Transformer, check
+from saucier.config import (
+    MusicTransformer,
+    PretrainingHead,
+    SegmentTable,
+    SelfAttention,
+    Transformer,
+    check,
+    longest_input,
+)
 from saucier.errors import InputError
 from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCorruption
 from saucier.recipes.reading import Path, Source, dotted
@@ -83,8 +91,8 @@ def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
 
 def learned_length(model: Transformer) -> int | None:
     """Return the longest input that a model can take, or None where its positions know no end."""
-    lengths = [embed.positions.length for embed in (model.embed, model.decoder_embed) if embed
-               and isinstance(embed.positions, Learned)]
+    rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
+    lengths = [room for room in rooms if room is not None]
     for stack in (model.encoder, model.decoder):
         for block in stack.blocks() if stack else ():
             parts = [residual.inner for residual in block.sublayers]

@@ -1,0 +1,201 @@
+"""What BART, mBART, Pegasus, Marian and M2M-100 share: one shape, one table of fields, one of names, one of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.choices import LABELS, bare, labelling, whole
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published
+from saucier.checkpoints.rules import Concat, Row, Rule, Rules, Table
+
+Inner = c.SelfAttention | c.CrossAttention | c.FeedForward
+
+
+def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hidden: int | None,
+                    activation: c.Activation, dropout: float,
+                    place: type[c.PreNorm] | type[c.PostNorm]) -> c.Transformer:
+    """The Transformer with biases everywhere; norms inside the residuals (`PreNorm`) need one more after each stack.
+
+    Each side has positions and a norm of its own where they are trained; the token table is always one.
+    """
+    norm, projection = c.LayerNorm(), c.Projection(heads=heads)
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation=activation)
+
+    def stack(*inner: Inner) -> c.Stack:
+        block = c.Block(sublayers=tuple(place(inner=part, norm=norm, dropout=dropout) for part in inner))
+        return c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=norm if place is c.PreNorm else None)
+
+    trained = embed.norm is not None or isinstance(embed.positions, c.Learned)
+    return c.Transformer(
+        dim=dim,
+        embed=embed,
+        encoder=stack(c.SelfAttention(projection=projection), feed_forward),
+        decoder=stack(c.SelfAttention(projection=projection, visibility=c.Causal()),
+                      c.CrossAttention(projection=projection), feed_forward),
+        decoder_embed=embed.model_copy(update={"tied": True}) if trained else None,
+        head=c.LanguageHead(bias=True),
+    )
+
+
+def from_fields(family: Callable[..., c.Transformer]) -> Callable[..., c.Transformer]:
+    """The family by the published fields: `scaled` token vectors, a `tied` output layer, one table on `shared` sides.
+
+    An untied output layer goes with a table of its own on each side, as the published classes have it.
+    """
+    def tree(dim: int, *, scaled: bool, tied: bool, shared: bool = True) -> c.Transformer:
+        made = family(dim)
+        embed = made.embed.model_copy(update={"scale": dim**0.5 if scaled else 1.0})
+        target = made.decoder_embed and embed.model_copy(update={"tied": True})
+        if not (tied and shared):
+            target = embed
+        head = made.head.model_copy(update={"tied": tied}) if made.head else None
+        return made.model_copy(update={"embed": embed, "decoder_embed": target, "head": head})
+
+    return tree
+
+
+def one_table(tree: c.Transformer) -> bool:
+    """Say whether both sides read one token table."""
+    return tree.decoder_embed is None or tree.decoder_embed.tied
+
+
+def tied_output(tree: c.Transformer) -> bool:
+    """Say whether the output layer is the token table; without one, whether there is one table."""
+    return one_table(tree) if tree.language_head is None else tree.language_head.tied
+
+
+READER, WRITER = "encoder.layers.block.sublayers", "decoder.layers.block.sublayers"
+READERS, WRITERS = (f"{READER}.0",), (f"{WRITER}.0", f"{WRITER}.1")
+FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
+EMBEDS = ("embed", "decoder_embed")
+
+
+def below(roots: tuple[str, ...], end: str) -> tuple[str, ...]:
+    """The same place below several parts of the tree."""
+    return tuple(f"{root}.{end}" for root in roots)
+
+
+KEYS = (
+    Key("d_model", ("dim",), argument="dim", default=1024),
+    Key("encoder_layers", ("encoder.layers.times",), default=12),
+    Key("decoder_layers", ("decoder.layers.times",), default=12),
+    Key("encoder_attention_heads", below(READERS, "inner.projection.heads"), default=16),
+    Key("decoder_attention_heads", below(WRITERS, "inner.projection.heads"), default=16),
+    Key("encoder_ffn_dim", (f"{READER}.1.inner.hidden",), default=4096),
+    Key("decoder_ffn_dim", (f"{WRITER}.2.inner.hidden",), default=4096),
+    Key("vocab_size", below(EMBEDS, "vocab"), default=50265),
+    Key("activation_function", below(FEED_FORWARDS, "inner.activation"), names=ACTIVATIONS, default="gelu"),
+    Key("dropout", (*below((*READERS, *WRITERS, *FEED_FORWARDS), "dropout"), *below(EMBEDS, "dropout")), default=0.1),
+    Key("attention_dropout", below((*READERS, *WRITERS), "inner.kernel.dropout"), default=0.0),
+    Key("activation_dropout", below(FEED_FORWARDS, "inner.dropout"), default=0.0),
+    Key("scale_embedding", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
+    Key("tie_word_embeddings", (), argument="tied", default=True, found=tied_output),
+)
+LEARNED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), default=1024, ours=lambda rows: rows + 2,
+              theirs=lambda rows: rows - 2)
+"""Tables of learned positions have two rows more than positions."""
+FIXED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), default=1024)
+START = Key("decoder_start_token_id", ("default_target.start",), default=2)
+FREE = frozenset({"init_std", "encoder_layerdrop", "decoder_layerdrop", "is_decoder", "is_encoder_decoder",
+                  "num_hidden_layers", "add_bias_logits", "extra_pos_embeddings", "output_past", "classif_dropout",
+                  "force_bos_token_to_be_generated", "save_step"})
+"""Fields of training, and of older versions of the classes."""
+
+
+def fixed(*, learned: bool, pre_norm: bool, normed_embedding: bool) -> dict[str, bool]:
+    """Fields of older configs that say what each of these families is."""
+    return {"static_position_embeddings": not learned, "normalize_before": pre_norm, "add_final_layer_norm": pre_norm,
+            "normalize_embedding": normed_embedding}
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of the body. A decoder alone has no encoder, and no cross-attention, to be filled."""
+    rules = [Rule("embed.tokens.weight", "@shared.weight", instead="@encoder.embed_tokens.weight")]
+    if tree.encoder is None:
+        rules = [Rule("embed.tokens.weight", "@decoder.embed_tokens.weight", instead="@shared.weight")]
+    elif not one_table(tree):
+        rules = [Rule(f"{ours}.tokens.weight", f"@{side}.embed_tokens.weight", instead="@shared.weight")
+                 for side, ours in zip(("encoder", "decoder"), EMBEDS, strict=True)]
+    for side, ours in (("encoder", "embed"), ("decoder", "decoder_embed" if tree.encoder else "embed")):
+        if tree.encoder is not None or side == "decoder":
+            rules += [Rule(f"{ours}.positions.weight", f"@{side}.embed_positions.weight"),
+                      Rule(f"{ours}.norm.{{p}}", f"@{side}.layernorm_embedding.{{p}}")]
+        rules += side_rules(side, tree.dim)
+    return Rules(rules, ignored=[*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED)],
+                 tables=tables(tree))
+
+
+def tables(tree: c.Transformer) -> list[Table]:
+    """The fixed positions that published files hold: Marian's and Pegasus's, but not those of M2M-100."""
+    positions = tree.embed.positions
+    if not isinstance(positions, c.Sinusoidal) or positions.length is None:
+        return []
+    sides = ("encoder", "decoder") if tree.encoder else ("decoder",)
+    return [Table(f"@{side}.embed_positions.weight", positions, tree.dim) for side in sides]
+
+
+COPIES = ("@shared.weight", "lm_head.weight", "final_logits_bias")
+UNUSED = ("embed_tokens.weight", "embed_positions.weight", "embed_positions.weights", "layernorm_embedding.{p}",
+          "version")
+
+
+def side_rules(side: str, dim: int) -> list[Rule]:
+    """The names of a stack."""
+    ours, theirs = f"{side}.blocks.{{i}}.", f"@{side}.layers.{{i}}."
+    names = {"attention.inner.out": "self_attn.out_proj", "attention.norm": "self_attn_layer_norm",
+             "cross.inner.q": "encoder_attn.q_proj", "cross.inner.out": "encoder_attn.out_proj",
+             "cross.norm": "encoder_attn_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2",
+             "feed_forward.norm": "final_layer_norm"}
+    return [
+        Rule(f"{side}.final_norm.{{p}}", f"@{side}.layer_norm.{{p}}"),
+        Rule(ours + "attention.inner.qkv.{p}", tuple(f"{theirs}self_attn.{x}_proj.{{p}}" for x in "qkv"),
+             Concat((dim,) * 3)),
+        Rule(ours + "cross.inner.kv.{p}", tuple(f"{theirs}encoder_attn.{x}_proj.{{p}}" for x in "kv"),
+             Concat((dim,) * 2)),
+        *(Rule(f"{ours}{mine}.{{p}}", f"{theirs}{other}.{{p}}") for mine, other in names.items()),
+    ]
+
+
+HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_bias", Row(), absent=0.0))
+
+
+def decoder_alone(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The decoder without cross-attention, with a token table and an output layer of its own."""
+    assert tree.decoder is not None and isinstance(tree.decoder.layers, c.Repeat), "a family of encoder-decoders"
+    own, _, feed_forward = tree.decoder.layers.block.sublayers
+    embed = (tree.decoder_embed or tree.embed).model_copy(update={"tied": False})
+    return tree.model_copy(update={"encoder": None, "decoder": of(tree.decoder, own, feed_forward), "embed": embed,
+                                   "decoder_embed": None, "default_target": None,
+                                   "head": c.LanguageHead(tied=tied_output(tree))})
+
+
+def both_sides(tree: c.Transformer) -> c.Transformer:
+    """The inverse of `decoder_alone`, as far as keys look."""
+    if tree.encoder is not None or tree.decoder is None or not isinstance(tree.decoder.layers, c.Repeat):
+        return tree
+    own, feed_forward = tree.decoder.layers.block.sublayers[0], tree.decoder.layers.block.sublayers[-1]
+    return tree.model_copy(update={"encoder": tree.decoder, "decoder": of(tree.decoder, own, own, feed_forward)})
+
+
+def of(stack: c.Stack, *residuals: c.Residual) -> c.Stack:
+    """Return a stack of the same length with other sublayers."""
+    layers = stack.layers.model_copy(update={"block": c.Block(sublayers=residuals)})
+    return stack.model_copy(update={"layers": layers})
+
+
+def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:
+    """The published classes of a family; `labels` is how many a config that names none stands for."""
+    count = replace(LABELS, default=lambda document: range(document.get("num_labels") or labels))
+    dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
+    end = Key("eos_token_id", ("head.pick.token",), default=2)
+    text = c.ClassificationHead(pick=c.EndToken(token=2), transform=c.Transform(activation="tanh"))
+    return {
+        f"{name}{writer}": Published(whole.keep, HEAD),
+        f"{name}ForSequenceClassification": labelling(text, "classification_head.out_proj",
+                                                      dense="classification_head.dense", keys=(count, dropout, end)),
+        f"{name}ForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
+        f"{name}ForCausalLM": Published(decoder_alone, HEAD[:1], restore=both_sides),
+        f"{name}Model": bare,
+    }

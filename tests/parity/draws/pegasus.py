@@ -1,0 +1,15 @@
+"""Random legal Pegasus models."""
+
+from __future__ import annotations
+
+import random
+
+from tests.parity.draws.bart import inputs, sizes
+from transformers import PegasusConfig
+
+__all__ = ["draw", "inputs"]
+
+
+def draw(rng: random.Random) -> tuple[PegasusConfig, list[str]]:
+    """Return a config, and the classes it may be used with."""
+    return PegasusConfig(**sizes(rng)), ["PegasusForConditionalGeneration", "PegasusModel", "PegasusForCausalLM"]

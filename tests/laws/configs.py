@@ -33,11 +33,16 @@ visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first & second, inner, inner),
     st.builds(lambda first, second: first | second, inner, inner)), max_leaves=3)
 
+scalings = st.sampled_from([
+    c.NoScaling(), c.LinearScaling(factor=2), c.DynamicScaling(factor=2, length=POSITIONS),
+    c.Llama3Scaling(factor=8, length=POSITIONS), c.Yarn(factor=4, length=8),
+    c.LongRope(short=(1, 2), long=(2, 3), length=POSITIONS)])
 attention_positions = st.one_of(
     st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)),
     st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
     st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
-    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0])), st.just(c.Alibi()))
+    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings,
+              pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()))
 embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()),
                                 st.builds(c.Learned, length=st.just(POSITIONS)))
 

@@ -60,7 +60,11 @@ def causal_positions() -> dict[str, c.SelfAttention]:
     """Return a causal attention for every kind of position and of projection."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "music": c.MusicTransformer(length=LENGTH),
              "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
-             "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi()}
+             "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi(),
+             "rotary-neighbours": c.Rotary(pairs=c.Neighbours(), scaling=c.Yarn(factor=4, length=8)),
+             "rotary-scaled": c.Rotary(scaling=c.Llama3Scaling(factor=8, length=16)),
+             "rotary-dynamic": c.Rotary(scaling=c.DynamicScaling(factor=2, length=LENGTH)),
+             "rotary-longrope": c.Rotary(scaling=c.LongRope(short=(1, 1.5, 2), long=(2, 3, 4), length=LENGTH))}
     found = {f"{name}-mha": c.SelfAttention(projection=HEADS, positions=kind, visibility=c.Causal())
              for name, kind in kinds.items()}
     grouped = {f"{name}-gqa": attention.model_copy(update={"projection": GROUPED})

@@ -87,6 +87,18 @@ from saucier.config.positions import (
     longest_input,
 )
 from saucier.config.recurrence import FromNothing, FromZeros, QueryVector, SegmentMemory
+from saucier.config.rotary import (
+    AcrossHalves,
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRope,
+    Neighbours,
+    NoScaling,
+    Pairs,
+    Scaling,
+    Yarn,
+)
 from saucier.config.targets import RotatedSource, ShiftedSource
 from saucier.config.visibility import (
     AfterSeparator,
@@ -109,16 +121,18 @@ from saucier.config.visibility import (
 )
 
 __all__ = [
-    "Activation", "AfterSeparator", "Alibi", "And", "BeforeSeparator", "Block", "Causal", "ChoiceHead", "Chosen",
-    "ClassificationHead", "Config", "CrossAttention", "Cycle", "DoubleHead", "Embedding", "EndToken", "FanInInit",
-    "FeedForward", "First", "FirstToken", "FromNothing", "FromZeros", "Full", "FullRange", "GatedFeedForward",
-    "Global", "GlobalMaps", "GlobalTokens", "Halves", "Head", "InOrder", "InPlace", "Interleaved", "LanguageHead",
-    "LanguageTable", "Last", "LastToken", "LayerNorm", "Learned", "Mean", "Memory", "MusicTransformer", "NextToken",
-    "NoPositions", "NoTokens", "Node", "Norm", "NormalInit", "Or", "Pick", "Places", "Pooled", "Pooler", "PostNorm",
-    "PreNorm", "Predicts", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
+    "AcrossHalves", "Activation", "AfterSeparator", "Alibi", "And", "BeforeSeparator", "Block", "Causal", "ChoiceHead",
+    "Chosen", "ClassificationHead", "Config", "CrossAttention", "Cycle", "DoubleHead", "DynamicScaling", "Embedding",
+    "EndToken", "FanInInit", "FeedForward", "First", "FirstToken", "FromNothing", "FromZeros", "Full", "FullRange",
+    "GatedFeedForward", "Global", "GlobalMaps", "GlobalTokens", "Halves", "Head", "InOrder", "InPlace", "Interleaved",
+    "LanguageHead", "LanguageTable", "Last", "LastToken", "LayerNorm", "Learned", "LinearScaling", "Llama3Scaling",
+    "LongRope", "Mean", "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoPositions", "NoScaling", "NoTokens",
+    "Node", "Norm", "NormalInit", "Or", "Pairs", "Pick", "Places", "Pooled", "Pooler", "PostNorm", "PreNorm",
+    "Predicts", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
     "QueryStream", "QueryVector", "RMSNorm", "RealTokens", "Repeat", "ReplacedTokenHead", "Residual", "Rotary",
-    "RotatedSource", "SandwichNorm", "SegmentMemory", "SegmentTable", "SegmentTokens", "SelfAttention", "Share",
-    "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SpanHead", "Stack", "T5Bias", "TokenHead",
-    "Transform", "Transformer", "Visibility", "Window", "XavierInit", "anatomy", "cache_bytes", "check",
-    "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters", "sliding", "visible_keys",
+    "RotatedSource", "SandwichNorm", "Scaling", "SegmentMemory", "SegmentTable", "SegmentTokens", "SelfAttention",
+    "Share", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SpanHead", "Stack", "T5Bias",
+    "TokenHead", "Transform", "Transformer", "Visibility", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes",
+    "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters", "sliding",
+    "visible_keys",
 ]

@@ -6,6 +6,7 @@ from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Poo
 from saucier.config.layers import CrossAttention, Projection, SelfAttention
 from saucier.config.model import Stack, Transformer
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
+from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
 from saucier.config.visibility import global_terms, is_causal
 from saucier.errors import InputError
 
@@ -136,12 +137,14 @@ def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
     """Positions that assume something of the visibility or of the head's width."""
     head = attention.projection.widths(dim)[2]
     match attention.positions:
-        case Rotary(share=share) if int(head * share) % 2 or int(head * share) == 0:
+        case Rotary() as rotary if rotary.width(head) % 2 or rotary.width(head) == 0:
             raise InputError(
-                f"rotary turns pairs of values, and {share:g} of a head of {head} is {int(head * share)}",
+                f"rotary turns pairs of values, and {rotary.share:g} of a head of {head} is {rotary.width(head)}",
                 where=f"{path}.positions",
                 remedy="make the rotated part even",
             )
+        case Rotary(scaling=scaling) as rotary:
+            check_scaling(f"{path}.positions.scaling", scaling, rotary.width(head) // 2)
         case MusicTransformer() if not is_causal(attention.visibility):
             raise InputError(
                 "the skewed relative positions know only the past",
@@ -180,3 +183,32 @@ def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
             where=f"{path}.global_maps",
             remedy="leave them out, or use positions of the embedding",
         )
+
+
+def check_scaling(path: str, scaling: Scaling, pairs: int) -> None:
+    """Scalings that assume something of the number of rotated pairs, or whose slope would have no extent."""
+    match scaling:
+        case LongRope(short=short, long=long) if {len(short), len(long)} != {pairs}:
+            raise InputError(
+                f"{len(short)} short and {len(long)} long divisors for {pairs} pairs of values",
+                where=path,
+                remedy="give one divisor for each pair",
+            )
+        case DynamicScaling() if pairs == 1:
+            raise InputError(
+                "dynamic scaling keeps the fastest pair and stretches the others, and there is one pair",
+                where=path,
+                remedy="rotate more of each head, or use kind: linear",
+            )
+        case Llama3Scaling(low=low, high=high) if low >= high:
+            raise InputError(
+                f"waves are divided below {low:g} turns and kept above {high:g}",
+                where=path,
+                remedy="make high larger than low",
+            )
+        case Yarn(fast=fast, slow=slow) if slow >= fast:
+            raise InputError(
+                f"waves are divided below {slow:g} turns and kept above {fast:g}",
+                where=path,
+                remedy="make fast larger than slow",
+            )

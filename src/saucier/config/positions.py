@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.rotary import AcrossHalves, NoScaling, Pairs, Scaling
 
 
 class InOrder(Config):
@@ -154,6 +155,14 @@ class Rotary(Config):
     """Base of the geometric series of frequencies."""
     share: float = Field(default=1.0, gt=0, le=1)
     """The part of every head that is rotated (GPT-NeoX rotates a quarter)."""
+    pairs: Pairs = AcrossHalves()
+    """Which values turn together."""
+    scaling: Scaling = NoScaling()
+    """How the frequencies are changed for longer texts."""
+
+    def width(self, head_dim: int) -> int:
+        """Return how many values of a head of this width are rotated."""
+        return int(head_dim * self.share + 1e-6)  # six sevenths of seven are six
 
 
 class Alibi(Config):

@@ -17,8 +17,9 @@ from saucier.parts.dropout import dropout
 from saucier.parts.global_attention import publish, with_global_maps
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.linear import Linear
-from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias, rotate, rotation
+from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
+from saucier.parts.rotary import rotate, rotation
 from saucier.parts.visibility import Mask
 
 

@@ -1,4 +1,4 @@
-"""Positions as modules: tables added to the embedding, rotations of queries and keys, and scores of relative distance.
+"""Positions as modules: tables added to the embedding, and scores of relative distance.
 
 Letters: B batch, H heads, L length, Q queries, K keys, E head width, D dim.
 """
@@ -85,33 +85,6 @@ def build_embedding_positions(config: c.Learned | c.Sinusoidal | c.NoPositions, 
             return SinusoidalPositions(config, dim)
         case c.NoPositions():
             return None
-
-
-Rotation = tuple[Tensor, Tensor]
-"""Cosines and sines, each [B, 1, L, rotated width], float32."""
-
-
-def rotation(config: c.Rotary, positions: Tensor, head_dim: int) -> Rotation:
-    """Return the cosines and sines for these positions. Source: Su et al. 2021, §3.4.2, eq 34, arXiv:2104.09864.
-
-    Pairs are value i and value i + half (as GPT-NeoX and LLaMA store them), not neighbours as in the paper: the two
-    differ by a fixed permutation of the head's width.
-    """
-    width = int(head_dim * config.share)
-    even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
-    angles = positions[:, None, :, None].float() * config.base ** (-even / width)
-    angles = torch.cat([angles, angles], dim=-1)
-    return angles.cos(), angles.sin()
-
-
-def rotate(x: Tensor, by: Rotation) -> Tensor:
-    """Rotate the first part of each head. Shapes: x [B, H, L, E] -> the same."""
-    cosine, sine = by
-    width = cosine.shape[-1]
-    turned, kept = x[..., :width], x[..., width:]
-    first, second = turned.chunk(2, dim=-1)
-    turned = (turned * cosine + torch.cat([-second, first], dim=-1) * sine).to(x.dtype)
-    return torch.cat([turned, kept], dim=-1) if kept.shape[-1] else turned
 
 
 def relative_distance(start: int, queries: int, keys: int, device: torch.device) -> Tensor:

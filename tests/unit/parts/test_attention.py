@@ -166,7 +166,7 @@ def test_alibi_is_minus_slope_times_distance() -> None:
 
 
 def test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle() -> None:
-    from saucier.parts.positions import rotate, rotation
+    from saucier.parts.rotary import rotate, rotation
 
     config, width = c.Rotary(base=100.0), 8
     generator = torch.Generator().manual_seed(3)
@@ -186,7 +186,7 @@ def test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle() -> 
 
 
 def test_partial_rotary_leaves_the_rest_alone() -> None:
-    from saucier.parts.positions import rotate, rotation
+    from saucier.parts.rotary import rotate, rotation
 
     x = torch.randn(1, 2, 4, 8)
     turned = rotate(x, rotation(c.Rotary(share=0.5), torch.arange(4)[None], 8))

@@ -44,6 +44,7 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
     if name not in layout.classes:
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
+    layout = layout.spelled(layout, document)
     tree = published_tree(layout, document, name, where)
     source = Weights(folder)
     check_size(tree, source, where)
@@ -207,6 +208,7 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
     document = layout.document(model.config, model.published)
     published = document["architectures"][0]
+    layout = layout.spelled(layout, document)
     said = layout.fields(published) & document.keys()
     document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")

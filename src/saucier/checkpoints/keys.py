@@ -118,14 +118,14 @@ def look_up(tree: Any, path: str) -> Any:
 
 
 def put(tree: Any, path: str, value: Any) -> Any:
-    """Return the tree with another value at a path; unchanged where the tree ends before it."""
+    """Return the tree with another value at a path; unchanged where the tree has no such place."""
     first, _, rest = path.partition(".")
-    if tree is None:
-        return None
     if first == "*":
         if isinstance(tree, c.Cycle):
             return tree.model_copy(update={"blocks": tuple(put(block, rest, value) for block in tree.blocks)})
         return put(tree, f"block.{rest}", value)
+    if tree is None or (isinstance(tree, c.Config) and first not in type(tree).model_fields):
+        return tree
     if first.isdigit():
         index = int(first)
         return (*tree[:index], put(tree[index], rest, value) if rest else value, *tree[index + 1:])
@@ -172,6 +172,8 @@ class Layout:
     """Fields of this family that do not change what is computed, beside `COMMON`."""
     normalize: Callable[[Document], Document] = dict
     """Brings newer or older spellings of a field to the one of the table."""
+    spelled: Callable[[Layout, Document], Layout] = lambda layout, document: layout
+    """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
 
     @property
     def bases(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from saucier.config.anatomy import Node
 from saucier.config.base import Config
 from saucier.config.check import check
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
+from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.heads import (
     ChoiceHead,
     Chosen,
@@ -68,6 +69,7 @@ from saucier.config.model import (
     Transformer,
     XavierInit,
 )
+from saucier.config.neighbours import Convolution
 from saucier.config.positions import (
     Alibi,
     FullRange,
@@ -136,3 +138,4 @@ __all__ = [
     "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters", "sliding",
     "visible_keys",
 ]
+__all__ += ["Convolution", "Disentangled", "ExactDistances", "LogDistances", "OwnMaps", "SharedMaps"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Pooled, PretrainingHead
 from saucier.config.layers import CrossAttention, Projection, SelfAttention
 from saucier.config.model import Stack, Transformer
+from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
 from saucier.config.visibility import global_terms, is_causal
@@ -81,7 +83,9 @@ def reads_pooled(config: Transformer) -> bool:
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, and that a stack has at most one T5 bias, since its layers share it."""
     biases: dict[str, tuple[T5Bias, int]] = {}
+    tables: dict[str, tuple[Distances, Norm | None]] = {}
     crossed = False
+    check_convolution(name, stack, config.dim)
     for index, block in enumerate(stack.blocks()):
         for residual in block.sublayers:
             path = f"{name}.blocks.{index}.{residual.inner.kind}"
@@ -92,6 +96,8 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                     check_global_maps(path, name, attention)
                     if isinstance(attention.positions, T5Bias):
                         biases[path] = (attention.positions, attention.projection.heads)
+                    if isinstance(attention.positions, Disentangled):
+                        tables[path] = (attention.positions.distances, attention.positions.norm)
                 case CrossAttention(projection=projection):
                     crossed = True
                     check_projection(path, projection, config.dim)
@@ -109,12 +115,30 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
             where=" and ".join(biases),
             remedy="give them the same buckets, distance and heads",
         )
+    if len(set(tables.values())) > 1 or (tables and biases):
+        raise InputError("the layers of a stack share one table of distances, and these differ",
+                         where=" and ".join([*tables, *biases]), remedy="give them the same distances and norm")
     if name == "decoder" and config.encoder and not crossed:
         raise InputError(
             "this decoder never looks at the encoder",
             where="decoder",
             remedy="add a cross_attention sublayer, or remove the encoder",
         )
+
+
+def check_convolution(name: str, stack: Stack, dim: int) -> None:
+    """A convolution is centred, divides the width, and looks ahead, which a decoder must not."""
+    convolution, where = stack.convolution, f"{name}.convolution"
+    if convolution is None:
+        return
+    if name == "decoder":
+        raise InputError("a convolution looks at later tokens", where=where, remedy="use it in an encoder")
+    if convolution.size % 2 == 0:
+        raise InputError(f"a convolution of size {convolution.size} has no middle", where=where,
+                         remedy="use an odd size")
+    if dim % convolution.groups:
+        raise InputError(f"dim {dim} does not divide into {convolution.groups} groups", where=where,
+                         remedy="use a divisor of dim")
 
 
 def check_projection(path: str, projection: Projection, dim: int) -> None:
@@ -137,6 +161,8 @@ def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
     """Positions that assume something of the visibility or of the head's width."""
     head = attention.projection.widths(dim)[2]
     match attention.positions:
+        case Disentangled() as positions:
+            check_disentangled(path, positions)
         case Rotary() as rotary if rotary.width(head) % 2 or rotary.width(head) == 0:
             raise InputError(
                 f"rotary turns pairs of values, and {rotary.share:g} of a head of {head} is {rotary.width(head)}",
@@ -212,3 +238,14 @@ def check_scaling(path: str, scaling: Scaling, pairs: int) -> None:
                 where=path,
                 remedy="make fast larger than slow",
             )
+
+
+def check_disentangled(path: str, positions: Disentangled) -> None:
+    """Some score reads the distances, and logarithmic ranges begin where exact distances end."""
+    if positions.terms == 1:
+        raise InputError("disentangled positions without either score", where=f"{path}.positions",
+                         remedy="use content_to_position or position_to_content, or kind: none")
+    distances = positions.distances
+    if isinstance(distances, LogDistances) and distances.reach - 1 <= distances.buckets // 2:
+        raise InputError(f"reach {distances.reach} is within the {distances.buckets // 2} exact distances",
+                         where=f"{path}.positions", remedy="raise reach or lower buckets")

@@ -12,6 +12,7 @@ from functools import singledispatch
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.count_heads import head_node
+from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.layers import (
     CrossAttention,
     FeedForward,
@@ -44,7 +45,10 @@ def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
 def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
     query, key, _ = part.projection.widths(dim)
     keys = visible_keys(part.visibility, length)
-    nodes = [linear("qkv", dim, query + 2 * key, bias=part.projection.bias), *position_nodes(part, dim)]
+    maps = linear("qkv", dim, query + 2 * key, bias=part.projection.bias)
+    if part.projection.bias and not part.projection.key_bias:
+        maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
+    nodes = [maps, *position_nodes(part, dim)]
     if part.global_maps:  # their keys and values are made of all tokens, their queries of few
         maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
         nodes.append(replace(maps, flops=4.0 * dim * key))
@@ -64,8 +68,26 @@ def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
         case MusicTransformer(length=rows):
             heads = part.projection.heads
             return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]
+        case Disentangled() as positions:
+            return disentangled_nodes(positions, part.projection, dim)
         case other:
             return [] if other.kind == "none" else [Node("positions", other.kind)]
+
+
+def disentangled_nodes(positions: Disentangled, projection: Projection, dim: int) -> list[Node]:
+    """Return the maps from the distance table, and the products of every token with its rows.
+
+    The maps themselves run once a pass, over the table, and are not counted per token.
+    """
+    width, nodes = projection.widths(dim)[0], []
+    if isinstance(positions.maps, OwnMaps):
+        if positions.content_to_position:
+            nodes.append(linear("distance_key", dim, width, bias=positions.maps.key_bias))
+        if positions.position_to_content:
+            nodes.append(linear("distance_query", dim, width, bias=True))
+    nodes = [replace(node, flops=0.0, detail="once a pass") for node in nodes]
+    work = 2.0 * positions.distances.rows * width * (positions.terms - 1)
+    return [*nodes, Node("distance scores", "disentangled", f"{positions.distances.rows} rows", flops=work)]
 
 
 @sublayer_nodes.register
@@ -117,23 +139,47 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
     return nodes
 
 
-def stack_bias(stack: Stack) -> tuple[T5Bias, int] | None:
-    """Return the T5 bias of a stack and its number of heads, if its attentions have one."""
+Shared = T5Bias | Disentangled
+"""Positions of which all layers of a stack share a table."""
+
+
+def stack_positions(stack: Stack) -> tuple[Shared, int] | None:
+    """Return the positions that share a table in a stack, and their number of heads, if its attentions have such."""
     for block in stack.blocks():
         for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, T5Bias):
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, Shared):
                 return residual.inner.positions, residual.inner.projection.heads
     return None
 
 
+def shared_nodes(stack: Stack, dim: int) -> list[Node]:
+    """Return what stands beside the blocks: the table that their positions share."""
+    found = stack_positions(stack)
+    if found is None:
+        return []
+    positions, heads = found
+    match positions:
+        case T5Bias(buckets=buckets):
+            return [Node("bias", "t5_bias", "shared by all layers", f"{buckets} × {heads}", buckets * heads)]
+        case Disentangled(distances=distances, norm=norm):
+            table = Node("distances", "disentangled", "shared by all layers", f"{distances.rows} × {dim}",
+                         distances.rows * dim)
+            return [table, *([norm_node("distance_norm", norm, dim)] if norm else [])]
+
+
+def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
+    """Return the convolution beside the first block."""
+    if stack.convolution is None:
+        return []
+    size, inputs = stack.convolution.size, dim // stack.convolution.groups
+    kernel = Node("convolution", "convolution", "beside the first block", f"{dim} × {inputs} × {size}",
+                  dim * inputs * size + dim, 2.0 * dim * inputs * size)
+    return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
+
+
 def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     """Return the anatomy of an encoder or decoder."""
-    children: list[Node] = []
-    if found := stack_bias(stack):
-        bias, heads = found
-        children.append(
-            Node("bias", "t5_bias", "shared by all layers", f"{bias.buckets} × {heads}", bias.buckets * heads)
-        )
+    children = [*shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
     match stack.layers:
         case Repeat(block=block, times=times):
             children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))

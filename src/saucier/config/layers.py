@@ -7,32 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.norms import LayerNorm as LayerNorm
+from saucier.config.norms import Norm as Norm
+from saucier.config.norms import Probability as Probability
+from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.positions import AttentionPositions, NoPositions
 from saucier.config.visibility import Full, Visibility
 
-Probability = Annotated[float, Field(ge=0, lt=1)]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity"]
-
-
-class LayerNorm(Config):
-    """Centre, scale, gain and bias. Source: Ba et al. 2016, arXiv:1607.06450."""
-
-    kind: Literal["layer_norm"] = "layer_norm"
-    eps: float = Field(default=1e-5, ge=0)
-    """Added to the variance."""
-    bias: bool = True
-    """Whether a trained bias is added after the gain."""
-
-
-class RMSNorm(Config):
-    """Scale by the root mean square, then gain; no centring. Source: Zhang and Sennrich 2019, arXiv:1910.07467."""
-
-    kind: Literal["rms_norm"] = "rms_norm"
-    eps: float = Field(default=1e-6, ge=0)
-    """Added to the mean square."""
-
-
-Norm = Annotated[LayerNorm | RMSNorm, Field(discriminator="kind")]
 
 
 class Projection(Config):
@@ -49,6 +31,8 @@ class Projection(Config):
     """None: the model's `dim` divided by `heads`."""
     bias: bool = True
     """Bias on queries, keys and values."""
+    key_bias: bool = True
+    """Whether the keys have one too, where queries and values do (DeBERTa's first version: He et al. 2021, release)."""
     output_bias: bool = True
     """Bias on the output map."""
     scale: float | None = Field(default=None, gt=0)

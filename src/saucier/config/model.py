@@ -9,6 +9,7 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
 from saucier.config.layers import Norm, Probability, Residual
+from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, NoPositions
 from saucier.config.recurrence import QueryVector, SegmentMemory
 from saucier.config.targets import DefaultTarget
@@ -62,6 +63,8 @@ class Stack(Config):
 
     layers: Layers
     """How the blocks are laid out."""
+    convolution: Convolution | None = None
+    """What stands beside the first block (DeBERTa-v2)."""
     final_norm: Norm | None = None
     """The norm after the last block (pre-norm stacks need one)."""
     dropout: Probability = 0.0

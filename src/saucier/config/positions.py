@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.disentangled import Disentangled
 from saucier.config.rotary import AcrossHalves, NoScaling, Pairs, Scaling
 
 
@@ -189,5 +190,5 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
 
 
 AttentionPositions = Annotated[
-    Shaw | MusicTransformer | T5Bias | Rotary | Alibi | NoPositions, Field(discriminator="kind")
+    Shaw | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | NoPositions, Field(discriminator="kind")
 ]

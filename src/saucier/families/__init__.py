@@ -5,6 +5,7 @@ from collections.abc import Callable
 from saucier.config import Transformer
 from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
+from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama
 from saucier.families.longformer import longformer
@@ -14,6 +15,7 @@ from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
+    "deberta": deberta, "deberta_v2": deberta_v2,
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
     "longformer": longformer,
     "xlm": xlm,

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.context import Context
+from saucier.parts.disentangled import DisentangledPositions
 from saucier.parts.dropout import dropout
 from saucier.parts.global_attention import publish, with_global_maps
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
-from saucier.parts.linear import Linear
+from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
 from saucier.parts.rotary import rotate, rotation
@@ -78,16 +79,18 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.config = config
         self.widths = config.projection.widths(dim)
-        query, key, self.head_dim = self.widths
-        self.qkv = Linear(dim, query + 2 * key, bias=config.projection.bias)
+        query, _, self.head_dim = self.widths
+        self.qkv = build_maps(config.projection, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
-        self.positions = build_attention_positions(config, self.head_dim)
-        self.scale = config.projection.scale or self.head_dim**-0.5
+        self.positions = build_attention_positions(config, dim)
+        terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
+        self.scale = config.projection.scale or (terms * self.head_dim)**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
         query_width, key_width, _ = self.widths
+        context.maps = self.qkv
         query, key, value = (split(part, self.head_dim)
                              for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
         positions = self.config.positions
@@ -161,13 +164,24 @@ class SelfAttention(nn.Module):
         return self.config.kernel.dropout if self.training else 0.0
 
 
-def build_attention_positions(config: c.SelfAttention, head_dim: int) -> nn.Module | None:
+def build_maps(projection: c.Projection, dim: int) -> Linear:
+    """Return the one map to queries, keys and values, in this order of rows."""
+    query, key, _ = projection.widths(dim)
+    if projection.bias and not projection.key_bias:
+        return PartlyBiased(dim, (query, key, key), biased=(True, False, True))
+    return Linear(dim, query + 2 * key, bias=projection.bias)
+
+
+def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | None:
     """Return the module of the positions slot, where the attention itself holds trained tables.
 
     Such a module is called as `(query, key, scale, context)` and returns what is added to the scaled scores,
     [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
     """
+    head_dim = config.projection.widths(dim)[2]
     match config.positions:
+        case c.Disentangled() as disentangled:
+            return DisentangledPositions(disentangled, config.projection, dim)
         case c.Shaw() as shaw:
             return ShawPositions(shaw, head_dim)
         case c.MusicTransformer() as skewed:

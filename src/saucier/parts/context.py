@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.cache import Cache
@@ -37,7 +37,9 @@ class Context:
     memory_span: Span | None = None
     memory_layout: Ragged | None = None
     shared: Tensor | None = None
-    """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K]."""
+    """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K], or a table."""
+    maps: nn.Module | None = None
+    """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name."""
     want_weights: bool = False

@@ -79,6 +79,22 @@ class Table(nn.Embedding):
         """Leave the weights to `initialize` or to a checkpoint."""
 
 
+class PartlyBiased(Linear):
+    """A map of which only some groups of rows have a bias; `bias` holds those rows alone."""
+
+    def __init__(self, inputs: int, rows: tuple[int, ...], *, biased: tuple[bool, ...]) -> None:
+        """Build a map to groups of rows, one after the other."""
+        super().__init__(inputs, sum(rows), bias=False)
+        self.rows, self.biased = rows, biased
+        self.bias = nn.Parameter(torch.empty(sum(n for n, has in zip(rows, biased, strict=True) if has)))
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
+        """Shapes: [..., I] -> [..., O]."""
+        given = iter(self.bias.split([n for n, has in zip(self.rows, self.biased, strict=True) if has]))
+        parts = [next(given) if has else self.bias.new_zeros(n) for n, has in zip(self.rows, self.biased, strict=True)]
+        return linear(input, self.weight, torch.cat(parts))
+
+
 class Product(torch.autograd.Function):
     """`linear` with its gradients, all three by oneDNN."""
 

@@ -8,12 +8,25 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.count import stack_bias
+from saucier.config.count import stack_positions
 from saucier.parts.block import Block
 from saucier.parts.context import Context
+from saucier.parts.disentangled import DistanceTable
 from saucier.parts.dropout import Dropout
+from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import T5BiasTable
+
+
+def build_shared(config: c.Stack, dim: int) -> nn.Module | None:
+    """Return the table that the positions of all layers share, if they have one."""
+    match stack_positions(config):
+        case c.T5Bias() as bias, heads:
+            return T5BiasTable(bias, heads)
+        case c.Disentangled() as disentangled, _:
+            return DistanceTable(disentangled, dim)
+        case _:
+            return None
 
 
 class Stack(nn.Module):
@@ -23,9 +36,9 @@ class Stack(nn.Module):
         """Build as many blocks as have weights of their own."""
         super().__init__()
         self.config, self.multiple = config, widest_window(config)
-        found = stack_bias(config)
-        self.shared = T5BiasTable(*found) if found else None
+        self.shared = build_shared(config, dim)
         """Positions that all layers share."""
+        self.convolution = Convolution(config.convolution, dim) if config.convolution else None
         match config.layers:
             case c.Share(block=block, times=times):
                 blocks, self.rounds = [block], times
@@ -45,10 +58,13 @@ class Stack(nn.Module):
         if self.shared is not None:
             context.shared = self.shared(context)
         x = self.zeroed(x, context)
-        for block in [*self.blocks] * self.rounds:
+        for number, block in enumerate([*self.blocks] * self.rounds):
             if record is not None:
                 record.append(x)
-            x = self.zeroed(block(x, context), context)
+            given, x = x, block(x, context)
+            if number == 0 and self.convolution is not None:
+                x = self.convolution(given, x, context)
+            x = self.zeroed(x, context)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x)
         if record is not None:

@@ -22,7 +22,7 @@ def projections(draw: st.DrawFn) -> c.Projection:
     heads = draw(st.sampled_from([1, 2, 4]))
     groups = draw(st.sampled_from([None, *(n for n in (1, 2, 4) if heads % n == 0)]))
     return c.Projection(heads=heads, kv_heads=groups, head_dim=draw(st.sampled_from([None, 4, 6])),
-                        bias=draw(st.booleans()),
+                        bias=draw(st.booleans()), key_bias=draw(st.booleans()),
                         output_bias=draw(st.booleans()), scale=draw(st.sampled_from([None, 1.0])))
 
 
@@ -41,6 +41,10 @@ attention_positions = st.one_of(
     st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)),
     st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
     st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
+    st.builds(c.Disentangled, content_to_position=st.booleans(), position_to_content=st.booleans(),
+              distances=st.sampled_from([c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=9)]),
+              maps=st.sampled_from([c.OwnMaps(), c.OwnMaps(key_bias=False), c.SharedMaps()]), norm=st.one_of(st.none(),
+                                                                                                            norms)),
     st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings,
               pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()))
 embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()),
@@ -77,7 +81,10 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
                        st.builds(c.Share, block=blocks(cross=cross), times=times),
                        st.builds(c.Cycle, blocks=st.lists(blocks(cross=cross), min_size=1, max_size=2).map(tuple),
                                  times=times))
-    return st.builds(c.Stack, layers=layers, final_norm=st.one_of(st.none(), norms), dropout=dropouts)
+    convolution = st.one_of(st.none(), st.builds(c.Convolution, size=st.sampled_from([1, 2, 3]),
+                                                 groups=st.sampled_from([1, 2])))
+    return st.builds(c.Stack, layers=layers, convolution=convolution, final_norm=st.one_of(st.none(), norms),
+                     dropout=dropouts)
 
 
 projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())

@@ -20,6 +20,7 @@ SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
 FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "llama": {"kv_heads": 2, "hidden": 40}, "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
+    "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "xlm": {"length": LENGTH, "languages": 3},
 }
@@ -61,6 +62,7 @@ def causal_positions() -> dict[str, c.SelfAttention]:
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "music": c.MusicTransformer(length=LENGTH),
              "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
              "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi(),
+             "disentangled": c.Disentangled(distances=c.LogDistances(buckets=4, reach=9), maps=c.SharedMaps()),
              "rotary-neighbours": c.Rotary(pairs=c.Neighbours(), scaling=c.Yarn(factor=4, length=8)),
              "rotary-scaled": c.Rotary(scaling=c.Llama3Scaling(factor=8, length=16)),
              "rotary-dynamic": c.Rotary(scaling=c.DynamicScaling(factor=2, length=LENGTH)),
@@ -77,7 +79,8 @@ def causal_positions() -> dict[str, c.SelfAttention]:
 def full_positions() -> dict[str, c.SelfAttention]:
     """Return an attention that sees both ways for every kind of position that can."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "t5": c.T5Bias(buckets=8, max_distance=20),
-             "rotary": c.Rotary(), "alibi": c.Alibi()}
+             "rotary": c.Rotary(), "alibi": c.Alibi(),
+             "disentangled": c.Disentangled(distances=c.ExactDistances(reach=4))}
     return {name: c.SelfAttention(projection=GROUPED, positions=kind) for name, kind in kinds.items()}
 
 
@@ -131,8 +134,17 @@ def encoders() -> dict[str, c.Transformer]:
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
-    return found | {"window": encoder(window), "global": encoder(first), "global-maps": encoder(maps)} | {
+    return found | {"convolution": convolved(), "window": encoder(window), "global": encoder(first),
+                    "global-maps": encoder(maps)} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
+
+
+def convolved() -> c.Transformer:
+    """Return an encoder with a convolution beside its first block."""
+    built = encoder(full_positions()["none"])
+    assert built.encoder is not None
+    beside = c.Convolution(size=3, groups=2)
+    return built.model_copy(update={"encoder": built.encoder.model_copy(update={"convolution": beside})})
 
 
 def pairs() -> dict[str, c.Transformer]:

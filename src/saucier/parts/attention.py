@@ -79,7 +79,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.config = config
         self.widths = config.projection.widths(dim)
-        query, _, self.head_dim = self.widths
+        query, key, self.head_dim = self.widths
         self.qkv = build_maps(config.projection, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None

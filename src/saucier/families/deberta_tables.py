@@ -18,13 +18,10 @@ ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.bl
 POSITIONS, HEAD = f"{ATTENTION}.inner.positions", "head.transform"
 
 
-def body(dim: int, *, heads: int, biased: bool, length: int, segments: int, width: int, terms: tuple[str, ...],
-         distances: c.Disentangled | None, key_bias: bool) -> c.Transformer:
-    """The encoder by the published fields that change its shape."""
-    scale = ((1 + len(terms)) * (dim // heads)) ** -0.5 if distances is None and terms else None
-    projection = c.Projection(heads=heads, key_bias=key_bias, scale=scale)
-    tree = encoder(dim, 1, c.SelfAttention(projection=projection, positions=distances or c.NoPositions()), vocab=1,
-                   hidden=1, dropout=0.0)
+def body(attention: c.SelfAttention, dim: int, *, biased: bool, length: int, segments: int,
+         width: int) -> c.Transformer:
+    """The encoder around this attention, by the published fields of its embedding."""
+    tree = encoder(dim, 1, attention, vocab=1, hidden=1, dropout=0.0)
     narrow = width != dim
     embed = tree.embed.model_copy(update={
         "positions": c.Learned(length=length) if biased else c.NoPositions(),
@@ -35,24 +32,34 @@ def body(dim: int, *, heads: int, biased: bool, length: int, segments: int, widt
     return tree.model_copy(update={"embed": embed, "head": head})
 
 
-def from_fields(dim: int, *, relative: bool, reach: int, **rest: Any) -> c.Transformer:
+def attention(width: int, heads: int, terms: tuple[str, ...], positions: c.Disentangled | None, *,
+              key_bias: bool) -> c.SelfAttention:
+    """The attention by the published fields; their scale counts the terms, with or without positions."""
+    scale = ((1 + len(terms)) * (width // heads)) ** -0.5 if positions is None and terms else None
+    projection = c.Projection(heads=heads, key_bias=key_bias, scale=scale)
+    return c.SelfAttention(projection=projection, positions=positions or c.NoPositions())
+
+
+def from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...],
+                **rest: Any) -> c.Transformer:
     """DeBERTa's first version by the published fields."""
-    terms, length = rest["terms"], rest["length"]
+    length = rest["length"]
     distances = c.Disentangled(
         distances=c.ExactDistances(reach=reach if reach > 0 else length), maps=c.OwnMaps(key_bias=False),
         content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
-    return body(dim, distances=distances, key_bias=False, **rest)
+    return body(attention(dim, heads, terms, distances, key_bias=False), dim, **rest)
 
 
-def from_v2_fields(dim: int, *, relative: bool, reach: int, buckets: int, shared: bool, normed: bool,
-                   convolution: int, **rest: Any) -> c.Transformer:
+def from_v2_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...], convolution: int,
+                   **rest: Any) -> c.Transformer:
     """The later versions by the published fields."""
-    terms, reach = rest["terms"], reach if reach > 0 else rest["length"]
+    buckets, shared, normed = (rest.pop(name) for name in ("buckets", "shared", "normed"))
+    reach = reach if reach > 0 else rest["length"]
     distances = c.Disentangled(
         distances=c.LogDistances(buckets=buckets, reach=reach) if buckets > 0 else c.ExactDistances(reach=reach),
         maps=c.SharedMaps() if shared else c.OwnMaps(), norm=c.LayerNorm() if normed else None,
         content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
-    tree = body(dim, distances=distances, key_bias=True, **rest)
+    tree = body(attention(dim, heads, terms, distances, key_bias=True), dim, **rest)
     assert tree.encoder is not None, "a DeBERTa is an encoder"
     beside = c.Convolution(size=convolution) if convolution > 0 else None
     return tree.model_copy(update={"encoder": tree.encoder.model_copy(update={"convolution": beside})})
@@ -74,11 +81,11 @@ def disentangled(tree: c.Transformer) -> c.Disentangled | None:
 
 def terms_of(tree: c.Transformer) -> tuple[str, ...]:
     """The published names of the terms; without positions they still stand in the scale."""
-    attention, found = attention_of(tree), disentangled(tree)
+    projection, found = attention_of(tree).projection, disentangled(tree)
     if found is not None:
         return tuple(name for name, has in zip(TERMS, (found.content_to_position, found.position_to_content),
                                                strict=True) if has)
-    scale, head = attention.projection.scale, attention.projection.widths(tree.dim)[2]
+    scale, head = projection.scale, projection.widths(tree.dim)[2]
     return () if scale is None else TERMS[:round(1 / (scale**2 * head)) - 1]
 
 

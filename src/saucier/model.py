@@ -102,7 +102,7 @@ class Transformer(nn.Module):
             choices = input_ids.shape[1]
             input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
         attention_mask = given_mask(attention_mask, input_ids, inputs)
-        first = first_side(input_ids, attention_mask, inputs)
+        first = first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
         if self.encoder is None or self.decoder is None:
             return self.one_stack(first, cache, wanted, choices)
         return self.two_stacks(first, second_side(self.with_target(inputs, first), cache),
@@ -239,15 +239,17 @@ class Memory:
         return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
 
 
-def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs) -> Side | None:
-    """Return the input of the first stack, or None where nothing was given for it."""
-    vectors = inputs.get("inputs_embeds")
+def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:
+    """Return the input of the first stack, or None where nothing was given for it. `first`: where positions begin."""
+    vectors, positions, places = inputs.get("inputs_embeds"), inputs.get("position_ids"), inputs.get("places")
+    if positions is None and places is not None:
+        positions = places + first if first else places
     if ids is None and vectors is not None:
         ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
     if ids is None:
         return None
     named = inputs.get("global_attention_mask")
-    return Side(ids, boolean(mask), inputs.get("position_ids"), inputs.get("documents"), inputs.get("token_type_ids"),
+    return Side(ids, boolean(mask), positions, inputs.get("documents"), inputs.get("token_type_ids"),
                 inputs.get("prefix_length"), vectors=vectors, inputs=inputs,
                 named=None if named is None else named.bool())
 

@@ -40,6 +40,7 @@ scalings = st.sampled_from([
 attention_positions = st.one_of(
     st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)),
     st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
+    st.builds(c.RelativeKey, length=st.just(POSITIONS)), st.builds(c.RelativeKeyQuery, length=st.just(POSITIONS)),
     st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
     st.builds(c.Disentangled, content_to_position=st.booleans(), position_to_content=st.booleans(),
               distances=st.sampled_from([c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=9)]),

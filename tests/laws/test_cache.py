@@ -49,7 +49,7 @@ def test_left_padded_rows_decode_from_a_cache(name: str) -> None:
     cache, found = model.new_cache(3, full), []
     with torch.no_grad():
         for start, end in pieces([full - 4, 1, 1, 1, 1], full):
-            out = model(ids[:, start:end], mask[:, :end], position_ids=places[:, start:end], cache=cache,
+            out = model(ids[:, start:end], mask[:, :end], places=places[:, start:end], cache=cache,
                         last_only=True)
             found.append(out.logits)
         for row, prompt in enumerate(prompts):

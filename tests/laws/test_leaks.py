@@ -225,7 +225,7 @@ def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     documents = torch.tensor([[0] * 4 + [1] + [2] * 4])
     places = torch.tensor([[0, 1, 2, 3, 0, 0, 1, 2, 3]])
     with torch.no_grad():
-        found = model(ids, documents=documents, position_ids=zoo.placed(model.config, places)).last_hidden_state
+        found = model(ids, documents=documents, places=places).last_hidden_state
         for start, end in pairwise(ends):
             torch.testing.assert_close(found[:, start:end], model(ids[:, start:end]).last_hidden_state, rtol=1e-5,
                                        atol=1e-5)

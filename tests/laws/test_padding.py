@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.laws.zoo import decoders, encoders, everything, longest, placed, scrambled, tokens
+from tests.laws.zoo import decoders, encoders, everything, longest, scrambled, tokens
 from tests.tolerances import MODEL, assert_close
 from torch import Tensor
 
@@ -50,11 +50,6 @@ def right_mask(lengths: list[int]) -> Tensor:
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
-def places_of(model: Transformer, mask: Tensor) -> Tensor:
-    """Return the position ids of real tokens, counted from the first of each row."""
-    return placed(model.config, (mask.long().cumsum(1) - 1).clamp(min=0))
-
-
 @pytest.mark.parametrize("worth", [0.9, 0.0], ids=["packed", "masked"])
 @pytest.mark.parametrize("name", MODELS)
 def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +83,8 @@ def test_left_padding_changes_nothing(name: str) -> None:
     model = scrambled(SINGLE[name])
     lengths = lengths_for(model.config)
     mask = right_mask(lengths).flip(1)
-    ids, places = tokens(model.config, len(lengths), max(lengths)), places_of(model, mask)
-    found = run(model, ids, mask.long(), position_ids=places)
+    ids, places = tokens(model.config, len(lengths), max(lengths)), (mask.long().cumsum(1) - 1).clamp(min=0)
+    found = run(model, ids, mask.long(), places=places)
     assert found.isfinite().all()
     for row, length in enumerate(lengths):
         assert_close(found[row, -length:], alone(model, ids[row, -length:]), what=f"row {row}")
@@ -103,7 +98,7 @@ def test_padding_leaves_gradients_as_they_are(name: str, side: str, monkeypatch:
     lengths = lengths_for(model.config)
     mask = right_mask(lengths) if side == "right" else right_mask(lengths).flip(1)
     ids = tokens(model.config, len(lengths), max(lengths))
-    places = {} if side == "right" else {"position_ids": places_of(model, mask)}
+    places = {} if side == "right" else {"places": (mask.long().cumsum(1) - 1).clamp(min=0)}
     padded = gradients(model, run(model, ids, mask.long(), **places)[mask])
     rows = torch.cat([alone(model, ids[row][mask[row]]) for row in range(len(lengths))])
     for key, expected in gradients(model, rows).items():

@@ -23,6 +23,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "xlm": {"length": LENGTH, "languages": 3},
+    "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
 }
 
 
@@ -60,6 +61,7 @@ SINGLE = c.Projection(heads=4, kv_heads=1, head_dim=8, output_bias=False)
 def causal_positions() -> dict[str, c.SelfAttention]:
     """Return a causal attention for every kind of position and of projection."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "music": c.MusicTransformer(length=LENGTH),
+             "relative": c.RelativeKey(length=LENGTH), "relative-both": c.RelativeKeyQuery(length=LENGTH),
              "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
              "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi(),
              "disentangled": c.Disentangled(distances=c.LogDistances(buckets=4, reach=9), maps=c.SharedMaps()),
@@ -80,7 +82,8 @@ def full_positions() -> dict[str, c.SelfAttention]:
     """Return an attention that sees both ways for every kind of position that can."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "t5": c.T5Bias(buckets=8, max_distance=20),
              "rotary": c.Rotary(), "alibi": c.Alibi(),
-             "disentangled": c.Disentangled(distances=c.ExactDistances(reach=4))}
+             "disentangled": c.Disentangled(distances=c.ExactDistances(reach=4)),
+             "relative": c.RelativeKey(length=LENGTH), "relative-both": c.RelativeKeyQuery(length=LENGTH)}
     return {name: c.SelfAttention(projection=GROUPED, positions=kind) for name, kind in kinds.items()}
 
 
@@ -207,12 +210,6 @@ def skipped(config: c.Transformer) -> int | None:
             return padding
         case _:
             return None
-
-
-def placed(config: c.Transformer, places: Tensor) -> Tensor:
-    """Return the position ids of tokens at these places of their rows, as the model's table is numbered."""
-    padding = skipped(config)
-    return places if padding is None else places + padding + 1
 
 
 def longest(config: c.Transformer) -> int:

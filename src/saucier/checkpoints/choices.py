@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from saucier import config as c
 from saucier.checkpoints.keys import Document, Keep, Key, Published
-from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.rules import Rule, Twins
 from saucier.config.check import reads_pooled
 
 LABELS = Key(
@@ -14,8 +14,11 @@ LABELS = Key(
     ours=len, theirs=lambda classes: {str(number): f"LABEL_{number}" for number in range(classes)},
 )
 """The number of labels, which published configs give by their names."""
-DROPOUT = Key("classifier_dropout", ("head.dropout",), default=lambda document: document["hidden_dropout_prob"])
+DROPOUT = Key("classifier_dropout", ("head.dropout",),
+              default=lambda document: document.get("hidden_dropout_prob") or 0.0)
 """BERT's way to name the dropout before the output map."""
+TIED = Key("tie_word_embeddings", ("head.tied", "head.language.tied"), default=True)
+"""Whether the output matrix is the token table; a key of the classes that have one."""
 
 
 def keep_all(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -57,13 +60,34 @@ def as_encoder(tree: c.Transformer) -> c.Transformer:
 
 
 whole = Published(keep_all)
-bare = Published(keep_body, base="")
+bare = Published(keep_body, base="", optional=("pooler",))
 encoder_alone = Published(keep_encoder)
 
 
 def heads(language: str, body: str) -> dict[str, Published]:
     """Return the classes of a family that is published with a language head and without one."""
     return {language: whole, body: bare}
+
+
+def language(dense: str, norm: str, output: str, *, bias: str | None = None) -> Callable[[c.Transformer],
+                                                                                     tuple[Rule, ...]]:
+    """Return the names of a language head's maps.
+
+    `bias`: where the output bias stands outside the output map; an output map that is not tied holds a copy of it.
+    """
+    def named(tree: c.Transformer) -> tuple[Rule, ...]:
+        ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
+        untied = tree.language_head is not None and not tree.language_head.tied
+        if bias is None:
+            last = Rule(f"{ours}.bias", f"{output}.bias")
+        elif untied:
+            last = Rule(f"{ours}.bias", (f"{output}.bias", bias), Twins())
+        else:
+            last = Rule(f"{ours}.bias", bias)
+        return (Rule(f"{ours}.transform.dense.{{p}}", f"{dense}.{{p}}"), last,
+                Rule(f"{ours}.transform.norm.{{p}}", f"{norm}.{{p}}"), Rule(f"{ours}.weight", f"{output}.weight"))
+
+    return named
 
 
 Making = c.Head | Callable[[c.Transformer, Document], c.Head]

@@ -19,7 +19,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
-from saucier.checkpoints.rules import Concat, Operation, Rules, Table
+from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
 from saucier.checkpoints.source import Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.config.count import parameters
@@ -45,8 +45,8 @@ def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: 
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
     layout = layout.spelled(layout, document)
-    tree = published_tree(layout, document, name, where)
     source = Weights(folder)
+    tree = without_empty_slots(Names(layout, published_tree(layout, document, name, where), name), source)
     check_size(tree, source, where)
     model = unfilled(tree, dtype=dtype or torch.float32, device=device)
     copy_weights(model, Names(layout, tree, name), source, str(folder))
@@ -127,6 +127,17 @@ def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
                          where=where, remedy="the weights do not belong to this config.json")
 
 
+def without_empty_slots(names: Names, source: Weights) -> c.Transformer:
+    """Return the tree without the parts that its class need not have and for which the file holds no weights."""
+    tree = names.tree
+    for slot in names.layout.classes[names.published].optional:
+        rules = [rule for _, rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
+        known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
+        if not any(names.present(name, source) for name in known):
+            tree = tree.model_copy(update={slot: None})
+    return tree
+
+
 def copy_weights(model: Transformer, names: Names, source: Weights, where: str) -> None:
     """Fill every parameter by the layout's rules. Raises `InputError` with all faults at once."""
     faults: list[str] = []
@@ -138,6 +149,8 @@ def copy_weights(model: Transformer, names: Names, source: Weights, where: str) 
             continue
         found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
                  for template in match.theirs]
+        if isinstance(match.operation, Twins) and any(name for _, name in found):
+            found = [(template, name) for template, name in found if name is not None]
         if match.absent is not None and not any(name for _, name in found):
             parameter.data.fill_(match.absent)
             continue

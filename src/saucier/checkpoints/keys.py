@@ -95,8 +95,9 @@ class Key:
                              remedy="copy the config again") from error
 
     def write(self, tree: c.Transformer) -> Any:
-        """Return the foreign value; None where the tree has no such place."""
-        value = self.found(tree) if self.found else look_up(tree, self.paths[0])
+        """Return the foreign value, from the first of the places that the tree has; None where it has none."""
+        places = (look_up(tree, path) for path in self.paths)
+        value = self.found(tree) if self.found else next((value for value in places if value is not None), None)
         if self.names:
             return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
         return value if self.theirs is None or value is None else self.theirs(value)
@@ -141,8 +142,8 @@ class Published:
     """One published class: what it makes of the family's tree, and the names of what it adds to the body."""
 
     keep: Keep
-    rules: tuple[Rule, ...] = ()
-    """Names of the weights of its head."""
+    rules: tuple[Rule, ...] | Callable[[c.Transformer], tuple[Rule, ...]] = ()
+    """Names of the weights of its head, or what gives them for a tree."""
     keys: tuple[Key, ...] = ()
     """Fields that are read after `keep`, for the head."""
     restore: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
@@ -151,6 +152,21 @@ class Published:
     """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
     unwritten: tuple[str, ...] = ()
     """Fixed tables of the body that its files leave out."""
+    optional: tuple[str, ...] = ()
+    """Slots of the tree that are left empty where a file holds no weights for them."""
+
+    def named(self, tree: c.Transformer) -> tuple[Rule, ...]:
+        """Return the names of the weights of its head."""
+        return self.rules(tree) if callable(self.rules) else self.rules
+
+    def emptied(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
+        """Return what was made of a config without the optional slots that `tree` has not."""
+        return made.model_copy(update={slot: None for slot in self.optional if getattr(tree, slot) is None})
+
+
+def unchanged(tree: c.Transformer) -> c.Transformer:
+    """The tree itself."""
+    return tree
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,10 @@ class Layout:
     """Brings newer or older spellings of a field to the one of the table."""
     spelled: Callable[[Layout, Document], Layout] = lambda layout, document: layout
     """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
+    settle: Callable[[c.Transformer], c.Transformer] = unchanged
+    """What every class makes of its tree in the end, such as a decoder of an encoder that sees only the past."""
+    restore: Callable[[c.Transformer], c.Transformer] = unchanged
+    """The inverse of `settle`, before fields are read from a tree."""
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -192,12 +212,12 @@ class Layout:
 
     def rules(self, tree: c.Transformer, published: str) -> Rules:
         """Return the names of all weights of a class."""
-        return self.weights(tree).plus(self.classes[published].rules)
+        return self.weights(tree).plus(self.classes[published].named(tree))
 
     def knows(self, name: str, tree: c.Transformer) -> bool:
         """Say whether a foreign name belongs to some class of the family; `@` stands for what precedes the body."""
         body = self.weights(tree)
-        return body.knows(name) or any(Rules(published.rules).knows(name) for published in self.classes.values())
+        return body.knows(name) or any(Rules(published.named(tree)).knows(name) for published in self.classes.values())
 
     def tree(self, document: Document, published: str, where: str) -> c.Transformer:
         """Return the tree of a foreign config as one of its classes.
@@ -216,7 +236,8 @@ class Layout:
         arguments = {key.argument: key.read(document, where) for key in self.keys if key.argument}
         tree = placed(built(self.family, arguments, where), self.keys, document, where)
         chosen = self.classes[published]
-        return validated(placed(chosen.keep(tree, document), chosen.keys, document, where), where)
+        kept = placed(chosen.keep(tree, document), chosen.keys, document, where)
+        return validated(self.settle(kept), where)
 
     def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
         """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.
@@ -229,7 +250,7 @@ class Layout:
         for name in self.likely(said):
             document = {"model_type": self.model_type, **said, **self.fixed, "architectures": [name],
                         **self.written(tree, name, said)}
-            again = self.tree(document, name, self.model_type)
+            again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
                 return document
             first = first or again
@@ -243,7 +264,7 @@ class Layout:
     def written(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
         chosen = self.classes[published]
-        whole = chosen.restore(tree)
+        whole = self.restore(chosen.restore(tree))
         fields = {key.foreign: key.write(whole) for key in self.keys}
         fields |= {key.foreign: key.write(tree) for key in chosen.keys}
         known = {name: value for name, value in fields.items() if value is not None}

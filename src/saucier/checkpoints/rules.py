@@ -97,6 +97,24 @@ class Row:
         return [tensor[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """One tensor under several names: the first that a file holds counts, and all of them are written.
+
+    BERT's output bias stands twice in files whose output matrix is not tied.
+    """
+
+    count: int = 2
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return the first."""
+        return tensors[0]
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Return it for every name."""
+        return [tensor, *(tensor.clone() for _ in range(self.count - 1))]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One of our names and the foreign names it comes from. Raises `ValueError` when the holes of the sides differ."""

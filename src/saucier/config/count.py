@@ -31,7 +31,7 @@ from saucier.config.model import (
     Stack,
     Transformer,
 )
-from saucier.config.positions import Learned, MusicTransformer, Shaw, T5Bias
+from saucier.config.positions import Learned, MusicTransformer, RelativeKey, RelativeKeyQuery, Shaw, T5Bias
 from saucier.config.visibility import visible_keys
 
 
@@ -65,6 +65,9 @@ def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
         case Shaw(max_distance=reach):
             rows = 2 * reach + 1
             return [Node("positions", "shaw", "keys and values", f"2 × {rows} × {head}", 2 * rows * head)]
+        case RelativeKey(kind=kind, length=length) | RelativeKeyQuery(kind=kind, length=length):
+            rows = 2 * length - 1
+            return [Node("positions", kind, "shared by the heads", f"{rows} × {head}", rows * head)]
         case MusicTransformer(length=rows):
             heads = part.projection.heads
             return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]

@@ -10,7 +10,7 @@ from saucier.config.base import Config
 from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
 from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.neighbours import Convolution
-from saucier.config.positions import EmbeddingPositions, NoPositions
+from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
 from saucier.config.recurrence import QueryVector, SegmentMemory
 from saucier.config.targets import DefaultTarget
 
@@ -166,6 +166,15 @@ class Embedding(Config):
     """Dropout on the embedded tokens."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
+
+    @property
+    def first_position(self) -> int:
+        """The published position of a text's first token, where offsets are not added inside the model."""
+        match self.positions:
+            case Learned(places=SkipPadding(padding=padding)) | Sinusoidal(places=SkipPadding(padding=padding)):
+                return padding + 1
+            case _:
+                return 0
 
     def widths(self, dim: int) -> tuple[int, int]:
         """Return the width of the token table, and that of positions, segments and (where it comes before) the norm."""

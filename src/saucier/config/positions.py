@@ -119,6 +119,28 @@ class Shaw(Config):
     """Distances beyond this share one vector (k in the paper)."""
 
 
+class RelativeKey(Config):
+    """A learned vector for each distance, on the keys alone and without clipping (`relative_key`).
+
+    Source: Shaw et al. 2018, §3.2, eq 4, arXiv:1803.02155.
+    """
+
+    kind: Literal["relative_key"] = "relative_key"
+    length: int = Field(gt=0)
+    """The longest input; the table has a row for each of 2 · length - 1 distances."""
+
+
+class RelativeKeyQuery(Config):
+    """A learned vector for each distance, on keys and on queries (`relative_key_query`).
+
+    Source: Huang et al. 2020, method 4, arXiv:2009.13658.
+    """
+
+    kind: Literal["relative_key_query"] = "relative_key_query"
+    length: int = Field(gt=0)
+    """The longest input; the table has a row for each of 2 · length - 1 distances."""
+
+
 class MusicTransformer(Config):
     """Learned relative keys without clipping, computed by skewing in O(L·D) memory.
 
@@ -190,5 +212,7 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
 
 
 AttentionPositions = Annotated[
-    Shaw | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | NoPositions, Field(discriminator="kind")
+    Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled
+    | NoPositions,
+    Field(discriminator="kind"),
 ]

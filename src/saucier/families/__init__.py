@@ -10,6 +10,7 @@ from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
@@ -20,5 +21,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "longformer": longformer,
     "xlm": xlm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
+    "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, LABELS, as_decoder, as_encoder, bare, keep_language, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.choices import DROPOUT, LABELS, TIED, bare, keep_all, keep_language, labelling, language
+from saucier.checkpoints.keys import Layout, Published
+from saucier.checkpoints.rules import Rule, Rules
+from saucier.families import lineage
 
 
 def bert(
@@ -34,70 +35,37 @@ def bert(
     )
 
 
-ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
 HEAD = "head.language.transform"
 KEYS = (
-    Key("hidden_size", ("dim",)),
-    Key("num_hidden_layers", ("encoder.layers.times",)),
-    Key("num_attention_heads", (f"{ATTENTION}.inner.projection.heads",)),
-    Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("max_position_embeddings", ("embed.positions.length",)),
-    Key("type_vocab_size", ("embed.segments.count",), default=2),
-    Key("hidden_act", (f"{FEED_FORWARD}.inner.activation", f"{HEAD}.activation"), names=ACTIVATIONS, default="gelu"),
-    Key(
-        "layer_norm_eps",
-        ("embed.norm.eps", f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps", f"{HEAD}.norm.eps"),
-        default=1e-12,
-    ),
-    Key("hidden_dropout_prob", ("embed.dropout", f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-    Key("attention_probs_dropout_prob", (f"{ATTENTION}.inner.kernel.dropout",), default=0.1),
+    *lineage.SIZES,
+    lineage.SEGMENTS,
+    lineage.DROPOUT,
+    lineage.SEES_PAST_ONLY,
+    lineage.POSITIONS,
+    lineage.activation(f"{HEAD}.activation"),
+    lineage.norms(f"{HEAD}.norm.eps"),
 )
 
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of BERT's body."""
-    names = {
-        "attention.inner.out": "attention.output.dense",
-        "attention.norm": "attention.output.LayerNorm",
-        "feed_forward.inner.up": "intermediate.dense",
-        "feed_forward.inner.down": "output.dense",
-        "feed_forward.norm": "output.LayerNorm",
-    }
-    embed = {"tokens": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
-    stack = "encoder" if tree.encoder else "decoder"
-    block, theirs = f"{stack}.blocks.{{i}}.", "@encoder.layer.{i}."
-    return Rules(
-        [
-            *(Rule(f"embed.{ours}.weight", f"@embeddings.{other}.weight") for ours, other in embed.items()),
-            Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"),
-            Rule(
-                block + "attention.inner.qkv.{p}",
-                tuple(f"{theirs}attention.self.{name}.{{p}}" for name in ("query", "key", "value")),
-                Concat((tree.dim,) * 3),
-            ),
-            *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in names.items()),
-            Rule("pooler.dense.{p}", "@pooler.dense.{p}"),
-        ],
-        ignored=["@embeddings.position_ids", "cls.predictions.decoder.{p}"],
-    )
+    return lineage.body(tree, copies=("cls.predictions.decoder.{p}",))
 
 
-def language(ours: str) -> tuple[Rule, ...]:
-    """The names of the language head, which stands in our tree at `ours`."""
-    return (
-        Rule(f"{ours}.transform.dense.{{p}}", "cls.predictions.transform.dense.{p}"),
-        Rule(f"{ours}.transform.norm.{{p}}", "cls.predictions.transform.LayerNorm.{p}"),
-        Rule(f"{ours}.bias", "cls.predictions.bias"),
-    )
-
-
+words = language("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder",
+                 bias="cls.predictions.bias")
 SENTENCE = "cls.seq_relationship"
+
+
+def both(tree: c.Transformer) -> tuple[Rule, ...]:
+    """The names of the two pretraining heads."""
+    return (*words(tree), Rule("head.sentence.{p}", SENTENCE + ".{p}"))
+
+
 CLASSES = {
-    "BertForPreTraining": Published(whole.keep, (*language("head.language"), Rule("head.sentence.{p}",
-                                                                                  SENTENCE + ".{p}"))),
-    "BertForMaskedLM": Published(keep_language, language("head")),
-    "BertLMHeadModel": Published(as_decoder, language("head"), restore=as_encoder),
+    "BertForPreTraining": Published(keep_all, both, (TIED,)),
+    "BertForMaskedLM": Published(keep_language, words, (TIED,)),
+    "BertLMHeadModel": Published(keep_language, words, (TIED,)),
     "BertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
     "BertForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
     "BertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPOUT)),
@@ -107,11 +75,13 @@ CLASSES = {
 }
 BERT_LAYOUT = Layout(
     "bert",
-    bert,
+    lineage.positioned(bert),
     KEYS,
     weights,
     CLASSES,
     "bert.",
-    fixed={"tie_word_embeddings": True, "add_cross_attention": False, "position_embedding_type": "absolute"},
-    free=frozenset({"is_decoder"}),
+    fixed={"add_cross_attention": False},
+    free=frozenset({"tie_word_embeddings"}),
+    settle=lineage.settle,
+    restore=lineage.restore,
 )

@@ -88,7 +88,7 @@ class OneToken(nn.Module):
                 None, source_mask, encoder_output=encoded, decoder_input_ids=tokens, cache=cache, last_only=True
             )
         else:
-            output = self.model(tokens, mask, position_ids=positions, cache=cache, last_only=True)
+            output = self.model(tokens, mask, places=positions, cache=cache, last_only=True)
         return output.logits[:, -1].float()  # type: ignore[no-any-return]
 
 

@@ -81,7 +81,7 @@ def reader(model: Transformer) -> ReadToken:
     def read(tokens: Tensor, state: State) -> Tensor:
         if state.encoded is None:
             places = None if state.positions is None else state.positions[:, None]
-            output = model(tokens, state.mask, position_ids=places, cache=state.cache, last_only=True)
+            output = model(tokens, state.mask, places=places, cache=state.cache, last_only=True)
         else:
             output = model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens,
                            cache=state.cache, last_only=True)
@@ -106,7 +106,7 @@ class CachedFeed:
         prompt, state = self.prompt, self.state
         if prompt.source is None:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
-            output = self.model(prompt.ids, prompt.mask, position_ids=places, cache=state.cache, last_only=True)
+            output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True)
         else:
             output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
                                 last_only=True)

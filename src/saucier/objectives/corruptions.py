@@ -32,7 +32,7 @@ def placed(rows: Rows, batch: Batch) -> Batch:
     real = np.where(documents == PADDING, documents[:, :1], documents)
     if (real != documents[:, :1]).any():
         batch["documents"] = tensor(documents)
-        batch["position_ids"] = tensor(rows.positions)
+        batch["places"] = tensor(rows.positions)
     return batch
 
 

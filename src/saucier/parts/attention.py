@@ -20,6 +20,7 @@ from saucier.parts.kernels import Scores, attend, attention_weights, merged, spr
 from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
+from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
 from saucier.parts.rotary import rotate, rotation
 from saucier.parts.visibility import Mask
 
@@ -184,6 +185,10 @@ def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | 
             return DisentangledPositions(disentangled, config.projection, dim)
         case c.Shaw() as shaw:
             return ShawPositions(shaw, head_dim)
+        case c.RelativeKey() as relative:
+            return RelativeKeys(relative, head_dim)
+        case c.RelativeKeyQuery() as relative:
+            return RelativeKeysAndQueries(relative, head_dim)
         case c.MusicTransformer() as skewed:
             return SkewedPositions(skewed, config.projection.heads, head_dim)
         case _:

@@ -25,7 +25,9 @@ class Inputs(TypedDict, total=False):
     token_type_ids: Tensor | None
     """[B, L], the segment of each token."""
     position_ids: Tensor | None
-    """[B, L]."""
+    """[B, L], counted as the published classes do (RoBERTa's begin after the padding id)."""
+    places: Tensor | None
+    """[B, L], the place of each token in its text, from 0 in every model; instead of `position_ids`."""
     documents: Tensor | None
     """[B, L]; tokens attend only within equal numbers."""
     prefix_length: Tensor | None

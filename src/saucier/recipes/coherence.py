@@ -7,6 +7,8 @@ from pydantic import ValidationError
 from saucier.config import (
     MusicTransformer,
     PretrainingHead,
+    RelativeKey,
+    RelativeKeyQuery,
     SegmentTable,
     SelfAttention,
     Transformer,
@@ -97,7 +99,7 @@ def learned_length(model: Transformer) -> int | None:
         for block in stack.blocks() if stack else ():
             parts = [residual.inner for residual in block.sublayers]
             lengths += [part.positions.length for part in parts if isinstance(part, SelfAttention)
-                        and isinstance(part.positions, MusicTransformer)]
+                        and isinstance(part.positions, MusicTransformer | RelativeKey | RelativeKeyQuery)]
     return min(lengths, default=None)
 
 

@@ -28,7 +28,7 @@ def test_causal_never_predicts_across_documents_and_tells_the_model_of_them() ->
     batch = build_objective(c.Causal(), IDS)[0](rows([[5, 6, 7, 8, 9]], [[0, 0, 1, 1, 1]]), seed=0, step=0)
     assert batch["labels"].tolist() == [[6, X, 8, 9]]
     assert batch["documents"].tolist() == [[0, 0, 1, 1]]
-    assert "position_ids" in batch
+    assert "places" in batch
 
 
 def test_causal_padding_is_masked_and_no_target() -> None:

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from saucier.loading import load as load
     from saucier.model import build as build
     from saucier.recipes.catalogue import recipe as recipe
+    from saucier.retrieval.embed import embed as embed
     from saucier.text.tokenizer import load_tokenizer as load_tokenizer
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "__version__", "build", "generate", "load", "load_tokenizer", "recipe"]
+__all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
 
 
 def __getattr__(name: str) -> Any:
@@ -48,6 +49,10 @@ def public(name: str) -> Any:
             from saucier.recipes.catalogue import recipe
 
             return recipe
+        case "embed":
+            from saucier.retrieval.embed import embed
+
+            return embed
         case "load_tokenizer":
             from saucier.text.tokenizer import load_tokenizer
 

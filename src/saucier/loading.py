@@ -8,6 +8,7 @@ import torch
 
 from saucier.checkpoints.foreign import read_foreign
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
+from saucier.checkpoints.sentence import is_sentence_folder, put_head, read_modules
 from saucier.devices import choose_device, choose_dtype
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
@@ -31,7 +32,9 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
 
 
 def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
-    """Read a folder by the layout that its `model_type` names."""
+    """Read a folder by the layout that its `model_type` names; one of sentence-transformers with its head."""
+    if head == "auto" and is_sentence_folder(folder):
+        return open_sentence_model(folder, dtype, device)
     model_type = read_json(folder / "config.json").get("model_type")
     published = None if head == "auto" else head
     if isinstance(model_type, str) and model_type in LAYOUTS:
@@ -44,9 +47,22 @@ def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device
     return read_model(folder, dtype=dtype, device=device)
 
 
+def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Transformer:
+    """Read the body of a sentence-transformers folder and put its head on."""
+    body, head, maps = read_modules(folder)
+    model_type = read_json(body / "config.json").get("model_type")
+    layout = LAYOUTS.get(str(model_type))
+    if layout is None:
+        raise InputError(f"model_type {str(model_type)[:80]!r} is not known", where=str(body / "config.json"),
+                         remedy=nearest(str(model_type), [*LAYOUTS]))
+    bare = next((name for name, published in layout.classes.items() if published.base == ""), None)
+    model = read_foreign(body, layout, published=bare, dtype=dtype, device=device)
+    return put_head(model, head, maps)
+
+
 def model_folder_of(folder: Path) -> Path:
     """Return the folder that holds the weights: itself, or a run's best or last checkpoint."""
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file() or is_sentence_folder(folder):
         return folder
     from saucier.training.resume import usable_checkpoint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from saucier.checkpoints.foreign import write_foreign
+from saucier.checkpoints.foreign import body_of, write_foreign
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import MODEL_TYPE, check_free, save_model
 from saucier.errors import InputError, nearest
@@ -56,8 +56,10 @@ def candidates(model: Transformer, layout: str) -> list[Layout]:
 def expresses(layout: Layout, model: Transformer) -> None:
     """Raise `InputError` where a layout cannot express a model."""
     try:
-        layout.document(model.config, model.published if model.published.get("model_type") == layout.model_type else {})
-    except (AssertionError, AttributeError, TypeError, ValueError, LookupError) as error:  # a tree of another shape
+        said = model.published if model.published.get("model_type") == layout.model_type else {}
+        layout.document(body_of(model.config), said)
+    except (AssertionError, AttributeError, TypeError, ValueError, LookupError,
+            StopIteration) as error:  # a tree of another shape than the tables expect
         raise InputError(f"this model cannot be written as {layout.model_type}", where="model",
                          remedy="save it in our own layout") from error
 

@@ -20,6 +20,7 @@ from saucier import config as c
 from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
+from saucier.checkpoints.sentence import write_modules
 from saucier.checkpoints.source import Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.config.count import parameters
@@ -64,7 +65,8 @@ def published_tree(layout: Layout, document: Mapping[str, Any], published: str, 
     try:
         tree = layout.tree(document, published, where)
         c.check(tree)
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError,
+            StopIteration) as error:
         raise InputError(f"these values make no model ({type(error).__name__}: {str(error)[:200]})", where=where,
                          remedy="copy the config again") from error
     return tree
@@ -121,7 +123,11 @@ class Names:
 
 def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
     """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
-    expected = parameters(tree)
+    try:
+        expected = parameters(tree)
+    except ArithmeticError as error:
+        raise InputError("the config describes a model too large to be counted", where=where,
+                         remedy="copy the config again") from error
     if expected > source.size:  # a parameter takes two bytes at least
         raise InputError(f"the config describes {expected:,} parameters, and the files hold {source.size:,} bytes",
                          where=where, remedy="the weights do not belong to this config.json")
@@ -217,16 +223,18 @@ def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
-    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
-    document = layout.document(model.config, model.published)
-    published = document["architectures"][0]
-    layout = layout.spelled(layout, document)
-    said = layout.fields(published) & document.keys()
-    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
-    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    rules, tensors = layout.rules(model.config, published), {}
+def body_of(tree: c.Transformer) -> c.Transformer:
+    """Return what a published layout has to express: all but an embedding head, which has files of its own."""
+    return tree.model_copy(update={"head": None}) if isinstance(tree.head, c.EmbeddingHead) else tree
+
+
+def foreign_tensors(model: Transformer, layout: Layout, published: str) -> dict[str, Tensor]:
+    """Return a model's weights under their published names. Raises `InputError` for one that has no place."""
+    tree = body_of(model.config)
+    rules, tensors = layout.rules(tree, published), {}
     for name, parameter in model.named_parameters():
+        if tree is not model.config and name.startswith("head."):
+            continue
         match = rules.match(name)
         if match is None:
             raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
@@ -237,6 +245,19 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
         if table.name not in layout.classes[published].unwritten:
             values = table_rows(table).to(next(model.parameters()).dtype)
             tensors[table.name.replace(BASE, layout.base_of(published))] = values
+    return tensors
+
+
+def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
+    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
+    given = model.published if model.published.get("model_type") == layout.model_type else {}
+    document = layout.document(body_of(model.config), given)
+    published = document["architectures"][0]
+    layout = layout.spelled(layout, document)
+    said = layout.fields(published) & document.keys()
+    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
+    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    tensors = foreign_tensors(model, layout, published)
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)
@@ -245,5 +266,7 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
             (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n",
                                                               encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
+        if isinstance(model.config.head, c.EmbeddingHead):
+            write_modules(model, temporary)
 
     write_atomically(folder, write)

@@ -23,7 +23,7 @@ AT_ONCE = 64 * 2**20
 """Bytes that are taken from a mapped file before it is mapped anew, so that what was read does not stay in memory."""
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Ends of names that the first checkpoints of BERT have, and today's."""
-MOST_SHARDS = 10_000
+MOST_SHARDS, LONGEST_NAME = 10_000, 200
 
 
 class Shard(Protocol):
@@ -178,7 +178,7 @@ def listed(index: Path, ending: str) -> list[Path]:
     if len(names) > MOST_SHARDS:
         raise InputError(f"names {len(names):,} shards", where=str(index), remedy="copy the folder again")
     for name in names:
-        if Path(name).name != name or not name.endswith(f".{ending}") or "\0" in name:
+        if Path(name).name != name or not name.endswith(f".{ending}") or "\0" in name or len(name) > LONGEST_NAME:
             raise InputError(f"the shard {name[:80]!r} is outside the folder, or no .{ending}", where=str(index),
                              remedy="do not use this folder")
     return [index.parent / name for name in names]

@@ -70,6 +70,17 @@ from saucier.config.model import (
     XavierInit,
 )
 from saucier.config.neighbours import Convolution
+from saucier.config.pooling import (
+    DenseMap,
+    EmbeddingHead,
+    FirstReal,
+    LastReal,
+    MaxReal,
+    MeanReal,
+    MeanRoot,
+    Pooling,
+    WeightedMean,
+)
 from saucier.config.positions import (
     Alibi,
     FullRange,
@@ -126,18 +137,19 @@ from saucier.config.visibility import (
 
 __all__ = [
     "AcrossHalves", "Activation", "AfterSeparator", "Alibi", "And", "BeforeSeparator", "Block", "Causal", "ChoiceHead",
-    "Chosen", "ClassificationHead", "Config", "Convolution", "CrossAttention", "Cycle", "Disentangled", "DoubleHead",
-    "DynamicScaling", "Embedding", "EndToken", "ExactDistances", "FanInInit", "FeedForward", "First", "FirstToken",
-    "FromNothing", "FromZeros", "Full", "FullRange", "GatedFeedForward", "Global", "GlobalMaps", "GlobalTokens",
-    "Halves", "Head", "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastToken",
-    "LayerNorm", "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "Mean", "Memory",
-    "MusicTransformer", "Neighbours", "NextToken", "NoPositions", "NoScaling", "NoTokens", "Node", "Norm", "NormalInit",
-    "Or", "OwnMaps", "Pairs", "Pick", "Places", "Pooled", "Pooler", "PostNorm", "PreNorm", "Predicts", "Prefix",
-    "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection", "QueryStream", "QueryVector",
-    "RMSNorm", "RealTokens", "RelativeKey", "RelativeKeyQuery", "Repeat", "ReplacedTokenHead", "Residual", "Rotary",
-    "RotatedSource", "SandwichNorm", "Scaling", "SegmentMemory", "SegmentTable", "SegmentTokens", "SelfAttention",
-    "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SpanHead", "Stack",
-    "T5Bias", "TokenHead", "Transform", "Transformer", "Visibility", "Window", "XavierInit", "Yarn", "anatomy",
-    "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters",
-    "sliding", "visible_keys",
+    "Chosen", "ClassificationHead", "Config", "Convolution", "CrossAttention", "Cycle", "DenseMap", "Disentangled",
+    "DoubleHead", "DynamicScaling", "Embedding", "EmbeddingHead", "EndToken", "ExactDistances", "FanInInit",
+    "FeedForward", "First", "FirstReal", "FirstToken", "FromNothing", "FromZeros", "Full", "FullRange",
+    "GatedFeedForward", "Global", "GlobalMaps", "GlobalTokens", "Halves", "Head", "InOrder", "InPlace", "Interleaved",
+    "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken", "LayerNorm", "Learned", "LinearScaling",
+    "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean", "MeanReal", "MeanRoot", "Memory",
+    "MusicTransformer", "Neighbours", "NextToken", "NoPositions", "NoScaling", "NoTokens", "Node", "Norm",
+    "NormalInit", "Or", "OwnMaps", "Pairs", "Pick", "Places", "Pooled", "Pooler", "Pooling", "PostNorm", "PreNorm",
+    "Predicts", "Prefix", "PretrainingHead", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
+    "QueryStream", "QueryVector", "RMSNorm", "RealTokens", "RelativeKey", "RelativeKeyQuery", "Repeat",
+    "ReplacedTokenHead", "Residual", "Rotary", "RotatedSource", "SandwichNorm", "Scaling", "SegmentMemory",
+    "SegmentTable", "SegmentTokens", "SelfAttention", "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal",
+    "SkipPadding", "Softmax", "SpanHead", "Stack", "T5Bias", "TokenHead", "Transform", "Transformer", "Visibility",
+    "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes", "check", "flops_per_token",
+    "global_terms", "is_causal", "longest_input", "memory", "parameters", "sliding", "visible_keys",
 ]

@@ -17,6 +17,7 @@ from saucier.config.heads import (
     TokenHead,
     Transform,
 )
+from saucier.config.pooling import EmbeddingHead
 
 
 def head_node(head: Head, dim: int, vocab: int) -> Node:
@@ -41,6 +42,10 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             return group("head", head.kind, output_nodes(head.transform, dim, 2, bias=head.bias))
         case ReplacedTokenHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
+        case EmbeddingHead():
+            maps = zip(head.maps, head.widths(dim), strict=False)
+            return group("head", head.kind, [once(linear("map", width, one.width, bias=one.bias))
+                                             for one, width in maps])
 
 
 def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:

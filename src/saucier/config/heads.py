@@ -8,6 +8,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.layers import Activation, Norm, Probability
+from saucier.config.pooling import EmbeddingHead
 
 
 class Transform(Config):
@@ -224,7 +225,7 @@ class DoubleHead(Config):
 
 Head = Annotated[
     LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead, Field(discriminator="kind")]
+    | DoubleHead | EmbeddingHead, Field(discriminator="kind")]
 
 
 class Pooler(Config):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.dropout import Dropout
+from saucier.parts.embedding_head import EmbeddingHead
 from saucier.parts.feedforward import ACTIVATIONS
 from saucier.parts.inputs import Inputs
 from saucier.parts.linear import Linear, linear
@@ -260,3 +261,5 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
             return ReplacedTokenHead(config, dim)
         case c.DoubleHead():
             return DoubleHead(config, dim, tokens)
+        case c.EmbeddingHead():
+            return EmbeddingHead(config, dim)

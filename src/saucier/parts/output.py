@@ -27,6 +27,8 @@ class Output:
     end_logits: Tensor | None = None
     mc_logits: Tensor | None = None
     """[B, N], of a double head."""
+    embeddings: Tensor | None = None
+    """[B, E], of an embedding head: one vector for each text."""
     cache: Cache | None = None
     mems: list[Tensor] | None = None
     """[M, B, D] for each block: the memory for the next segment."""

@@ -1,0 +1,54 @@
+"""`embed`: texts to vectors, by a model with an embedding head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.loading import load
+from saucier.model import Transformer
+from saucier.text.tokenizer import load_tokenizer
+
+if TYPE_CHECKING:
+    from saucier.text.tokenizer import Tokenizer
+
+
+def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: Tokenizer | None = None,
+          batch: int = 32) -> Tensor:
+    """Return one vector for each text, on the CPU in float32.
+
+    `model` is a model with an embedding head, or the folder or hub id of one, such as sentence-transformers publishes;
+    a folder brings its own tokenizer. Texts of similar length go through the model together, `batch` at a time; longer
+    ones than the model was trained on are cut, with a warning that counts.
+    Shapes: -> [texts, E]; with `normalize` in the head, the product of two rows is their cosine similarity.
+    Errors: `InputError` for a model without such a head, and for a model given without tokenizer.
+    Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084.
+    """
+    if not isinstance(model, Transformer):
+        tokenizer = tokenizer or load_tokenizer(model)
+        model = load(model, dtype="float32")
+    head = model.config.head
+    if not isinstance(head, c.EmbeddingHead):
+        raise InputError("this model has no embedding head", where="model",
+                         remedy="give a folder with modules.json, or a config with head: {kind: embedding}")
+    if tokenizer is None:
+        raise InputError("a model brings no tokenizer", where="tokenizer", remedy="give tokenizer=, or the folder")
+    if isinstance(texts, str):
+        raise InputError("is one string", where="texts", remedy="give a list of texts")
+    order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+    limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
+    found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
+    device = model.embed.tokens.weight.device
+    for start in range(0, len(order), batch):
+        rows = order[start:start + batch]
+        encoded = tokenizer([texts[row] for row in rows], max_length=limit)
+        with torch.inference_mode():
+            vectors = model(**encoded.to(device)).embeddings
+        found[rows] = vectors.float().cpu()
+    return found

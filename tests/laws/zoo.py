@@ -19,7 +19,8 @@ RUNNABLE = 20_000_000
 SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
 FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
-    "llama": {"kv_heads": 2, "hidden": 40}, "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
+    "llama": {"kv_heads": 2, "hidden": 40}, "mistral": {"kv_heads": 2, "hidden": 40, "window": 5},
+    "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "xlm": {"length": LENGTH, "languages": 3},

@@ -20,6 +20,9 @@ DROPOUT = Key("classifier_dropout", ("head.dropout",),
 TIED = Key("tie_word_embeddings", ("head.tied", "head.language.tied"), default=True)
 """Whether the output matrix is the token table; a key of the classes that have one."""
 
+PADDING = Key("pad_token_id", ("head.pick.padding",), nullable=True)
+"""The padding token, of a head that reads the last token before it."""
+
 
 def keep_all(tree: c.Transformer, document: Document) -> c.Transformer:
     """Everything that the family's function gives."""
@@ -116,3 +119,7 @@ def labelling(head: Making, output: str = "classifier", *, dense: str | None = N
     if norm:
         rules.append(Rule("head.transform.norm.{p}", norm + ".{p}"))
     return Published(with_head(head), tuple(rules), keys)
+
+
+last_token = labelling(c.ClassificationHead(pick=c.LastToken(), bias=False), "score", keys=(LABELS, PADDING))
+"""A decoder that labels texts by their last token."""

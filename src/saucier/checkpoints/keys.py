@@ -70,12 +70,16 @@ class Key:
     """The inverse of `ours`."""
     found: Callable[[c.Transformer], Any] | None = None
     """Finds our value in a tree, where it does not stand at the first path."""
+    nullable: bool = False
+    """Whether null is a value, None or what `ours` makes of it; a missing field is still `default`."""
 
     def read(self, document: Document, where: str) -> Any:
         """Return our value. Raises `InputError` for a missing or unknown one."""
         value = document.get(self.foreign)
-        if value is None:
+        if value is None and not (self.nullable and self.foreign in document):
             value = self.default(document) if callable(self.default) else self.default
+        if value is None and self.nullable:
+            return None if self.ours is None else self.ours(None)
         if value is None:
             raise InputError(f"{self.foreign} is missing", where=where, remedy="the config is not whole; copy it again")
         if self.names:
@@ -95,7 +99,10 @@ class Key:
                              remedy="copy the config again") from error
 
     def write(self, tree: c.Transformer) -> Any:
-        """Return the foreign value, from the first of the places that the tree has; None where it has none."""
+        """Return the foreign value, from the first of the places that the tree has; None where it has none.
+
+        None too where a nullable key's value is null.
+        """
         places = (look_up(tree, path) for path in self.paths)
         value = self.found(tree) if self.found else next((value for value in places if value is not None), None)
         if self.names:
@@ -267,7 +274,8 @@ class Layout:
         whole = self.restore(chosen.restore(tree))
         fields = {key.foreign: key.write(whole) for key in self.keys}
         fields |= {key.foreign: key.write(tree) for key in chosen.keys}
-        known = {name: value for name, value in fields.items() if value is not None}
+        null = {key.foreign for key in (*self.keys, *chosen.keys) if key.nullable}
+        known = {name: value for name, value in fields.items() if value is not None or name in null}
         labels, had = known.get("id2label"), said.get("id2label")
         return {**known, "id2label": had} if labels and had and len(labels) == len(had) else known
 

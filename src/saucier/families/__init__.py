@@ -7,7 +7,7 @@ from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.gpt import gpt, gpt2
-from saucier.families.llama import llama
+from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
 from saucier.families.roberta import camembert, roberta, xlm_roberta
@@ -17,7 +17,7 @@ from saucier.families.xlm import xlm
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2,
-    "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "bert": bert, "t5": t5,
+    "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
     "longformer": longformer,
     "xlm": xlm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,

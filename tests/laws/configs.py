@@ -28,10 +28,16 @@ def projections(draw: st.DrawFn) -> c.Projection:
 
 plain_visibilities = st.one_of(st.just(c.Full()), st.just(c.Causal()), st.just(c.Prefix()),
                                st.builds(c.Window, st.integers(1, 5)),
-                               st.builds(c.Global, otherwise=st.sampled_from([c.NoTokens(), c.FirstToken()])))
+                               st.builds(c.Global, otherwise=st.sampled_from([c.NoTokens(), c.FirstToken()])),
+                               st.builds(c.BlockWindow, size=st.integers(1, 4), reach=st.integers(0, 2)),
+                               st.builds(c.GlobalBlocks, size=st.integers(1, 4)),
+                               st.builds(c.RandomBlocks, size=st.integers(1, 3), count=st.integers(1, 2),
+                                         length=st.just(POSITIONS)))
 visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first & second, inner, inner),
-    st.builds(lambda first, second: first | second, inner, inner)), max_leaves=3)
+    st.builds(lambda first, second: first | second, inner, inner),
+    st.builds(lambda first, second: first + second, inner, inner),
+    st.builds(c.Beyond, length=st.sampled_from([3, 20]), inner=inner)), max_leaves=3)
 
 scalings = st.sampled_from([
     c.NoScaling(), c.LinearScaling(factor=2), c.DynamicScaling(factor=2, length=POSITIONS),

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.families.big_bird import blocks
 from saucier.model import Output, Transformer
 
 LENGTH = 9
@@ -26,6 +27,10 @@ VISIBILITIES: dict[str, c.Visibility] = {
     "causal-window": c.Causal() & c.Window(3), "prefix-window": c.Prefix() & c.Window(3),
     "causal-or-window": c.Causal() | c.Window(2),
     "global": c.Global(), "window-or-global": c.Window(2) | c.Global(), "causal-and-global": c.Causal() & c.Global(),
+    "blocks": c.BlockWindow(size=2, reach=1), "own-block": c.BlockWindow(size=4, reach=0),
+    "global-blocks": c.BlockWindow(size=2, reach=0) | c.GlobalBlocks(size=2), "bigbird": blocks(1, 1, 64),
+    "bigbird-short": blocks(2, 1, 64), "causal-blocks": c.Causal() & blocks(1, 1, 64),
+    "random": c.Window(1) + c.RandomBlocks(size=2, count=2, length=64),
     "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),
 }
 ATTENTIONS: dict[str, c.SelfAttention] = {
@@ -47,9 +52,17 @@ def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
             return -size < key - query < size
         case c.Global():
             return query in GLOBAL or key in GLOBAL
+        case c.BlockWindow(size=size, reach=reach):
+            return abs(query // size - key // size) <= reach
+        case c.GlobalBlocks(size=size):
+            return bool({query // size, key // size} & {0, (LENGTH - 1) // size})
+        case c.RandomBlocks(size=size):  # outside training
+            return key // size == 0 and 0 < query // size < (LENGTH - 1) // size
+        case c.Beyond(length=limit, inner=inner):
+            return limit >= LENGTH or may_see(inner, query, key)
         case c.And(terms=terms):
             return all(may_see(term, query, key) for term in terms)
-        case c.Or(terms=terms):
+        case c.Or(terms=terms) | c.Plus(terms=terms):
             return any(may_see(term, query, key) for term in terms)
 
 
@@ -217,7 +230,7 @@ def test_packed_targets_see_their_own_sources(name: str) -> None:
     assert not by_target.triu(1).any()
 
 
-@pytest.mark.parametrize("name", {**zoo.decoders(), **zoo.encoders()})
+@pytest.mark.parametrize("name", zoo.of_any_place({**zoo.decoders(), **zoo.encoders()}))
 def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     """With positions that start again, a packed row holds the numbers of its documents one by one."""
     model = zoo.scrambled({**zoo.decoders(), **zoo.encoders()}[name])

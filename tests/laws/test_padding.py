@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.laws.zoo import decoders, encoders, everything, longest, scrambled, tokens
+from tests.laws.zoo import (
+    decoders,
+    encoders,
+    everything,
+    longest,
+    of_any_length,
+    of_any_place,
+    scrambled,
+    tokens,
+)
 from tests.tolerances import MODEL, assert_close
 from torch import Tensor
 
@@ -14,7 +23,8 @@ from saucier.parts import ragged
 
 MODELS = everything()
 SINGLE = {**decoders(), **encoders()}
-LEFT = [name for name in MODELS if name.startswith(("decoder", "encoder"))]
+ANY_LENGTH = of_any_length(MODELS)
+LEFT = [name for name in of_any_place(MODELS) if name.startswith(("decoder", "encoder"))]
 
 
 def run(model: Transformer, ids: Tensor, mask: Tensor | None = None, **rest: Tensor) -> Tensor:
@@ -51,7 +61,7 @@ def right_mask(lengths: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("worth", [0.9, 0.0], ids=["packed", "masked"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ANY_LENGTH)
 def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of leaving padding out (rows packed without it, and a mask) give what the row gives alone."""
     monkeypatch.setattr(ragged, "WORTH", worth)
@@ -77,7 +87,7 @@ def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, mon
     assert torch.equal(first[mask], second[mask])
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", of_any_place(SINGLE))
 def test_left_padding_changes_nothing(name: str) -> None:
     """Rows padded at their start, with positions counted from the first real token, as generation does it."""
     model = scrambled(SINGLE[name])
@@ -90,7 +100,7 @@ def test_left_padding_changes_nothing(name: str) -> None:
         assert_close(found[row, -length:], alone(model, ids[row, -length:]), what=f"row {row}")
 
 
-@pytest.mark.parametrize(("name", "side"), [(name, "right") for name in MODELS] + [(name, "left") for name in LEFT])
+@pytest.mark.parametrize(("name", "side"), [(name, "right") for name in ANY_LENGTH] + [(name, "left") for name in LEFT])
 def test_padding_leaves_gradients_as_they_are(name: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training on padded rows moves every weight as training on the rows alone would, and nothing becomes NaN."""
     monkeypatch.setattr(ragged, "WORTH", 0.9 if side == "right" else 0.0)

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.visibility import fits_any_length, fits_any_place
 from saucier.families import FAMILIES
+from saucier.families.big_bird import blocks
 from saucier.model import Transformer, build
 from saucier.parts.initialize import fold_scale
 from saucier.recipes import names, recipe
@@ -25,6 +27,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "xlm": {"length": LENGTH, "languages": 3},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
+    "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
 }
 
 
@@ -134,12 +137,13 @@ def uneven() -> c.Transformer:
 def encoders() -> dict[str, c.Transformer]:
     """Return encoder-only models: the families', and one for every kind of position."""
     window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
+    block = c.SelfAttention(projection=GROUPED, visibility=c.BlockWindow(size=2) + c.BlockWindow(size=3, reach=0))
     first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
     return found | {"convolution": convolved(), "window": encoder(window), "global": encoder(first),
-                    "global-maps": encoder(maps)} | {
+                    "global-maps": encoder(maps), "blocks": encoder(block)} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 
@@ -167,6 +171,32 @@ def two_crosses() -> c.Transformer:
     block = c.Block(sublayers=tuple(c.PreNorm(inner=inner) for inner in (crosses[0], writer, crosses[1])))
     built = encoder_decoder(full_positions()["none"], writer)
     return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
+
+
+def attentions(config: c.Transformer) -> list[c.SelfAttention]:
+    """Return the self-attentions of a model."""
+    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+    inner = [residual.inner for stack in stacks for block in stack.blocks() for residual in block.sublayers]
+    return [part for part in inner if isinstance(part, c.SelfAttention)]
+
+
+def of_any_length(models: dict[str, c.Transformer]) -> list[str]:
+    """Return the names of the models whose positions see the same of each other however long the batch is.
+
+    The others cannot obey laws that compare a row with itself in another batch: where the last block is seen by all
+    (BigBird), a row that is padded has another last block than alone.
+    """
+    return [name for name, config in models.items()
+            if all(fits_any_length(attention.visibility) for attention in attentions(config))]
+
+
+def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
+    """Return the names of the models whose positions see the same of each other wherever their row begins.
+
+    The others count blocks from the row's beginning: padding on the left, or a text before it, moves their limits.
+    """
+    return [name for name, config in models.items()
+            if all(fits_any_place(attention.visibility) for attention in attentions(config))]
 
 
 def runnable_recipes() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Pooled, PretrainingHead
 from saucier.config.layers import CrossAttention, Projection, SelfAttention
-from saucier.config.model import Stack, Transformer
+from saucier.config.model import AfterToken, SegmentTable, Stack, Transformer
 from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
@@ -29,6 +29,7 @@ def check(config: Transformer) -> None:
         if stack:
             check_stack(name, stack, config)
     check_sides(config)
+    check_segments(config)
     check_head(config)
 
 
@@ -45,6 +46,15 @@ def check_sides(config: Transformer) -> None:
     if config.default_target and not (config.encoder and config.decoder):
         raise InputError("only an encoder-decoder reads its source twice", where="default_target",
                          remedy="remove it")
+
+
+def check_segments(config: Transformer) -> None:
+    """Segments told apart by a token are two."""
+    for name, embed in (("embed", config.embed), ("decoder_embed", config.decoder_embed)):
+        segments = embed.segments if embed else None
+        if isinstance(segments, SegmentTable) and isinstance(segments.otherwise, AfterToken) and segments.count < 2:
+            raise InputError("tokens before and behind a token need two segments", where=f"{name}.segments",
+                             remedy="use count: 2, or otherwise: {kind: one}")
 
 
 def check_head(config: Transformer) -> None:
@@ -87,8 +97,9 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     crossed = False
     check_convolution(name, stack, config.dim)
     for index, block in enumerate(stack.blocks()):
-        for residual in block.sublayers:
-            path = f"{name}.blocks.{index}.{residual.inner.kind}"
+        for place, residual in enumerate(block.sublayers):
+            before = sum(other.inner.kind == residual.inner.kind for other in block.sublayers[:place])
+            path = f"{name}.blocks.{index}.{residual.inner.kind}" + (f"_{before + 1}" if before else "")
             match residual.inner:
                 case SelfAttention() as attention:
                     check_projection(path, attention.projection, config.dim)

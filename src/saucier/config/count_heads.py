@@ -18,6 +18,7 @@ from saucier.config.heads import (
     Transform,
 )
 from saucier.config.pooling import EmbeddingHead
+from saucier.config.span_heads import QuestionSpanHead
 
 
 def head_node(head: Head, dim: int, vocab: int) -> Node:
@@ -40,6 +41,10 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             return group("head", head.kind, output_nodes(head.transform, dim, head.classes, bias=head.bias))
         case SpanHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 2, bias=head.bias))
+        case QuestionSpanHead(hidden=hidden):
+            maps = [linear("up", dim, hidden, bias=True), linear("down", hidden, dim, bias=True)]
+            return group("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
+                                             linear("output", dim, 2, bias=True)])
         case ReplacedTokenHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
         case EmbeddingHead():

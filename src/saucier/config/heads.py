@@ -9,6 +9,7 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.config.layers import Activation, Norm, Probability
 from saucier.config.pooling import EmbeddingHead
+from saucier.config.span_heads import QuestionSpanHead
 
 
 class Transform(Config):
@@ -225,7 +226,7 @@ class DoubleHead(Config):
 
 Head = Annotated[
     LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead | EmbeddingHead, Field(discriminator="kind")]
+    | DoubleHead | EmbeddingHead | QuestionSpanHead, Field(discriminator="kind")]
 
 
 class Pooler(Config):

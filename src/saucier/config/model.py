@@ -85,12 +85,31 @@ class Stack(Config):
                 return list(blocks) * times
 
 
+class OneSegment(Config):
+    """Every token belongs to the first segment."""
+
+    kind: Literal["one"] = "one"
+
+
+class AfterToken(Config):
+    """Tokens behind a row's first `token` belong to the second segment, or all but its first where it has none.
+
+    Source: Zaheer et al. 2020, code release, for questions and their texts.
+    """
+
+    kind: Literal["after_token"] = "after_token"
+    token: int = Field(ge=0)
+    """Id of the token that ends the first segment."""
+
+
 class SegmentTable(Config):
     """One trained vector for each segment (token type). Source: Devlin et al. 2019, §3, arXiv:1810.04805."""
 
     kind: Literal["table"] = "table"
     count: int = Field(default=2, gt=0)
     """Number of segments."""
+    otherwise: Annotated[OneSegment | AfterToken, Field(discriminator="kind")] = OneSegment()
+    """The segments of a batch that gives none."""
 
 
 class SegmentTokens(Config):

@@ -23,6 +23,10 @@ class Algebra(Config):
         """Allow what at least one allows."""
         return Or(terms=(self, other))
 
+    def __add__(self, other: Visibility) -> Plus:
+        """Allow what at least one allows, and count a key as often as they allow it together."""
+        return Plus(terms=(self, other))
+
 
 class Full(Algebra):
     """Every query sees every key."""
@@ -105,6 +109,60 @@ class Global(Algebra):
     """The tokens that are global where the batch names none."""
 
 
+class BlockWindow(Algebra):
+    """Positions in blocks of `size`: a query sees its own block and `reach` blocks on each side.
+
+    Source: Zaheer et al. 2020, §2 and appendix D, arXiv:2007.14062.
+    """
+
+    kind: Literal["block_window"] = "block_window"
+    size: int = Field(gt=0)
+    """Positions in a block; the last block may be shorter."""
+    reach: int = Field(default=1, ge=0)
+    """Blocks that are visible on each side."""
+
+
+class GlobalBlocks(Algebra):
+    """The first and the last block of `size` positions see all, and all see them. Source: Zaheer et al. 2020, §2."""
+
+    kind: Literal["global_blocks"] = "global_blocks"
+    size: int = Field(gt=0)
+    """Positions in a block."""
+
+
+class RandomBlocks(Algebra):
+    """Every block between the first and the last sees `count` blocks that are drawn, for each head and layer anew.
+
+    They are drawn in training, always the same for a layer; outside training the first block stands for each of them,
+    as in the published code. Source: Zaheer et al. 2020, §2 and appendix D.
+    """
+
+    kind: Literal["random_blocks"] = "random_blocks"
+    size: int = Field(gt=0)
+    """Positions in a block."""
+    count: int = Field(default=3, gt=0)
+    """Blocks that are drawn for each block."""
+    length: int = Field(default=4096, gt=0)
+    """The longest input; the published code draws for it also where the input has 1024 or 3072 positions."""
+
+
+class Plus(Algebra):
+    """Visible when at least one term allows it; a key that several allow counts as often in the softmax."""
+
+    kind: Literal["plus"] = "plus"
+    terms: tuple[Visibility, ...] = Field(min_length=1)
+
+
+class Beyond(Algebra):
+    """Inputs of more than `length` positions are seen as `inner` says; in shorter ones every query sees every key."""
+
+    kind: Literal["beyond"] = "beyond"
+    length: int = Field(ge=0)
+    """Number of keys up to which all are visible."""
+    inner: Visibility
+    """What is visible in longer inputs."""
+
+
 class And(Algebra):
     """Visible when every term allows it."""
 
@@ -119,10 +177,13 @@ class Or(Algebra):
     terms: tuple[Visibility, ...] = Field(min_length=1)
 
 
-Visibility = Annotated[Full | Causal | Prefix | Window | Global | And | Or, Field(discriminator="kind")]
+Blocks = BlockWindow | GlobalBlocks | RandomBlocks
+Visibility = Annotated[
+    Full | Causal | Prefix | Window | Global | Blocks | And | Or | Plus | Beyond, Field(discriminator="kind")
+]
 
-And.model_rebuild()
-Or.model_rebuild()
+for rebuilt in (And, Or, Plus, Beyond):
+    rebuilt.model_rebuild()
 
 
 def visible_keys(visibility: Visibility, length: int) -> float:
@@ -149,6 +210,25 @@ def visible_keys(visibility: Visibility, length: int) -> float:
             return min(visible_keys(term, length) for term in terms)
         case Or(terms=terms):
             return min(float(length), sum(visible_keys(term, length) for term in terms))
+        case Plus(terms=terms):
+            return sum(visible_keys(term, length) for term in terms)
+        case Beyond(length=limit, inner=inner):
+            return visible_keys(inner, length) if length > limit else float(length)
+        case BlockWindow() | GlobalBlocks() | RandomBlocks():
+            return block_keys(visibility, length)
+
+
+def block_keys(visibility: Blocks, length: int) -> float:
+    """Return the average number of keys that a pattern of blocks shows, its last block counted as a whole one."""
+    size, blocks = visibility.size, max(1, -(-length // visibility.size))
+    match visibility:
+        case BlockWindow(reach=reach):
+            shown = sum(min(block + reach, blocks - 1) - max(block - reach, 0) + 1 for block in range(blocks)) / blocks
+        case GlobalBlocks():
+            shown = min(2.0, blocks) * (2 - min(2, blocks) / blocks)
+        case RandomBlocks(count=count):
+            shown = count * max(blocks - 2, 0) / blocks
+    return min(shown * size, max(1.0, shown) * length)
 
 
 def flat(terms: tuple[Visibility, ...]) -> tuple[Visibility, ...]:
@@ -168,7 +248,7 @@ def is_causal(visibility: Visibility) -> bool:
             return True
         case And(terms=terms):
             return any(is_causal(term) for term in terms)
-        case Or(terms=terms):
+        case Or(terms=terms) | Plus(terms=terms):
             return all(is_causal(term) for term in terms)
         case _:
             return False
@@ -179,7 +259,7 @@ def global_terms(visibility: Visibility) -> tuple[Global, ...]:
     match visibility:
         case Global():
             return (visibility,)
-        case And(terms=terms) | Or(terms=terms):
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms):
             return tuple(found for term in terms for found in global_terms(term))
         case _:
             return ()
@@ -192,3 +272,35 @@ def sliding(visibility: Visibility) -> int | None:
             return size - 1
         case _:
             return None
+
+
+def terms_of(visibility: Visibility) -> list[Visibility]:
+    """Return a visibility and everything inside it."""
+    match visibility:
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms):
+            inner: tuple[Visibility, ...] = terms
+        case Beyond(inner=one):
+            inner = (one,)
+        case _:
+            inner = ()
+    return [visibility, *(found for term in inner for found in terms_of(term))]
+
+
+def draws_blocks(visibility: Visibility) -> bool:
+    """Say whether some of what is visible is drawn in training."""
+    return any(isinstance(term, RandomBlocks) for term in terms_of(visibility))
+
+
+def repeats(visibility: Visibility) -> bool:
+    """Say whether a key may count more than once for a query."""
+    return any(isinstance(term, RandomBlocks | Plus) for term in terms_of(visibility))
+
+
+def fits_any_length(visibility: Visibility) -> bool:
+    """Say whether what two positions see of each other does not depend on how long the batch is."""
+    return not any(isinstance(term, GlobalBlocks | RandomBlocks | Beyond) for term in terms_of(visibility))
+
+
+def fits_any_place(visibility: Visibility) -> bool:
+    """Say whether what two positions see of each other also stays when they stand further right in their row."""
+    return fits_any_length(visibility) and not any(isinstance(term, BlockWindow) for term in terms_of(visibility))

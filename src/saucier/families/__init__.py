@@ -5,6 +5,7 @@ from collections.abc import Callable
 from saucier.config import Transformer
 from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
+from saucier.families.big_bird import big_bird
 from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama, mistral
@@ -22,5 +23,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "xlm": xlm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
+    "big_bird": big_bird,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from saucier.checkpoints.keys import Layout
 from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT
 from saucier.families.bert import BERT_LAYOUT
+from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
@@ -17,6 +18,7 @@ from saucier.families.xlm import XLM_LAYOUT
 LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     BART_LAYOUT, MBART_LAYOUT, BERT_LAYOUT, GPT2_LAYOUT, GPT_LAYOUT, LLAMA_LAYOUT, LONGFORMER_LAYOUT, M2M_100_LAYOUT,
     MISTRAL_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, T5_LAYOUT, XLM_LAYOUT,
+    BIG_BIRD_LAYOUT,
     DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT,
 )}

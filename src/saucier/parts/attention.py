@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.visibility import draws_blocks
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DisentangledPositions
 from saucier.parts.dropout import dropout
@@ -20,6 +21,7 @@ from saucier.parts.kernels import Scores, attend, attention_weights, merged, spr
 from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
+from saucier.parts.random_blocks import Draw
 from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
 from saucier.parts.rotary import rotate, rotation
 from saucier.parts.visibility import Mask
@@ -69,7 +71,7 @@ def cut(scores: Scores, row: int, queries: int, keys: int) -> Scores:
         allowed = allowed[row if allowed.shape[0] > 1 else 0][None, :, :queries, :keys]
     if bias is not None:
         bias = bias[row if bias.shape[0] > 1 else 0][None, :, :queries, :keys]
-    return replace(scores, mask=Mask(mask.causal, allowed, mask.whole, mask.device), bias=bias)
+    return replace(scores, mask=Mask(mask.causal, allowed, mask.whole, device=mask.device), bias=bias)
 
 
 class SelfAttention(nn.Module):
@@ -90,6 +92,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
+        number = context.self_slot()
         query_width, key_width, _ = self.widths
         context.maps = self.qkv
         query, key, value = (split(part, self.head_dim)
@@ -100,7 +103,7 @@ class SelfAttention(nn.Module):
                                 lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
         if context.cache is not None:
-            key, value = context.cache.extend(context.self_slot(), key, value)
+            key, value = context.cache.extend(number, key, value)
         mixed = join(self.attend(query, key, value, context))
         if self.global_qkv is not None:
             mixed = with_global_maps(self, mixed, x, context)
@@ -110,9 +113,12 @@ class SelfAttention(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
-        mask, bias = context.mask(self.config.visibility), self.bias(query.shape[1], context)
-        if bias is not None and not context.want_weights:
-            mask, bias = Mask(), self.addend(mask, bias, query.dtype, context)
+        draw = self.draw(query.shape[1], context)
+        mask, bias = context.mask(self.config.visibility, draw), self.bias(query.shape[1], context)
+        if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
+            bias = mask.times.log() if bias is None else bias + mask.times.log()
+        if bias is not None and mask.whole and not context.want_weights:
+            mask, bias = Mask(), self.addend(mask, bias, query.dtype, None if draw else context)
         scores = Scores(mask, self.scale, bias, self.dropout)
         return by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout,
                        context.layout)
@@ -129,14 +135,16 @@ class SelfAttention(nn.Module):
         else:
             return attend(query, key, value, scores)
         if context.want_weights:
-            context.attentions.append(weights)
+            times = scores.mask.times
+            context.attentions.append(weights if times is None else weights / times)
         return mixed
 
     def shaw(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
         """Relative vectors on keys and values. Source: Shaw et al. 2018, §3.2, eq 3–5 (scores split as in §3.3)."""
         assert isinstance(self.positions, ShawPositions)
         rows = self.positions.rows(key.shape[2] - query.shape[2], query.shape[2], key.shape[2])
-        scores.bias = self.positions.scores(query, rows) * self.scale
+        relative = self.positions.scores(query, rows) * self.scale
+        scores = replace(scores, bias=relative if scores.bias is None else scores.bias + relative)
         weights = attention_weights(query, key, scores)
         dropped = dropout(weights, scores.dropout)
         mixed = dropped @ spread(value, query.shape[1])
@@ -154,8 +162,15 @@ class SelfAttention(nn.Module):
             case _:
                 return None
 
-    def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context) -> Tensor:
-        """Put mask and bias together, once for all layers that have the same."""
+    def draw(self, heads: int, context: Context) -> Draw | None:
+        """Return for whom random blocks are drawn; None where there are none, or nothing is learned."""
+        drawn = self.training and draws_blocks(self.config.visibility)
+        return Draw(heads, context.self_attentions - 1) if drawn else None
+
+    def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context | None) -> Tensor:
+        """Put mask and bias together, once for all layers that have the same, which share a context."""
+        if context is None:
+            return merged(mask, bias, dtype)
         key = ("addend", self.config.visibility, self.config.positions, bias.shape[1])
         return context.once(key, lambda: merged(mask, bias, dtype))
 

@@ -17,6 +17,7 @@ from saucier import config as c
 from saucier.parts.cache import Cache
 from saucier.parts.inputs import Inputs
 from saucier.parts.ragged import Ragged
+from saucier.parts.random_blocks import Draw
 from saucier.parts.visibility import Mask, Span, materialize
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Context:
     rows: int = 1
     """Rows of the batch, also where they are packed into one."""
     self_attentions: int = 0
-    """Self-attentions that have used the cache in this pass; a shared block counts each time."""
+    """Self-attentions of this pass so far; a shared block counts each time."""
     cross_attentions_read: int = 0
     """Likewise for cross-attention."""
     made: dict[Hashable, object] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Context:
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
     def self_slot(self) -> int:
-        """Return the cache's place for the self-attention that asks: their number in the order of computation."""
+        """Return the number of the self-attention that asks, in the order of computation: its place in the cache."""
         self.self_attentions += 1
         return self.self_attentions - 1
 
@@ -75,8 +76,10 @@ class Context:
         self.cross_attentions_read += 1
         return self.cross_attentions_read - 1
 
-    def mask(self, visibility: c.Visibility) -> Mask:
-        """Return the mask of a visibility over this pass's queries and keys."""
+    def mask(self, visibility: c.Visibility, draw: Draw | None = None) -> Mask:
+        """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone."""
+        if draw is not None:
+            return materialize(visibility, replace(padded(self.span, self.layout), draw=draw))
         return self.once(("mask", visibility), lambda: materialize(visibility, padded(self.span, self.layout)))
 
     def real_keys(self) -> Tensor | None:

@@ -15,6 +15,7 @@ from saucier.parts.inputs import Side
 from saucier.parts.linear import Linear, Table
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import build_embedding_positions
+from saucier.parts.span_heads import in_question
 
 
 class Embedding(nn.Module):
@@ -55,9 +56,9 @@ class Embedding(nn.Module):
         x = self.told_apart(x, side)
         segments = None if side.segments is None else side.packed(side.segments)
         match self.config.segments:
-            case c.SegmentTable():
+            case c.SegmentTable(otherwise=otherwise):
                 assert self.segments is not None, "built in __init__"
-                table: Tensor = self.segments(torch.zeros_like(ids) if segments is None else segments)
+                table: Tensor = self.segments(segments_of(otherwise, side) if segments is None else segments)
                 return x + table
             case c.SegmentTokens():
                 return x if segments is None else x + self.segment_tokens(segments)
@@ -89,6 +90,14 @@ class Embedding(nn.Module):
         if self.project is None or type(self.config.projection) is not where:
             return x
         return self.project(x)  # type: ignore[no-any-return]
+
+
+def segments_of(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tensor:
+    """Return the segments of a batch that gives none. Shapes: -> [B, L], or [1, T] when packed."""
+    question = None
+    if isinstance(otherwise, c.AfterToken) and side.vectors is None:
+        question = in_question(side.ids, side.inputs, otherwise.token)
+    return side.packed(torch.zeros_like(side.ids) if question is None else (~question).long())
 
 
 def refuse_segments(segments: Tensor | None) -> None:

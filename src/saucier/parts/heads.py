@@ -19,6 +19,7 @@ from saucier.parts.inputs import Inputs
 from saucier.parts.linear import Linear, linear
 from saucier.parts.norms import build_norm
 from saucier.parts.picks import picked
+from saucier.parts.span_heads import QuestionSpanHead
 
 
 @dataclass(slots=True)
@@ -257,6 +258,8 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
             return SpanHead(config, dim)
         case c.ChoiceHead():
             return ChoiceHead(config, dim)
+        case c.QuestionSpanHead():
+            return QuestionSpanHead(config, dim)
         case c.ReplacedTokenHead():
             return ReplacedTokenHead(config, dim)
         case c.DoubleHead():

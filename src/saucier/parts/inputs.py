@@ -62,6 +62,8 @@ class Inputs(TypedDict, total=False):
     """[M, B, D] for each block, from an earlier pass."""
     use_mems: bool | None
     """Whether the pass gives a memory; None: as the config says."""
+    question_lengths: Tensor | None
+    """[B] or [B, 1], the tokens of each row's question, its separator included; None: the head looks for it."""
     labels: Tensor | None
     """Not read by any model: what objectives learn from, accepted so that a whole batch can be given."""
     start_positions: Tensor | None

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.visibility import repeats
 from saucier.errors import InputError
 from saucier.parts.global_tokens import global_tokens
+from saucier.parts.random_blocks import Draw, random_counts
 
 
 @dataclass(slots=True)
@@ -38,6 +40,8 @@ class Span:
     """[B, Q], the tokens, where they are known."""
     named: Tensor | None = None
     """[B, K], True where the batch names a token global."""
+    draw: Draw | None = None
+    """For whom random blocks are drawn; None outside training."""
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
@@ -52,6 +56,8 @@ class Mask:
     """Boolean, broadcasts to [B, H, Q, K]; never set together with `causal`."""
     whole: bool = True
     """Whether every query sees at least one key; padding on the left can take that away."""
+    times: Tensor | None = None
+    """How often each key counts for a query, at least 1, where not once; broadcasts to [B, H, Q, K]."""
     device: torch.device | None = None
     made: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
@@ -73,28 +79,40 @@ def lower(length: int, device: torch.device | None) -> Tensor:
 
 def materialize(visibility: c.Visibility, span: Span) -> Mask:
     """Return the mask of a visibility over a span, as a flag where that suffices."""
+    visibility = resolved(visibility, span.keys)
     whole = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
     if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or whole):
         return Mask(causal=span.queries > 1, device=span.device)
-    allowed = pattern(visibility, span)
+    allowed, times = pattern(visibility, span), None
+    if allowed is not None and allowed.dtype != torch.bool:
+        allowed, times = allowed > 0, allowed.clamp(min=1)
     if span.padding is not None:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
         allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
     whole = sees_itself(visibility) and (span.padding is None or span.starts_real)
-    return Mask(allowed=allowed, whole=whole, device=span.device)
+    return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
+
+
+def resolved(visibility: c.Visibility, keys: int) -> c.Visibility:
+    """Return what a visibility that depends on the input's length is for so many keys."""
+    while isinstance(visibility, c.Beyond):
+        visibility = visibility.inner if keys > visibility.length else c.Full()
+    return visibility
 
 
 def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
     match visibility:
-        case c.Global():
+        case c.Global() | c.GlobalBlocks() | c.RandomBlocks():
             return False
         case c.And(terms=terms):
             return all(sees_itself(term) for term in terms)
-        case c.Or(terms=terms):
+        case c.Or(terms=terms) | c.Plus(terms=terms):
             return any(sees_itself(term) for term in terms)
+        case c.Beyond(inner=inner):
+            return sees_itself(inner)
         case _:
             return True
 
@@ -107,12 +125,44 @@ def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 
 def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
-    """Return the visibility itself as a boolean tensor that broadcasts to [B, 1, Q, K]; None when all is visible."""
+    """Return the visibility itself as a tensor that broadcasts to [B, H, Q, K]; None when all is visible.
+
+    It is boolean, or holds how often each key counts where that may be more than once.
+    """
     if isinstance(visibility, c.Full):
         return None
     queries = torch.arange(span.start, span.start + span.queries, device=span.device)[:, None]
     keys = torch.arange(span.keys, device=span.device)[None, :]
-    return allowed_pairs(visibility, queries, keys, span)
+    return (counted_pairs if repeats(visibility) else allowed_pairs)(visibility, queries, keys, span)
+
+
+def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
+    """Evaluate the algebra with repetitions: a sum adds, `&` multiplies, `|` takes the larger.
+
+    Shapes: queries [Q, 1], keys [1, K] -> broadcasts to [B, H, Q, K], int16.
+    """
+    def counted(terms: tuple[c.Visibility, ...]) -> Tensor:
+        return torch.stack(torch.broadcast_tensors(*(counted_pairs(term, queries, keys, span) for term in terms)))
+
+    match visibility:
+        case c.RandomBlocks(size=size):
+            counts = random_counts(visibility, blocks_of(span, size), span.draw).to(queries.device)
+            return counts[:, queries // size, keys // size][None]
+        case c.Plus(terms=terms):
+            return counted(terms).sum(0, dtype=torch.int16)
+        case c.And(terms=terms):
+            return counted(terms).prod(0, dtype=torch.int16)
+        case c.Or(terms=terms):
+            return counted(terms).amax(0)
+        case c.Beyond():
+            return counted_pairs(resolved(visibility, span.keys), queries, keys, span)
+        case _:
+            return allowed_pairs(visibility, queries, keys, span).to(torch.int16)
+
+
+def blocks_of(span: Span, size: int) -> int:
+    """Return how many blocks a row has, the last one shorter perhaps."""
+    return -(-span.keys // size)
 
 
 def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
@@ -132,6 +182,15 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Global(otherwise=otherwise):
             tokens = global_tokens(otherwise, span)
             return (tokens[:, span.start:span.start + span.queries, None] | tokens[:, None, :])[:, None]
+        case c.BlockWindow(size=size, reach=reach):
+            return ((queries // size - keys // size).abs() <= reach)[None, None]
+        case c.GlobalBlocks(size=size):
+            ends = torch.tensor([0, blocks_of(span, size) - 1], device=span.device)
+            return (torch.isin(queries // size, ends) | torch.isin(keys // size, ends))[None, None]
+        case c.RandomBlocks() | c.Plus():
+            return counted_pairs(visibility, queries, keys, span) > 0
+        case c.Beyond():
+            return allowed_pairs(resolved(visibility, span.keys), queries, keys, span)
         case c.And(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).all(0)

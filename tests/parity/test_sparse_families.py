@@ -1,0 +1,79 @@
+"""BigBird against the reference library beyond random configs: drawn blocks, published sizes, long inputs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from saucier import config as c
+from saucier.families.big_bird import BIG_BIRD_LAYOUT
+from saucier.model import build
+from saucier.parts.random_blocks import Draw, random_counts
+
+transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
+
+
+def published_parameters(model: torch.nn.Module) -> int:
+    """Parameters of a reference model, tied ones once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def fields(config: Any) -> dict[str, Any]:
+    """A reference config as the library writes it to a file."""
+    found: dict[str, Any] = json.loads(config.to_json_string())
+    return found
+
+
+def drawn_by_reference(config: Any, length: int, layer: int) -> Any:
+    """The reference's list of drawn blocks [H, N - 2, R]."""
+    from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
+
+    module = BigBirdBlockSparseAttention(config, seed=layer).train()
+    size, count = config.block_size, config.num_random_blocks
+    numpy.random.seed(layer)
+    if length in (1024, 3072, 4096):
+        longest = config.max_position_embeddings
+        return [module._bigbird_block_rand_mask(longest, longest, size, size, count, last_idx=1024)[:length // size - 2]
+                for _ in range(config.num_attention_heads)]
+    plan = module._get_rand_attn_plan(length, size, count)
+    return module._bigbird_block_rand_mask_with_head(length, length, size, size, config.num_attention_heads, *plan)
+
+
+@pytest.mark.parametrize(("length", "size", "count", "longest"), [
+    (1024, 64, 3, 4096), (3072, 64, 3, 4096), (4096, 64, 3, 4096), (4096, 32, 2, 4096), (1024, 64, 2, 1024),
+    (1024, 16, 3, 2048), (832, 64, 3, 4096), (2048, 64, 3, 4096), (120, 8, 2, 128), (64, 4, 1, 64)])
+@pytest.mark.parametrize("layer", [0, 5])
+def test_the_blocks_that_are_drawn(length: int, size: int, count: int, longest: int, layer: int) -> None:
+    config = transformers.BigBirdConfig(hidden_size=12, num_attention_heads=3, block_size=size, num_random_blocks=count,
+                                        max_position_embeddings=longest)
+    wanted = torch.zeros(3, length // size, length // size, dtype=torch.int16)
+    for head, rows in enumerate(drawn_by_reference(config, length, layer)):
+        for block, row in enumerate(rows, start=1):
+            for other in row:
+                wanted[head, block, int(other)] += 1
+    ours = c.RandomBlocks(size=size, count=count, length=longest)
+    assert torch.equal(random_counts(ours, length // size, Draw(3, layer)), wanted)
+
+
+def test_the_published_size_of_big_bird() -> None:
+    with torch.device("meta"):
+        there = transformers.BigBirdForPreTraining(transformers.BigBirdConfig())
+    tree = BIG_BIRD_LAYOUT.tree(fields(transformers.BigBirdConfig()), "BigBirdForPreTraining", "test")
+    assert c.parameters(tree) == published_parameters(there)
+    assert sum(parameter.numel() for parameter in build(tree, device="meta").parameters()) == c.parameters(tree)
+
+
+@pytest.mark.parametrize(("field", "value", "name"), [
+    ("attention_type", "block_sparse", "BigBirdForCausalLM"), ("is_decoder", False, "BigBirdForCausalLM"),
+    ("is_decoder", True, "BigBirdForMaskedLM"), ("add_cross_attention", True, "BigBirdForCausalLM"),
+    ("attention_type", "dilated", "BigBirdModel")])
+def test_what_cannot_be_expressed_is_refused_by_name(field: str, value: object, name: str) -> None:
+    from saucier.errors import InputError
+
+    config = transformers.BigBirdConfig(attention_type="original_full", is_decoder="Causal" in name)
+    with pytest.raises(InputError, match=field):
+        BIG_BIRD_LAYOUT.tree({**fields(config), field: value}, name, "test")

@@ -53,6 +53,7 @@ class Pass:
     attentions: tuple[Tensor, ...] | None
     cross: tuple[Tensor, ...] | None
     globals: tuple[Tensor, ...] | None = None
+    routers: tuple[Tensor, ...] | None = None
 
     def unpacked(self) -> Tensor:
         """The hidden vectors as [B, L, D]."""
@@ -128,7 +129,7 @@ class Transformer(nn.Module):
         done = self.run(stack, self.embed, side, wanted)
         hidden = done.unpacked()
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
-                        global_attentions=done.globals)
+                        global_attentions=done.globals, router_logits=done.routers)
         return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
 
     def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
@@ -147,6 +148,7 @@ class Transformer(nn.Module):
             memory.hidden, memory.layout = done.hidden, done.layout
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
             output.encoder_last_hidden_state, output.encoder_global_attentions = done.unpacked(), done.globals
+            output.encoder_router_logits = done.routers
         else:
             output.encoder_last_hidden_state = memory.hidden
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
@@ -156,6 +158,7 @@ class Transformer(nn.Module):
             done.attentions,
             done.cross,
         )
+        output.decoder_router_logits = done.routers
         read = None if source is None else known(source)
         return self.finish(output, Reading(hidden, None, known(target), read, target.mask, target.inputs), wanted)
 
@@ -182,10 +185,11 @@ class Transformer(nn.Module):
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
+        routers = tuple(context.router_logits) or None
         if not wanted.weights:
-            return Pass(hidden, side.layout, states, None, None)
+            return Pass(hidden, side.layout, states, None, None, routers=routers)
         return Pass(hidden, side.layout, states, tuple(context.attentions), tuple(context.cross_attentions),
-                    tuple(context.global_attentions) or None)
+                    tuple(context.global_attentions) or None, routers)
 
     def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
         """Apply pooler and head."""

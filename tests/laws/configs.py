@@ -54,18 +54,27 @@ attention_positions = st.one_of(
                                                                                                             norms)),
     st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings,
               pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()))
-embedding_positions = st.one_of(st.just(c.NoPositions()), st.just(c.Sinusoidal()),
+sinusoids = st.sampled_from([c.Interleaved(), c.Halves(), c.FullRange()])
+embedding_positions = st.one_of(st.just(c.NoPositions()), st.builds(c.Sinusoidal, layout=sinusoids),
+    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0])), st.just(c.Alibi()))
+sinusoids = st.sampled_from([c.Interleaved(), c.Halves(), c.FullRange()])
+embedding_positions = st.one_of(st.just(c.NoPositions()), st.builds(c.Sinusoidal, layout=sinusoids),
                                 st.builds(c.Learned, length=st.just(POSITIONS)))
 
 self_attentions = st.builds(c.SelfAttention, projection=projections(), positions=attention_positions,
                             visibility=visibilities, kernel=kernels,
                             global_maps=st.sampled_from([None, None, c.GlobalMaps(), c.GlobalMaps(bias=False)]))
 cross_attentions = st.builds(c.CrossAttention, projection=projections(), kernel=kernels)
-feed_forwards = st.one_of(
+plain_feed_forwards = st.one_of(
     st.builds(c.FeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
               dropout=dropouts),
     st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
               dropout=dropouts))
+
+experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3), bias=st.booleans(), noise=dropouts,
+                    router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]),
+                    capacity=st.sampled_from([None, 64]))
+feed_forwards = st.one_of(plain_feed_forwards, experts)
 
 
 @st.composite

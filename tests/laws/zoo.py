@@ -98,8 +98,8 @@ def decoders() -> dict[str, c.Transformer]:
     found |= {f"part-{name}": decoder(attention) for name, attention in causal_positions().items()}
     windowed = c.SelfAttention(projection=GROUPED, positions=c.Rotary(), visibility=c.Causal() & c.Window(3))
     return found | {"window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
-                    "two-attentions": doubled(), "uneven": uneven(), "post": decoder(windowed, place=c.PostNorm),
-                    "sandwich": decoder(windowed, place=c.SandwichNorm)}
+                    "two-attentions": doubled(), "uneven": uneven(), "experts": with_experts(),
+                    "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm)}
 
 
 def shared() -> c.Transformer:
@@ -117,6 +117,25 @@ def cycled() -> c.Transformer:
     blocks = tuple(c.Block(sublayers=(c.PreNorm(inner=inner), c.PreNorm(inner=c.GatedFeedForward(hidden=32))))
                    for inner in (near, far))
     return decoder(near).model_copy(update={"decoder": c.Stack(layers=c.Cycle(blocks=blocks, times=2))})
+
+
+def with_experts() -> c.Transformer:
+    """Return a model whose tokens go through two of three experts."""
+    built = decoder(causal_positions()["rotary-gqa"])
+    experts = c.Experts(inner=c.GatedFeedForward(hidden=20), count=3, bias=True)
+    block = c.Block(sublayers=(c.PreNorm(inner=causal_positions()["rotary-gqa"]), c.PreNorm(inner=experts)))
+    return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
+
+
+def crowded() -> c.Transformer:
+    """Return an encoder with experts that take two tokens of a sequence each.
+
+    Only an encoder: what an expert has no room for depends on the tokens of one pass, so that a cache changes it.
+    """
+    attention = c.SelfAttention(projection=HEADS, positions=c.Rotary())
+    experts = c.Experts(inner=c.FeedForward(hidden=20), count=3, router=c.TopOfSoftmax(), capacity=2)
+    block = c.Block(sublayers=(c.PreNorm(inner=attention), c.PreNorm(inner=experts)))
+    return encoder(attention).model_copy(update={"encoder": c.Stack(layers=c.Repeat(block=block, times=2))})
 
 
 def doubled() -> c.Transformer:
@@ -143,7 +162,7 @@ def encoders() -> dict[str, c.Transformer]:
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
     return found | {"convolution": convolved(), "window": encoder(window), "global": encoder(first),
-                    "global-maps": encoder(maps), "blocks": encoder(block)} | {
+                    "global-maps": encoder(maps), "blocks": encoder(block), "crowded": crowded()} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 

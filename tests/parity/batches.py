@@ -52,11 +52,9 @@ def ids(config: Any, shape: tuple[int, ...], rng: random.Random) -> Tensor:
 
 def smallest_vocab(config: Any) -> int:
     """Return the number of ids that both sides of a model know."""
-    parts = [getattr(config, name, None) for name in ("encoder", "decoder")]
-    nested = [part.vocab_size for part in parts if hasattr(part, "vocab_size")]
-    other = getattr(config, "decoder_vocab_size", None)
-    return int(min([*nested, *([other] if other else [])] or [config.vocab_size]) if nested or other
-               else config.vocab_size)
+    parts = [config, *(getattr(config, name, None) for name in ("encoder", "decoder"))]
+    found = [getattr(part, name, None) for part in parts for name in ("vocab_size", "decoder_vocab_size")]
+    return min(size for size in found if size)
 
 
 def fields(output: Any) -> Iterator[tuple[str, Tensor]]:

@@ -42,6 +42,8 @@ def reference(config: Any, name: str, seed: int) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
+            if not parameter.requires_grad:  # a fixed table
+                continue
             centre = 1.0 if "norm" in key.lower() and key.endswith("weight") and parameter.dim() == 1 else 0.0
             parameter.copy_(centre + 0.2 * torch.randn(parameter.shape, generator=generator))
         model.tie_weights()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Pooled, PretrainingHead
-from saucier.config.layers import CrossAttention, Projection, SelfAttention
+from saucier.config.layers import CrossAttention, Experts, Projection, SelfAttention
 from saucier.config.model import AfterToken, SegmentTable, Stack, Transformer
 from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
@@ -109,6 +109,9 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                         biases[path] = (attention.positions, attention.projection.heads)
                     if isinstance(attention.positions, Disentangled):
                         tables[path] = (attention.positions.distances, attention.positions.norm)
+                case Experts(count=count, router=router) if router.top > count:
+                    raise InputError(f"{router.top} experts for each token, and there are {count}",
+                                     where=f"{path}.router", remedy="lower router.top, or raise count")
                 case CrossAttention(projection=projection):
                     crossed = True
                     check_projection(path, projection, config.dim)

@@ -15,6 +15,7 @@ from saucier.config.count_heads import head_node
 from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.layers import (
     CrossAttention,
+    Experts,
     FeedForward,
     GatedFeedForward,
     Projection,
@@ -112,6 +113,13 @@ def _feed_forward(part: FeedForward, dim: int, length: int) -> list[Node]:
 def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[Node]:
     return [linear("up", dim, 2 * part.hidden, bias=part.bias), Node("activation", f"gated {part.activation}"),
             linear("down", part.hidden, dim, bias=part.bias)]
+
+
+@sublayer_nodes.register
+def _experts(part: Experts, dim: int, length: int) -> list[Node]:
+    inner = group("experts", part.inner.kind, sublayer_nodes(part.inner, dim, length),
+                  detail=f"{part.count}, {part.router.top} for each token", times=part.router.top, stored=part.count)
+    return [linear("router", dim, part.count, bias=part.bias), inner]
 
 
 def sublayer_name(part: Config) -> str:

@@ -119,7 +119,62 @@ class GatedFeedForward(Config):
     """Dropout on the gated activations."""
 
 
-Sublayer = Annotated[SelfAttention | CrossAttention | FeedForward | GatedFeedForward, Field(discriminator="kind")]
+class TopOfSoftmax(Config):
+    """The likeliest experts, weighted by their probabilities among all experts.
+
+    Source: Fedus et al. 2021 (Switch), §2.1, eq 1–2, arXiv:2101.03961.
+    """
+
+    kind: Literal["top_of_softmax"] = "top_of_softmax"
+    top: int = Field(default=1, gt=0)
+    """Experts for each token."""
+
+
+class SoftmaxOfTop(Config):
+    """The likeliest experts, weighted by their probabilities among themselves, which sum to one.
+
+    Source: Shazeer et al. 2017, §2.1, eq 3, arXiv:1701.06538; Jiang et al. 2024 (Mixtral), §2.1, arXiv:2401.04088.
+    """
+
+    kind: Literal["softmax_of_top"] = "softmax_of_top"
+    top: int = Field(default=2, gt=0)
+    """Experts for each token."""
+
+
+Router = Annotated[TopOfSoftmax | SoftmaxOfTop, Field(discriminator="kind")]
+"""How the scores of the experts become a choice and weights."""
+
+
+class Experts(Config):
+    """Several feed-forwards, of which each token goes through a few. Source: Shazeer et al. 2017, §2, arXiv:1701.06538.
+
+    The scores are computed in 32 bits, as in Fedus et al. 2021, §2.4.
+    """
+
+    kind: Literal["experts"] = "experts"
+    inner: Annotated[FeedForward | GatedFeedForward, Field(discriminator="kind")]
+    """One expert."""
+    count: int = Field(gt=0)
+    """Number of experts."""
+    router: Router = SoftmaxOfTop()
+    """How experts are chosen."""
+    bias: bool = False
+    """Bias on the scores."""
+    capacity: int | None = Field(default=None, gt=0)
+    """Tokens of a sequence that one expert takes in one pass, the first ones; the others skip it. None: all.
+
+    Source: Fedus et al. 2021, §2.2.
+    """
+    noise: Probability = 0.0
+    """In training the router sees every value times a random number from 1 - noise to 1 + noise.
+
+    Source: Fedus et al. 2021, §2.4.
+    """
+
+
+Sublayer = Annotated[
+    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts, Field(discriminator="kind")
+]
 
 
 class PreNorm(Config):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from saucier.config.count import cache_bytes, parameters
-from saucier.config.layers import CrossAttention, FeedForward, GatedFeedForward, SelfAttention
+from saucier.config.layers import CrossAttention, Experts, FeedForward, GatedFeedForward, SelfAttention
 from saucier.config.model import Stack, Transformer
 
 
@@ -42,6 +42,8 @@ def stack_activations(stack: Stack, dim: int) -> int:
                     total += 2 * hidden
                 case GatedFeedForward(hidden=hidden):
                     total += 3 * hidden
+                case Experts(inner=expert, router=router):
+                    total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
     return total
 
 

@@ -31,6 +31,7 @@ from saucier.generation.feed import ReadToken, State
 from saucier.generation.frozen import Remembered
 from saucier.model import Transformer
 from saucier.parts.cache import Cache
+from saucier.parts.experts import Experts
 
 KEPT = 8
 """So many compiled steps stay on disk, each with a copy of its weights; the oldest goes first."""
@@ -106,6 +107,9 @@ def compiled_reader(model: Transformer) -> ReadToken:
         raise InputError(
             f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False"
         )
+    if any(isinstance(module, Experts) for module in model.modules()):
+        raise InputError("the model has experts, which are chosen token by token", where="compile",
+                         remedy="use compile=False")
     runs: dict[Kind, Run] = {}
 
     def read(tokens: Tensor, state: State) -> Tensor:

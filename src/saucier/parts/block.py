@@ -12,11 +12,12 @@ from saucier.config.count import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
+from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.norms import build_norm
 
 
-def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward,
+def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward | c.Experts,
                    dim: int) -> nn.Module:
     """Return the module for a sublayer config."""
     match config:
@@ -28,6 +29,8 @@ def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | 
             return FeedForward(config, dim)
         case c.GatedFeedForward():
             return GatedFeedForward(config, dim)
+        case c.Experts():
+            return Experts(config, dim)
 
 
 class PreNorm(nn.Module):

@@ -46,6 +46,8 @@ class Context:
     want_weights: bool = False
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
+    router_logits: list[Tensor] = field(default_factory=list)
+    """[B·L, E], the scores of each layer with experts, where they are wanted."""
     global_attentions: list[Tensor] = field(default_factory=list)
     """Weights of the global tokens of sliding windows, in their published form."""
     multiple: int = 1

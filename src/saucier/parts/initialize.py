@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 
 
@@ -14,6 +15,7 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
     """Fill every parameter in place. Norms start at gain 1 and bias 0, all other biases at 0."""
     generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)
     writers = residual_writers(model)
+    depth = len(writers) - sum(len(module.experts) - 1 for module in model.modules() if isinstance(module, Experts))
     norms = {id(parameter) for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)
              for parameter in module.parameters()}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -25,7 +27,7 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
                 parameter.zero_()
             else:
                 fill(parameter, config, generator, table=id(parameter) in tables,
-                     writers=len(writers) if id(parameter) in writers else 0)
+                     writers=depth if id(parameter) in writers else 0)
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)
 

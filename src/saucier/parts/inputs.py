@@ -64,6 +64,8 @@ class Inputs(TypedDict, total=False):
     """Whether the pass gives a memory; None: as the config says."""
     question_lengths: Tensor | None
     """[B] or [B, 1], the tokens of each row's question, its separator included; None: the head looks for it."""
+    output_router_logits: bool
+    """Record the scores that experts were chosen by."""
     labels: Tensor | None
     """Not read by any model: what objectives learn from, accepted so that a whole batch can be given."""
     start_positions: Tensor | None

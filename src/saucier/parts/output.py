@@ -38,13 +38,17 @@ class Output:
     """Of sliding windows with global tokens: what these give to every key, [B, H, K, most global tokens of a row];
     `attentions` then holds what the others give to global keys and to their neighbours (see `parts.global_attention`).
     """
+    router_logits: tuple[Tensor, ...] | None = None
+    """[B·L, experts] for each layer with experts, before the softmax (see `parts.experts.balance`)."""
     encoder_last_hidden_state: Tensor | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
     encoder_global_attentions: tuple[Tensor, ...] | None = None
+    encoder_router_logits: tuple[Tensor, ...] | None = None
     decoder_hidden_states: tuple[Tensor, ...] | None = None
     decoder_attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None
+    decoder_router_logits: tuple[Tensor, ...] | None = None
 
     @property
     def prediction_logits(self) -> Tensor | None:

@@ -52,6 +52,7 @@ class SinusoidalPositions(nn.Module):
             case c.FullRange():
                 angles = self.angles(positions, self.dim // 2, max(self.dim // 2 - 1, 1))
                 table = F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, self.dim % 2))
+        table = table.float()
         places = self.config.places
         if isinstance(places, c.SkipPadding):
             table = table * (positions != places.padding)[..., None]
@@ -62,9 +63,9 @@ class SinusoidalPositions(nn.Module):
 
         Shapes: positions [B, L] -> [B, L, count].
         """
-        powers = torch.arange(count, dtype=torch.float64)  # far positions need every digit of the frequencies
-        frequencies = torch.exp(powers * (-math.log(self.config.base) / steps)).float().to(positions.device)
-        return positions[..., None] * frequencies
+        exact = torch.float32 if positions.device.type == "mps" else torch.float64  # far positions need every digit
+        powers = torch.arange(count, device=positions.device, dtype=exact)
+        return positions[..., None] * torch.exp(powers * (-math.log(self.config.base) / steps))
 
 
 def check_positions(positions: Tensor, length: int, what: str) -> None:

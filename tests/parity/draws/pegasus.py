@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.parity.draws.bart import inputs, sizes
+from tests.parity.draws.bart import alone, inputs, sizes
 from transformers import PegasusConfig
 
 __all__ = ["draw", "inputs"]
@@ -12,4 +12,5 @@ __all__ = ["draw", "inputs"]
 
 def draw(rng: random.Random) -> tuple[PegasusConfig, list[str]]:
     """Return a config, and the classes it may be used with."""
-    return PegasusConfig(**sizes(rng)), ["PegasusForConditionalGeneration", "PegasusModel", "PegasusForCausalLM"]
+    config = PegasusConfig(**sizes(rng))
+    return config, ["PegasusForConditionalGeneration", "PegasusModel", *alone(config, "PegasusForCausalLM")]

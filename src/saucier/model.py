@@ -103,9 +103,12 @@ class Transformer(nn.Module):
             choices = input_ids.shape[1]
             input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
         attention_mask = given_mask(attention_mask, input_ids, inputs)
+        if attention_mask is None and input_ids is not None and self.config.embed.padding is not None:
+            attention_mask = input_ids != self.config.embed.padding
         first = first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
         if self.encoder is None or self.decoder is None:
-            return self.one_stack(first, cache, wanted, choices)
+            output = self.one_stack(first, cache, wanted, choices)
+            return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
         return self.two_stacks(first, second_side(self.with_target(inputs, first), cache),
                                Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents")),
                                wanted)
@@ -124,13 +127,26 @@ class Transformer(nn.Module):
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
         side.cache = cache
-        if cache is None and not wanted.weights and side.documents is None and worth_packing(side.mask):
+        simple = cache is None and not wanted.weights and side.documents is None
+        if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted)
         hidden = done.unpacked()
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers)
         return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
+
+    def compared(self, output: Output, inputs: Inputs) -> Output:
+        """Give the candidates of each row their vectors, and scores by inner product with the row's own."""
+        ids = inputs["candidate_input_ids"]
+        if output.embeddings is None or ids is None:
+            raise InputError("only a head of kind vector compares texts", where="candidate_input_ids",
+                             remedy="leave them out, or use such a head")
+        found = self(ids, inputs.get("candidate_attention_mask"),
+                     token_type_ids=inputs.get("candidate_token_type_ids")).embeddings
+        output.candidate_embeddings = found.unflatten(0, ids.shape[:2])
+        output.relevance_score = torch.einsum("be,bne->bn", output.embeddings, output.candidate_embeddings)
+        return output
 
     def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""

@@ -106,7 +106,7 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
 projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())
                                      for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed)))
 embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, projection=projections,
-                       segments=st.sampled_from([None, c.SegmentTable(), c.SegmentTokens()]),
+                       segments=st.sampled_from([None, c.SegmentTable(), c.FirstSegment(), c.SegmentTokens()]),
                        norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))
 language_heads = st.builds(
     c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
@@ -119,7 +119,8 @@ heads = st.one_of(
     st.builds(c.ClassificationHead, pick=picks, transform=transforms, classes=st.integers(1, 3), bias=st.booleans()),
     st.builds(c.TokenHead, transform=transforms, classes=st.just(3)), st.builds(c.SpanHead, transform=transforms),
     st.builds(c.ChoiceHead, pick=picks, transform=transforms), st.builds(c.ReplacedTokenHead, transform=transforms),
-    st.builds(c.DoubleHead, language=language_heads))
+    st.builds(c.DoubleHead, language=language_heads), st.builds(c.ReaderHead, pick=picks),
+    st.builds(c.VectorHead, pick=picks, width=st.sampled_from([None, 6]), norm=st.one_of(st.none(), norms)))
 initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit),
                             st.builds(c.FanInInit))
 

@@ -19,6 +19,7 @@ from saucier.errors import InputError
 from saucier.model import Output, Transformer, build
 
 LENGTH = 7
+WITHOUT_LOGITS = (c.SpanHead, c.VectorHead, c.ReaderHead)
 EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blob=True,
                     phases=(Phase.explicit, Phase.generate, Phase.shrink),
                     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large,
@@ -95,7 +96,7 @@ def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
     assert output.last_hidden_state is not None
     assert output.last_hidden_state.shape == (2, LENGTH, config.dim)
     assert output.last_hidden_state.isfinite().all()
-    assert (output.logits is None) == (config.head is None or isinstance(config.head, c.SpanHead))
+    assert (output.logits is None) == (config.head is None or isinstance(config.head, WITHOUT_LOGITS))
     assert output.logits is None or output.logits.shape == logits_shape(config.head)
     again = build(config, seed=3).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
@@ -111,7 +112,7 @@ def test_any_legal_config_learns(config: c.Transformer) -> None:
     model = build(config).train()
     output = run(model, tokens(config, 2, LENGTH))
     results = [output.logits, output.sentence_logits, output.pooler_output, output.last_hidden_state, output.mc_logits,
-               output.start_logits, output.end_logits]
+               output.start_logits, output.end_logits, output.embeddings, output.relevance_logits]
     sum(result.square().mean() for result in results if result is not None).backward()
     reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert reached == {name for name, _ in model.named_parameters()}

@@ -28,6 +28,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "xlm": {"length": LENGTH, "languages": 3},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
+    "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
 }
 
 
@@ -249,8 +250,9 @@ def scrambled(config: c.Transformer, *, seed: int = 0) -> Transformer:
 def tokens(config: c.Transformer, rows: int, length: int, *, seed: int = 0) -> Tensor:
     """Return random ids [rows, length], none of them the padding that positions are counted without."""
     ids = torch.randint(0, config.embed.vocab, (rows, length), generator=torch.Generator().manual_seed(seed))
-    padding = skipped(config)
-    return ids if padding is None else ids.masked_fill(ids == padding, padding + 1)
+    for padding in (skipped(config), config.embed.padding):
+        ids = ids if padding is None else ids.masked_fill(ids == padding, padding + 1)
+    return ids
 
 
 def skipped(config: c.Transformer) -> int | None:

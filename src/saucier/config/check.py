@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
-from saucier.config.heads import ChoiceHead, ClassificationHead, DoubleHead, Pooled, PretrainingHead
+from saucier.config.heads import (
+    ChoiceHead,
+    ClassificationHead,
+    DoubleHead,
+    Pooled,
+    PretrainingHead,
+    ReaderHead,
+    VectorHead,
+)
 from saucier.config.layers import CrossAttention, Experts, Projection, SelfAttention
 from saucier.config.model import AfterToken, SegmentTable, Stack, Transformer
 from saucier.config.norms import Norm
@@ -24,6 +32,12 @@ def check(config: Transformer) -> None:
             "a decoder embedding of its own needs an encoder and a decoder",
             where="decoder_embed",
             remedy="remove it, or add the missing stack",
+        )
+    if config.encoder is None and config.embed.padding is not None:
+        raise InputError(
+            "padding is told from tokens by an encoder alone",
+            where="embed.padding",
+            remedy="remove it, and give attention_mask",
         )
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
@@ -85,6 +99,8 @@ def reads_pooled(config: Transformer) -> bool:
         case PretrainingHead():
             return True
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
+            return isinstance(pick, Pooled)
+        case VectorHead(pick=pick) | ReaderHead(pick=pick):
             return isinstance(pick, Pooled)
         case _:
             return False

@@ -25,6 +25,7 @@ from saucier.config.model import (
     Block,
     Cycle,
     Embedding,
+    FirstSegment,
     ProjectNormed,
     Repeat,
     SegmentTable,
@@ -225,7 +226,7 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
     elif embed.positions.kind != "none":
         children.append(Node("positions", embed.positions.kind))
-    if isinstance(embed.segments, SegmentTable):
+    if isinstance(embed.segments, SegmentTable | FirstSegment):
         count = embed.segments.count
         children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
     if embed.languages:

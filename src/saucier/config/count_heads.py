@@ -12,10 +12,12 @@ from saucier.config.heads import (
     Head,
     LanguageHead,
     PretrainingHead,
+    ReaderHead,
     ReplacedTokenHead,
     SpanHead,
     TokenHead,
     Transform,
+    VectorHead,
 )
 from saucier.config.pooling import EmbeddingHead
 from saucier.config.span_heads import QuestionSpanHead
@@ -45,6 +47,11 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             maps = [linear("up", dim, hidden, bias=True), linear("down", hidden, dim, bias=True)]
             return group("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
                                              linear("output", dim, 2, bias=True)])
+        case VectorHead():
+            return group("head", head.kind, vector_nodes(head, dim, vocab))
+        case ReaderHead():
+            relevance = once(linear("relevance", dim, 1, bias=True))
+            return group("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])
         case ReplacedTokenHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
         case EmbeddingHead():
@@ -59,6 +66,17 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
     output = linear("output", width, vocab, bias=False)
     nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
     return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
+
+
+def vector_nodes(head: VectorHead, dim: int, vocab: int) -> list[Node]:
+    """Return the parts of a head that gives one vector; a language head beside it does no work."""
+    nodes = [once(linear("project", dim, head.width, bias=True))] if head.width else []
+    if head.norm:
+        nodes.append(norm_node("norm", head.norm, head.width or dim))
+    if head.language:
+        beside = [replace(node, flops=0.0) for node in language_nodes(head.language, dim, vocab)]
+        nodes.append(group("language", head.language.kind, beside))
+    return nodes
 
 
 def transform_nodes(transform: Transform | None, dim: int) -> tuple[list[Node], int]:

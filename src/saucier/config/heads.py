@@ -224,9 +224,38 @@ class DoubleHead(Config):
     """The head that scores the inputs."""
 
 
+class VectorHead(Config):
+    """One vector for a whole input, by whose inner products texts are compared.
+
+    Where the batch holds candidates (`candidate_input_ids`), they get vectors too, and each a score.
+    Source: Karpukhin et al. 2020 (DPR), §3.1, arXiv:2004.04906; Guu et al. 2020 (REALM), §3.2, arXiv:2002.08909.
+    """
+
+    kind: Literal["vector"] = "vector"
+    pick: Pick = First()
+    """Where the input's vector is taken."""
+    width: int | None = Field(default=None, gt=0)
+    """Width of a map of it; None: it is left as it is."""
+    norm: Norm | None = None
+    """The norm after the map."""
+    language: LanguageHead | None = None
+    """A language head that stands beside it for pretraining, and takes no part in the vector."""
+
+
+class ReaderHead(Config):
+    """Two logits for every token, an answer starts here and ends here, and one for the text: it holds the answer.
+
+    Source: Karpukhin et al. 2020 (DPR), §6.1, eq 3–5, arXiv:2004.04906.
+    """
+
+    kind: Literal["reader"] = "reader"
+    pick: Pick = First()
+    """Where the text's vector is taken."""
+
+
 Head = Annotated[
     LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead | EmbeddingHead | QuestionSpanHead, Field(discriminator="kind")]
+    | DoubleHead | EmbeddingHead | QuestionSpanHead | VectorHead | ReaderHead, Field(discriminator="kind")]
 
 
 class Pooler(Config):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
+from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead, VectorHead
 from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
@@ -112,13 +112,24 @@ class SegmentTable(Config):
     """The segments of a batch that gives none."""
 
 
+class FirstSegment(Config):
+    """A table of segments of which every token gets the first vector, whatever segment the batch says.
+
+    Source: Karpukhin et al. 2020 (DPR), code release: its reader was trained so.
+    """
+
+    kind: Literal["first"] = "first"
+    count: int = Field(default=2, gt=0)
+    """Number of segments."""
+
+
 class SegmentTokens(Config):
     """Segments are tokens too: their vectors come from the token table. Source: Radford et al. 2019, code release."""
 
     kind: Literal["tokens"] = "tokens"
 
 
-Segments = Annotated[SegmentTable | SegmentTokens, Field(discriminator="kind")]
+Segments = Annotated[SegmentTable | FirstSegment | SegmentTokens, Field(discriminator="kind")]
 
 
 class LanguageTable(Config):
@@ -183,6 +194,8 @@ class Embedding(Config):
     """The norm after the sum (BERT)."""
     dropout: Probability = 0.0
     """Dropout on the embedded tokens."""
+    padding: int | None = Field(default=None, ge=0)
+    """Id of the tokens that an encoder takes as padding where the batch gives no mask; None: all tokens are real."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
 
@@ -277,6 +290,8 @@ class Transformer(Config):
                 return head
             case PretrainingHead(language=head) | DoubleHead(language=head):
                 return head
+            case VectorHead(language=beside):
+                return beside
             case _:
                 return None
 

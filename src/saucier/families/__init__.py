@@ -7,10 +7,12 @@ from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.big_bird import big_bird
 from saucier.families.deberta import deberta, deberta_v2
+from saucier.families.dpr import dpr
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
@@ -20,6 +22,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2,
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
     "longformer": longformer,
+    "dpr": dpr, "realm": realm,
     "xlm": xlm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,

@@ -28,9 +28,9 @@ class Embedding(nn.Module):
         narrow, width = config.widths(dim)
         self.tokens = Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
-        self.segments = (
-            Table(config.segments.count, width) if isinstance(config.segments, c.SegmentTable) else None
-        )
+        self.segments: nn.Embedding | None = None
+        if isinstance(config.segments, c.SegmentTable | c.FirstSegment):
+            self.segments = Table(config.segments.count, width)
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
         self.project = Linear(narrow, dim, bias=config.projection.bias) if config.projection else None
         last = isinstance(config.projection, c.ProjectNormed)
@@ -60,6 +60,10 @@ class Embedding(nn.Module):
                 assert self.segments is not None, "built in __init__"
                 table: Tensor = self.segments(segments_of(otherwise, side) if segments is None else segments)
                 return x + table
+            case c.FirstSegment():
+                assert self.segments is not None, "likewise"
+                first: Tensor = self.segments(torch.zeros_like(ids))
+                return x + first
             case c.SegmentTokens():
                 return x if segments is None else x + self.segment_tokens(segments)
             case _:

@@ -243,6 +243,49 @@ class DoubleHead(nn.Module):
         return {"logits": logits, "mc_logits": self.choice.scores(reading)}
 
 
+class VectorHead(nn.Module):
+    """One vector for a whole text. Source: Karpukhin et al. 2020, §3.1; Guu et al. 2020, §3.2, arXiv:2002.08909."""
+
+    def __init__(self, config: c.VectorHead, dim: int, tokens: nn.Embedding) -> None:
+        """Build the map, the norm, and the language head that stands beside."""
+        super().__init__()
+        self.pick = config.pick
+        self.project = Linear(dim, config.width) if config.width else None
+        self.norm = build_norm(config.norm, config.width or dim) if config.norm else None
+        self.language = LanguageHead(config.language, dim, tokens) if config.language else None
+
+    def forward(self, picked_vector: Tensor) -> Tensor:
+        """Shapes: [..., D] -> [..., width]."""
+        mapped = picked_vector if self.project is None else self.project(picked_vector)
+        return mapped if self.norm is None else self.norm(mapped)
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """The text's vector [B, width], which stands for the pooler's where there is none."""
+        vector = self(picked(self.pick, reading))
+        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
+
+
+class ReaderHead(nn.Module):
+    """Logits of where an answer starts and ends, and of the text holding it. Source: Karpukhin et al. 2020, §6.1."""
+
+    def __init__(self, config: c.ReaderHead, dim: int) -> None:
+        """Build both maps."""
+        super().__init__()
+        self.pick = config.pick
+        self.output, self.relevance = Linear(dim, 2), Linear(dim, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Shapes: [..., D] -> [..., 2]."""
+        return self.output(hidden)  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Two times [B, L], and [B]."""
+        start, end = self(reading.hidden).unbind(-1)
+        relevance: Tensor = self.relevance(picked(self.pick, reading))
+        return {"start_logits": start.contiguous(), "end_logits": end.contiguous(),
+                "relevance_logits": relevance[..., 0]}
+
+
 def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
     """Return the module for a head config."""
     match config:
@@ -266,3 +309,7 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
             return DoubleHead(config, dim, tokens)
         case c.EmbeddingHead():
             return EmbeddingHead(config, dim)
+        case c.VectorHead():
+            return VectorHead(config, dim, tokens)
+        case c.ReaderHead():
+            return ReaderHead(config, dim)

@@ -66,6 +66,16 @@ class Inputs(TypedDict, total=False):
     """[B] or [B, 1], the tokens of each row's question, its separator included; None: the head looks for it."""
     output_router_logits: bool
     """Record the scores that experts were chosen by."""
+    candidate_input_ids: Tensor | None
+    """[B, N, L], texts to compare with each row, by a head that gives one vector for a text."""
+    candidate_attention_mask: Tensor | None
+    """[B, N, L]."""
+    candidate_token_type_ids: Tensor | None
+    """[B, N, L]."""
+    relevance_score: Tensor | None
+    """Not read by any model, like what follows: how likely each candidate is, for a loss over all of them."""
+    mlm_mask: Tensor | None
+    """Likewise: the tokens whose loss counts."""
     labels: Tensor | None
     """Not read by any model: what objectives learn from, accepted so that a whole batch can be given."""
     start_positions: Tensor | None

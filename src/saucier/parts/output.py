@@ -28,7 +28,13 @@ class Output:
     mc_logits: Tensor | None = None
     """[B, N], of a double head."""
     embeddings: Tensor | None = None
-    """[B, E], of an embedding head: one vector for each text."""
+    """[B, E], of a head that gives one vector for each text."""
+    relevance_logits: Tensor | None = None
+    """[B], of a reader: the text holds the answer."""
+    candidate_embeddings: Tensor | None = None
+    """[B, N, E], of the candidates that the batch holds."""
+    relevance_score: Tensor | None = None
+    """[B, N], the inner product of each candidate's vector with the text's."""
     cache: Cache | None = None
     mems: list[Tensor] | None = None
     """[M, B, D] for each block: the memory for the next segment."""
@@ -64,3 +70,18 @@ class Output:
     def sop_logits(self) -> Tensor | None:
         """The sentence logits, under ALBERT's name."""
         return self.sentence_logits
+
+    @property
+    def projected_score(self) -> Tensor | None:
+        """The text's vector, under REALM's name."""
+        return self.embeddings
+
+    @property
+    def query_score(self) -> Tensor | None:
+        """The same, where there are candidates."""
+        return self.embeddings
+
+    @property
+    def candidate_score(self) -> Tensor | None:
+        """The candidates' vectors, under REALM's name."""
+        return self.candidate_embeddings

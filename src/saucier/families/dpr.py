@@ -1,0 +1,72 @@
+"""DPR: BERTs that give questions and passages vectors, and one that reads the passages found."""
+
+from __future__ import annotations
+
+from saucier import config as c
+from saucier.checkpoints.choices import keep_all
+from saucier.checkpoints.keys import Document, Key, Layout, Published
+from saucier.checkpoints.rules import Rule
+from saucier.families import lineage
+from saucier.families.bert import bert
+
+
+def dpr(
+    dim: int = 768,
+    layers: int = 12,
+    *,
+    heads: int = 12,
+    vocab: int = 30522,
+    length: int = 512,
+    hidden: int | None = None,
+    width: int | None = None,
+    dropout: float = 0.1,
+) -> c.Transformer:
+    """One of DPR's two encoders: the first token's vector stands for the text, mapped to `width` where given.
+
+    Source: Karpukhin et al. 2020, §3, arXiv:2004.04906.
+    """
+    tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
+    embed = tree.embed.model_copy(update={"padding": 0})  # padding is told by its id, where the batch gives no mask
+    return tree.model_copy(update={"embed": embed, "pooler": None, "head": c.VectorHead(width=width)})
+
+
+def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The body of the reader, which takes all tokens as of the first segment, and its three logits."""
+    assert isinstance(tree.embed.segments, c.SegmentTable), "as the family's function says"
+    embed = tree.embed.model_copy(update={"segments": c.FirstSegment(count=tree.embed.segments.count), "padding": None})
+    return tree.model_copy(update={"embed": embed, "head": c.ReaderHead()})
+
+
+KEYS = (*lineage.SIZES, lineage.SEGMENTS, lineage.DROPOUT, lineage.activation(), lineage.norms())
+ENCODER_KEYS = (
+    Key("pad_token_id", ("embed.padding",), default=0),
+    Key("projection_dim", ("head.width",), default=0, ours=lambda width: width or None,
+        found=lambda tree: getattr(tree.head, "width", None) or 0),
+)
+NO_PROJECTION = Key("projection_dim", (), names={0: 0}, default=0, found=lambda tree: 0)
+"""A reader reads the vectors as they are."""
+
+
+def encoder(name: str) -> Published:
+    """Return the class of one of the two encoders, by the name of its part."""
+    rule = Rule("head.project.{p}", f"{name}.encode_proj.{{p}}")
+    return Published(keep_all, (rule,), ENCODER_KEYS, base=f"{name}.bert_model.")
+
+
+CLASSES = {
+    "DPRQuestionEncoder": encoder("question_encoder"),
+    "DPRContextEncoder": encoder("ctx_encoder"),
+    "DPRReader": Published(keep_reader, (Rule("head.output.{p}", "span_predictor.qa_outputs.{p}"),
+                                         Rule("head.relevance.{p}", "span_predictor.qa_classifier.{p}")),
+                           (NO_PROJECTION,), base="span_predictor.encoder.bert_model."),
+}
+DPR_LAYOUT = Layout(
+    "dpr",
+    dpr,
+    KEYS,
+    lineage.body,
+    CLASSES,
+    "question_encoder.bert_model.",
+    fixed={"add_cross_attention": False, "is_decoder": False, "position_embedding_type": "absolute"},
+    free=frozenset({"tie_word_embeddings", "projection_dim"}),
+)

@@ -27,7 +27,7 @@ def longformer(
     `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all.
     """
     norm, widths = c.LayerNorm(), (window,) * layers if isinstance(window, int) else tuple(window)
-    if len(widths) != layers or any(width < 2 or width % 2 for width in widths):
+    if not widths or len(widths) != layers or any(width < 2 or width % 2 for width in widths):
         raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
 
     def block(width: int) -> c.Block:

@@ -10,7 +10,8 @@ POSITIONS = 16
 VOCAB = 19
 
 dims = st.sampled_from([8, 12, 16, 24])
-norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm))
+norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm), st.just(c.NoNorm()),
+                  st.just(c.IdentityNorm()))
 activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"])
 dropouts = st.sampled_from([0.0, 0.1])
 kernels = st.builds(c.Softmax, dropout=dropouts)
@@ -113,7 +114,8 @@ language_heads = st.builds(
     transform=st.one_of(st.none(), st.builds(c.Transform, activation=activations, width=st.sampled_from([None, 12]),
                                              norm=st.one_of(st.none(), norms), bias=st.booleans())))
 transforms = st.one_of(st.none(), st.builds(c.Transform, width=st.sampled_from([None, 6])))
-picks = st.sampled_from([c.Pooled(), c.First(), c.Last(), c.LastToken(padding=0), c.Mean(), c.Chosen()])
+picks = st.sampled_from([c.Pooled(), c.First(), c.FirstUnmasked(), c.Last(), c.LastToken(padding=0), c.Mean(),
+                         c.Chosen()])
 heads = st.one_of(
     st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)),
     st.builds(c.ClassificationHead, pick=picks, transform=transforms, classes=st.integers(1, 3), bias=st.booleans()),

@@ -24,6 +24,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "llama": {"kv_heads": 2, "hidden": 40}, "mistral": {"kv_heads": 2, "hidden": 40, "window": 5},
     "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
+    "modernbert": {"window": 6, "hidden": 20},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "xlm": {"length": LENGTH, "languages": 3},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},

@@ -15,6 +15,7 @@ from saucier.config.heads import (
     DoubleHead,
     EndToken,
     First,
+    FirstUnmasked,
     Head,
     InPlace,
     LanguageHead,
@@ -78,6 +79,7 @@ from saucier.config.model import (
     XavierInit,
 )
 from saucier.config.neighbours import Convolution
+from saucier.config.norms import IdentityNorm, NoNorm
 from saucier.config.pooling import (
     DenseMap,
     EmbeddingHead,
@@ -169,3 +171,4 @@ __all__ = [
     "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters",
     "sliding", "visible_keys",
 ]
+__all__ += ["FirstUnmasked", "IdentityNorm", "NoNorm"]

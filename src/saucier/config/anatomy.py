@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from saucier.config.layers import Norm, RMSNorm
+from saucier.config.norms import Norm, norm_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +55,5 @@ def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
 
 def norm_node(name: str, norm: Norm, dim: int) -> Node:
     """A norm's gain and, where it has one, bias."""
-    bias = not isinstance(norm, RMSNorm) and norm.bias
-    return Node(name, norm.kind, "with bias" if bias else "", str(dim), dim * (1 + bias))
+    size = norm_size(norm)
+    return Node(name, norm.kind, "with bias" if size == 2 else "", str(dim), dim * size)

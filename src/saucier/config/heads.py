@@ -39,6 +39,12 @@ class First(Config):
     kind: Literal["first"] = "first"
 
 
+class FirstUnmasked(Config):
+    """The vector of the first token that is not padding. Source: Warner et al. 2024 (ModernBERT), code release."""
+
+    kind: Literal["first_unmasked"] = "first_unmasked"
+
+
 class Last(Config):
     """The last position's vector, whatever stands there."""
 
@@ -73,7 +79,8 @@ class Chosen(Config):
     kind: Literal["chosen"] = "chosen"
 
 
-Pick = Annotated[Pooled | First | Last | LastToken | EndToken | Mean | Chosen, Field(discriminator="kind")]
+Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | Chosen,
+                 Field(discriminator="kind")]
 """Where the one vector for a whole input is taken."""
 
 

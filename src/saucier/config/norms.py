@@ -29,4 +29,29 @@ class RMSNorm(Config):
     """Added to the mean square."""
 
 
-Norm = Annotated[LayerNorm | RMSNorm, Field(discriminator="kind")]
+class NoNorm(Config):
+    """Gain and bias alone, without statistics. Source: Sun et al. 2020 (MobileBERT), §3.3, arXiv:2004.02984."""
+
+    kind: Literal["no_norm"] = "no_norm"
+
+
+class IdentityNorm(Config):
+    """Nothing at all, where what comes in is normed already. Source: Warner et al. 2024, §2.1.1, arXiv:2412.13663."""
+
+    kind: Literal["identity"] = "identity"
+
+
+Norm = Annotated[LayerNorm | RMSNorm | NoNorm | IdentityNorm, Field(discriminator="kind")]
+
+
+def norm_size(norm: Norm) -> int:
+    """Return how many trained values a norm has for each value that it norms."""
+    match norm:
+        case LayerNorm(bias=bias):
+            return 1 + bias
+        case RMSNorm():
+            return 1
+        case NoNorm():
+            return 2
+        case IdentityNorm():
+            return 0

@@ -12,6 +12,7 @@ from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.modernbert import modernbert
 from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.t5 import t5
@@ -19,7 +20,7 @@ from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
-    "deberta": deberta, "deberta_v2": deberta_v2,
+    "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert,
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
     "longformer": longformer,
     "dpr": dpr, "realm": realm,

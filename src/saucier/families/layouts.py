@@ -12,6 +12,7 @@ from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT
+from saucier.families.modernbert import MODERNBERT_LAYOUT
 from saucier.families.realm import REALM_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 from saucier.families.t5 import T5_LAYOUT
@@ -21,7 +22,7 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     BART_LAYOUT, MBART_LAYOUT, BERT_LAYOUT, GPT2_LAYOUT, GPT_LAYOUT, LLAMA_LAYOUT, LONGFORMER_LAYOUT, M2M_100_LAYOUT,
     MISTRAL_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, T5_LAYOUT, XLM_LAYOUT,
     BIG_BIRD_LAYOUT,
-    DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT,
+    DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, MODERNBERT_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT,
     DPR_LAYOUT, REALM_LAYOUT,
 )}

@@ -9,6 +9,7 @@ from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
+from saucier.parts.norms import NoNorm
 
 
 def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
@@ -16,7 +17,7 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
     generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)
     writers = residual_writers(model)
     depth = len(writers) - sum(len(module.experts) - 1 for module in model.modules() if isinstance(module, Experts))
-    norms = {id(parameter) for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)
+    norms = {id(parameter) for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm | NoNorm)
              for parameter in module.parameters()}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     with torch.no_grad():

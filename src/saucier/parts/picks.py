@@ -26,6 +26,8 @@ def picked(pick: c.Pick, reading: Reading) -> Tensor:
             return reading.pooled
         case c.First():
             return hidden[:, 0]
+        case c.FirstUnmasked():
+            return hidden[:, 0] if reading.mask is None else at(hidden, reading.mask.int().argmax(-1))
         case c.Last():
             return hidden[:, -1]
         case c.LastToken(padding=padding):

@@ -23,7 +23,9 @@ from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
 from saucier.parts.inputs import Inputs, Side, boolean, given_mask
 from saucier.parts.output import Output
+from saucier.parts.permutation import places_asked, refuse_unread
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
+from saucier.parts.recurrence import recalled
 from saucier.parts.stack import Stack
 from saucier.parts.targets import derived
 from saucier.parts.visibility import Span
@@ -50,10 +52,11 @@ class Pass:
     hidden: Tensor
     layout: Ragged | None
     states: tuple[Tensor, ...] | None
-    attentions: tuple[Tensor, ...] | None
+    attentions: tuple[Any, ...] | None
     cross: tuple[Tensor, ...] | None
     globals: tuple[Tensor, ...] | None = None
     routers: tuple[Tensor, ...] | None = None
+    mems: list[Tensor] | None = None
 
     def unpacked(self) -> Tensor:
         """The hidden vectors as [B, L, D]."""
@@ -126,14 +129,14 @@ class Transformer(nn.Module):
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
-        side.cache = cache
-        simple = cache is None and not wanted.weights and side.documents is None
+        side.cache, side.past = cache, self.recalled(stack, side, cache)
+        simple = cache is None and not wanted.weights and side.documents is None and stack.packs
         if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted)
         hidden = done.unpacked()
         output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
-                        global_attentions=done.globals, router_logits=done.routers)
+                        global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
         return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
 
     def compared(self, output: Output, inputs: Inputs) -> Output:
@@ -191,8 +194,13 @@ class Transformer(nn.Module):
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
         """Embed one side and send it through its stack."""
         refuse_named(stack.config, side.named)
-        context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
-                          inputs=side.inputs, rows=len(side.ids))
+        refuse_unread(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
+        asked = places_asked(side.inputs.get("target_mapping"))
+        every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)
+        span = side.span(every if wanted.weights else asked)
+        context = Context(span, side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
+                          inputs=side.inputs, rows=len(side.ids), recalled=side.past, asked=asked,
+                          remembered=[] if self.remembers(stack, side) else None)
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
             context.memory_span = memory.span(side)
@@ -201,11 +209,31 @@ class Transformer(nn.Module):
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
-        routers = tuple(context.router_logits) or None
-        if not wanted.weights:
-            return Pass(hidden, side.layout, states, None, None, routers=routers)
-        return Pass(hidden, side.layout, states, tuple(context.attentions), tuple(context.cross_attentions),
-                    tuple(context.global_attentions) or None, routers)
+        done = Pass(hidden, side.layout, states, None, None, mems=context.remembered,
+                    routers=tuple(context.router_logits) or None)
+        if wanted.weights:
+            done.attentions = tuple(context.attentions) if asked is None else tuple(
+                weights.chunk(2, dim=2) for weights in context.attentions)
+            done.cross = tuple(context.cross_attentions)
+            done.globals = tuple(context.global_attentions) or None
+        return done
+
+    def recalled(self, stack: Stack, side: Side, cache: Cache | None) -> tuple[Tensor, ...] | None:
+        """Return what a stack remembers of earlier segments, [B, M, D] for each block; None where it has no memory."""
+        mems = side.inputs.get("mems")
+        like = self.embed.tokens.weight.new_zeros(self.config.dim)
+        past = recalled(stack.config, mems, len(side.ids), like)
+        if past is not None and (cache is not None or side.documents is not None):
+            raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
+                             remedy="give mems alone, and one text a row")
+        return past
+
+    def remembers(self, stack: Stack, side: Side) -> bool:
+        """Say whether a pass gives a memory: as the call says (`use_mems`), or else as the config does."""
+        memory, said = stack.config.memory, side.inputs.get("use_mems")
+        if memory is None:
+            return False
+        return (memory.training if self.training else memory.evaluation) if said is None else said
 
     def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
         """Apply pooler and head."""

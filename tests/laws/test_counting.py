@@ -14,7 +14,8 @@ from saucier.recipes import names, recipe
 
 MODELS = everything()
 LENGTH = 12
-EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta")
+EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta", "xlnet", "transfo",
+                  "part-xl")
 """Positions with matrix products of their own, which the count leaves out; and maps for global tokens, whose work
 depends on how many a batch has."""
 

@@ -26,10 +26,10 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "modernbert": {"window": 6, "hidden": 20},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
-    "xlm": {"length": LENGTH, "languages": 3},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
+    "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
 }
 
 

@@ -115,6 +115,43 @@ class Twins:
         return [tensor, *(tensor.clone() for _ in range(self.count - 1))]
 
 
+@dataclass(frozen=True, slots=True)
+class Reshaped:
+    """The same values in another shape; a -1 stands for what is left."""
+
+    shape: tuple[int, ...]
+    """Ours."""
+    foreign: tuple[int, ...]
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Give it our shape."""
+        return tensors[0].reshape(self.shape)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Give it theirs."""
+        return [tensor.reshape(self.foreign)]
+
+
+@dataclass(frozen=True, slots=True)
+class PerHead:
+    """Maps stored as [inputs, heads, head width], as the rows of one; `maps` says how many."""
+
+    heads: int
+    maps: int = 1
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put the heads' rows behind each other. Raises `ValueError` for another number of heads."""
+        if any(tensor.dim() != 3 or tensor.shape[1] != self.heads for tensor in tensors):
+            raise ValueError(f"{[list(tensor.shape) for tensor in tensors]} instead of [inputs, {self.heads}, width]")
+        import torch
+
+        return torch.cat([tensor.flatten(1).T for tensor in tensors])
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return [part.T.reshape(part.shape[1], self.heads, -1) for part in tensor.chunk(self.maps)]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One of our names and the foreign names it comes from. Raises `ValueError` when the holes of the sides differ."""

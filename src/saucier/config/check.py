@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
     ChoiceHead,
@@ -42,6 +43,8 @@ def check(config: Transformer) -> None:
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
+            check_recurrence(name, stack, config)
+    check_asking(config)
     check_sides(config)
     check_segments(config)
     check_head(config)

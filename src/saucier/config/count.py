@@ -33,7 +33,15 @@ from saucier.config.model import (
     Stack,
     Transformer,
 )
-from saucier.config.positions import Learned, MusicTransformer, RelativeKey, RelativeKeyQuery, Shaw, T5Bias
+from saucier.config.positions import (
+    Learned,
+    MusicTransformer,
+    RelativeKey,
+    RelativeKeyQuery,
+    Shaw,
+    T5Bias,
+    TransformerXL,
+)
 from saucier.config.visibility import visible_keys
 
 
@@ -75,6 +83,10 @@ def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
             return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]
         case Disentangled() as positions:
             return disentangled_nodes(positions, part.projection, dim)
+        case TransformerXL(shared_biases=shared, segments=segments):
+            query = part.projection.widths(dim)[0]
+            count = dim * query + (0 if shared else 2 * query) + (3 * query if segments else 0)
+            return [Node("positions", "transformer_xl", "", f"{dim} → {query}", count)]
         case other:
             return [] if other.kind == "none" else [Node("positions", other.kind)]
 
@@ -189,9 +201,21 @@ def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
     return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
 
 
+def shared_biases(stack: Stack) -> Projection | None:
+    """Return the heads whose pair of biases all layers of a stack share, if they do. Source: Dai et al. 2019, §3.3."""
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, TransformerXL):
+                return residual.inner.projection if residual.inner.positions.shared_biases else None
+    return None
+
+
 def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     """Return the anatomy of an encoder or decoder."""
     children = [*shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
+    if projection := shared_biases(stack):
+        width = projection.widths(dim)[0]
+        children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
     match stack.layers:
         case Repeat(block=block, times=times):
             children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))

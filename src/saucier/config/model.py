@@ -129,7 +129,16 @@ class SegmentTokens(Config):
     kind: Literal["tokens"] = "tokens"
 
 
-Segments = Annotated[SegmentTable | FirstSegment | SegmentTokens, Field(discriminator="kind")]
+class SegmentScores(Config):
+    """Nothing is added: segments enter the scores of attentions whose positions know them (`TransformerXL`).
+
+    Source: Yang et al. 2019 (XLNet), §2.6, arXiv:1906.08237.
+    """
+
+    kind: Literal["scores"] = "scores"
+
+
+Segments = Annotated[SegmentTable | FirstSegment | SegmentTokens | SegmentScores, Field(discriminator="kind")]
 
 
 class LanguageTable(Config):

@@ -197,6 +197,30 @@ class Alibi(Config):
     kind: Literal["alibi"] = "alibi"
 
 
+class TransformerXL(Config):
+    """Scores of content and of relative distance apart, each with a trained bias in place of the query's own position.
+
+    The distance is a sine and cosine vector, through a trained map. Source: Dai et al. 2019, §3.3, arXiv:1901.02860.
+    """
+
+    kind: Literal["transformer_xl"] = "transformer_xl"
+    base: float = Field(default=10000.0, gt=1)
+    """Ratio between the longest and the shortest wavelength of the sines."""
+    clamp: int | None = Field(default=None, gt=0)
+    """Distances beyond this count as this; None: all are different."""
+    shared_biases: bool = False
+    """One pair of biases for all layers of the stack, as in the paper; otherwise every layer has its own."""
+    segments: bool = False
+    """A third score: are query and key of the same segment? Source: Yang et al. 2019, §2.6, arXiv:1906.08237."""
+    mirrored: bool = False
+    """The second half of the batch's rows is text that runs backwards: its distances change sign.
+
+    Source: Yang et al. 2019, §3.1, code release.
+    """
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the vectors of the distances."""
+
+
 EmbeddingPositions = Annotated[Learned | Sinusoidal | NoPositions, Field(discriminator="kind")]
 
 
@@ -212,7 +236,7 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
 
 
 AttentionPositions = Annotated[
-    Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled
+    Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL
     | NoPositions,
     Field(discriminator="kind"),
 ]

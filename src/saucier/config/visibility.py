@@ -163,6 +163,22 @@ class Beyond(Algebra):
     """What is visible in longer inputs."""
 
 
+class Permutation(Algebra):
+    """A query sees the keys that the batch does not hide from it (`perm_mask`), all of the memory, and itself.
+
+    Rows of a second stream, which ask about a place, see what that place may, and not what stands there if it is
+    hidden. Source: Yang et al. 2019 (XLNet), §2.3, eq 5, arXiv:1906.08237.
+    """
+
+    kind: Literal["permutation"] = "permutation"
+
+
+class SameLength(Algebra):
+    """A query sees as many keys before itself as the memory is long. Source: Dai et al. 2019, code release."""
+
+    kind: Literal["same_length"] = "same_length"
+
+
 class And(Algebra):
     """Visible when every term allows it."""
 
@@ -179,7 +195,8 @@ class Or(Algebra):
 
 Blocks = BlockWindow | GlobalBlocks | RandomBlocks
 Visibility = Annotated[
-    Full | Causal | Prefix | Window | Global | Blocks | And | Or | Plus | Beyond, Field(discriminator="kind")
+    Full | Causal | Prefix | Window | Global | Blocks | Permutation | SameLength | And | Or | Plus | Beyond,
+    Field(discriminator="kind"),
 ]
 
 for rebuilt in (And, Or, Plus, Beyond):
@@ -193,8 +210,10 @@ def visible_keys(visibility: Visibility, length: int) -> float:
     as late, as one; a conjunction by its narrowest term, with a causal window counted exactly.
     """
     match visibility:
-        case Full():
+        case Full() | Permutation():
             return float(length)
+        case SameLength():
+            return 1.0
         case Causal() | Prefix():
             return (length + 1) / 2
         case Global():
@@ -304,3 +323,8 @@ def fits_any_length(visibility: Visibility) -> bool:
 def fits_any_place(visibility: Visibility) -> bool:
     """Say whether what two positions see of each other also stays when they stand further right in their row."""
     return fits_any_length(visibility) and not any(isinstance(term, BlockWindow) for term in terms_of(visibility))
+
+
+def permutes(visibility: Visibility) -> bool:
+    """Say whether the batch may hide keys from single queries."""
+    return any(isinstance(term, Permutation) for term in terms_of(visibility))

@@ -18,15 +18,16 @@ from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
+from saucier.families.xlnet import xlnet
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert,
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
     "longformer": longformer,
     "dpr": dpr, "realm": realm,
-    "xlm": xlm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird,
+    "xlm": xlm, "xlnet": xlnet,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -22,8 +22,10 @@ from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
 from saucier.parts.random_blocks import Draw
+from saucier.parts.recurrence import parted, rejoined
 from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
 from saucier.parts.rotary import rotate, rotation
+from saucier.parts.transformer_xl import TransformerXLPositions
 from saucier.parts.visibility import Mask
 
 
@@ -87,6 +89,8 @@ class SelfAttention(nn.Module):
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, dim)
+        self.reads_past = True
+        """A block's memory stands before the rows that it reads."""
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
         self.scale = config.projection.scale or (terms * self.head_dim)**-0.5
 
@@ -97,6 +101,7 @@ class SelfAttention(nn.Module):
         context.maps = self.qkv
         query, key, value = (split(part, self.head_dim)
                              for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
+        query, key, value = parted(query, key, value, context)
         positions = self.config.positions
         if isinstance(positions, c.Rotary):
             turn = context.once(("rotation", positions, self.head_dim),
@@ -104,7 +109,7 @@ class SelfAttention(nn.Module):
             query, key = rotate(query, turn), rotate(key, turn)
         if context.cache is not None:
             key, value = context.cache.extend(number, key, value)
-        mixed = join(self.attend(query, key, value, context))
+        mixed = join(rejoined(self.attend(query, key, value, context), context))
         if self.global_qkv is not None:
             mixed = with_global_maps(self, mixed, x, context)
         if context.want_weights:
@@ -206,6 +211,8 @@ def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | 
             return RelativeKeysAndQueries(relative, head_dim)
         case c.MusicTransformer() as skewed:
             return SkewedPositions(skewed, config.projection.heads, head_dim)
+        case c.TransformerXL() as distances:
+            return TransformerXLPositions(distances, config.projection.heads, head_dim, dim)
         case _:
             return None
 

@@ -15,6 +15,7 @@ from saucier.parts.dropout import Dropout
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.norms import build_norm
+from saucier.parts.recurrence import with_past
 
 
 def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward | c.Experts,
@@ -45,7 +46,7 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.dropout(self.inner(self.norm(x), context))  # type: ignore[no-any-return]
+        return x + self.dropout(self.inner(self.norm(with_past(x, self.inner, context)), context))  # type: ignore[no-any-return]
 
 
 class PostNorm(nn.Module):
@@ -60,7 +61,7 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.norm(x + self.dropout(self.inner(x, context)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(self.inner(with_past(x, self.inner, context), context)))  # type: ignore[no-any-return]
 
 
 class SandwichNorm(nn.Module):
@@ -76,7 +77,7 @@ class SandwichNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.dropout(self.norm_after(self.inner(self.norm(x), context)))  # type: ignore[no-any-return]
+        return x + self.dropout(self.norm_after(self.inner(self.norm(with_past(x, self.inner, context)), context)))  # type: ignore[no-any-return]
 
 
 def build_residual(config: c.Residual, dim: int) -> nn.Module:

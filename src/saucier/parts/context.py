@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from saucier.parts.inputs import Inputs
 from saucier.parts.ragged import Ragged
 from saucier.parts.random_blocks import Draw
 from saucier.parts.visibility import Mask, Span, materialize
+
+if TYPE_CHECKING:
+    from saucier.parts.transformer_xl import RelativeBiases
 
 T = TypeVar("T")
 
@@ -41,6 +44,16 @@ class Context:
     """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K], or a table."""
     maps: nn.Module | None = None
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
+    biases: RelativeBiases | None = None
+    """The biases of Transformer-XL's positions, where the stack's layers share them."""
+    recalled: tuple[Tensor, ...] | None = None
+    """[B, M, D] for each block: the memory of earlier segments."""
+    past: Tensor | None = None
+    """[B, M, D], the memory of the block that runs."""
+    remembered: list[Tensor] | None = None
+    """[M, B, D] for each block: what the next segment is to remember; None where nobody asks."""
+    asked: Tensor | None = None
+    """[B, P], the places that the second stream asks about."""
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name."""
     want_weights: bool = False
@@ -59,6 +72,11 @@ class Context:
     cross_attentions_read: int = 0
     """Likewise for cross-attention."""
     made: dict[Hashable, object] = field(default_factory=dict)
+
+    @property
+    def asking(self) -> int:
+        """Rows of the second stream, which stand behind the text."""
+        return 0 if self.asked is None else self.asked.shape[1]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` gave the first time this key was asked for in this pass."""

@@ -66,6 +66,8 @@ class Embedding(nn.Module):
                 return x + first
             case c.SegmentTokens():
                 return x if segments is None else x + self.segment_tokens(segments)
+            case c.SegmentScores():
+                return x
             case _:
                 refuse_segments(segments)
                 return x

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
@@ -103,6 +104,8 @@ class Side:
     prefix: Tensor | None = None
     cache: Cache | None = None
     layout: Ragged | None = None
+    past: tuple[Tensor, ...] | None = None
+    """[B, M, D] for each block, from earlier segments."""
     vectors: Tensor | None = None
     """[B, L, width] in place of the token vectors of `ids`."""
     inputs: Inputs = field(default_factory=Inputs)
@@ -111,16 +114,27 @@ class Side:
     """[B, keys], True where the batch names a token global."""
 
     @property
-    def start(self) -> int:
-        """Positions that the cache holds already."""
-        return self.cache.length if self.cache is not None else 0
+    def memory(self) -> int:
+        """Positions that earlier segments left in the memory."""
+        return 0 if not self.past else self.past[0].shape[1]
 
-    def span(self) -> Span:
-        """Say where queries and keys stand; packed rows have no padding left to mask."""
-        length = self.ids.shape[1]
+    @property
+    def start(self) -> int:
+        """Positions that the cache or the memory holds already."""
+        return self.cache.length if self.cache is not None else self.memory
+
+    def span(self, asked: Tensor | None = None) -> Span:
+        """Say where queries and keys stand; packed rows have no padding left to mask.
+
+        `asked` [B, P] are the places of rows behind the queries.
+        """
+        length, hidden = self.ids.shape[1], self.inputs.get("perm_mask")
         padding = None if self.layout is not None else self.mask
+        if padding is not None and self.memory:
+            padding = F.pad(padding, (self.memory, 0), value=True)
         return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, self.documents,
-                    self.prefix, ids=self.ids if self.vectors is None else None, named=self.named)
+                    self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
+                    visible=None if hidden is None else hidden == 0, targets=asked)
 
     def in_order(self) -> Tensor:
         """Positions [1, L] counted from the cache's end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.count import stack_positions
+from saucier.config.count import shared_biases, stack_positions
 from saucier.parts.block import Block
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DistanceTable
@@ -16,6 +16,8 @@ from saucier.parts.dropout import Dropout
 from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import T5BiasTable
+from saucier.parts.recurrence import Queries, kept
+from saucier.parts.transformer_xl import RelativeBiases
 
 
 def build_shared(config: c.Stack, dim: int) -> nn.Module | None:
@@ -35,7 +37,7 @@ class Stack(nn.Module):
     def __init__(self, config: c.Stack, dim: int) -> None:
         """Build as many blocks as have weights of their own."""
         super().__init__()
-        self.config, self.multiple = config, widest_window(config)
+        self.config, self.multiple, self.packs = config, widest_window(config), packs(config)
         self.shared = build_shared(config, dim)
         """Positions that all layers share."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
@@ -48,6 +50,11 @@ class Stack(nn.Module):
         self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
         self.dropout = Dropout(config.dropout)
         self.zero_padding = config.zero_padding
+        found_biases = shared_biases(config)
+        self.biases = None if found_biases is None else RelativeBiases(found_biases.heads, found_biases.widths(dim)[2])
+        """Transformer-XL's biases, where all layers share them."""
+        self.queries = Queries(config.queries, dim) if config.queries else None
+        """Where the second stream begins."""
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
@@ -57,19 +64,28 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
+        context.biases = self.biases
         x = self.zeroed(x, context)
+        if self.queries is not None and context.asked is not None:
+            x = self.queries(x, context.asking)
         for number, block in enumerate([*self.blocks] * self.rounds):
-            if record is not None:
-                record.append(x)
+            note(record, x, context)
+            self.remember(number, x, context)
             given, x = x, block(x, context)
             if number == 0 and self.convolution is not None:
                 x = self.convolution(given, x, context)
             x = self.zeroed(x, context)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x)
-        if record is not None:
-            record.append(x)
-        return x
+        note(record, x, context)
+        return x[:, -context.asking:] if context.asking else x
+
+    def remember(self, number: int, x: Tensor, context: Context) -> None:
+        """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
+        context.past = None if context.recalled is None else context.recalled[number]
+        if context.remembered is not None and self.config.memory is not None:
+            text = x[:, :x.shape[1] - context.asking]
+            context.remembered.append(kept(self.config.memory, context.past, text))
 
     def zeroed(self, x: Tensor, context: Context) -> Tensor:
         """Put zeros at padding, where the config wants them. Shapes: x [B, L, D] -> the same."""
@@ -77,6 +93,21 @@ class Stack(nn.Module):
         if not self.zero_padding or padding is None:
             return x
         return x * padding[:, -x.shape[1]:, None]
+
+
+def note(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
+    """Write down the rows of both streams, apart. Shapes: x [B, L + P, D]."""
+    if record is not None:
+        record += x.split([x.shape[1] - context.asking, context.asking], dim=1) if context.asking else [x]
+
+
+def packs(config: c.Stack) -> bool:
+    """Say whether the stack's rows may be packed without padding: nothing looks at a row's number or place in it."""
+    inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
+    relative = [part.positions for part in inner
+                if isinstance(part, c.SelfAttention) and isinstance(part.positions, c.TransformerXL)]
+    return (config.memory is None and config.queries is None
+            and not any(positions.segments or positions.mirrored for positions in relative))
 
 
 def widest_window(config: c.Stack) -> int:

@@ -14,6 +14,7 @@ from saucier import config as c
 from saucier.config.visibility import repeats
 from saucier.errors import InputError
 from saucier.parts.global_tokens import global_tokens
+from saucier.parts.permutation import streams
 from saucier.parts.random_blocks import Draw, random_counts
 
 
@@ -42,6 +43,12 @@ class Span:
     """[B, K], True where the batch names a token global."""
     draw: Draw | None = None
     """For whom random blocks are drawn; None outside training."""
+    memory: int = 0
+    """Keys before the text that come from earlier segments."""
+    visible: Tensor | None = None
+    """[B, L, L], False where the batch hides a key from a query."""
+    targets: Tensor | None = None
+    """[B, P], the places that rows behind the queries ask about."""
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
@@ -91,6 +98,8 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
         allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
+    if c.permutes(visibility):
+        allowed = streams(allowed, span.visible, span.start, span.queries, span.targets)
     whole = sees_itself(visibility) and (span.padding is None or span.starts_real)
     return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
 
@@ -105,7 +114,7 @@ def resolved(visibility: c.Visibility, keys: int) -> c.Visibility:
 def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
     match visibility:
-        case c.Global() | c.GlobalBlocks() | c.RandomBlocks():
+        case c.Global() | c.GlobalBlocks() | c.RandomBlocks() | c.Permutation():
             return False
         case c.And(terms=terms):
             return all(sees_itself(term) for term in terms)
@@ -129,7 +138,7 @@ def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
 
     It is boolean, or holds how often each key counts where that may be more than once.
     """
-    if isinstance(visibility, c.Full):
+    if isinstance(visibility, c.Full | c.Permutation):
         return None
     queries = torch.arange(span.start, span.start + span.queries, device=span.device)[:, None]
     keys = torch.arange(span.keys, device=span.device)[None, :]
@@ -170,6 +179,10 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
     match visibility:
         case c.Full():
             return torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
+        case c.Permutation():
+            return torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
+        case c.SameLength():
+            return (queries - keys <= span.memory)[None, None]
         case c.Causal():
             return (keys <= queries)[None, None]
         case c.Window(size=size):

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import torch
 
-from saucier.checkpoints.foreign import read_foreign
+from saucier.checkpoints.adapters import Adapted, Adapter, is_adapter_folder, read_adapter
+from saucier.checkpoints.foreign import Opened, assembled, read_foreign
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
 from saucier.checkpoints.sentence import is_sentence_folder, put_head, read_modules
+from saucier.checkpoints.source import Weights
 from saucier.devices import choose_device, choose_dtype
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
@@ -21,7 +23,8 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
-    where no such folder exists, `owner/name` is fetched from the hub.
+    where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
+    with its embedding head, an adapter (LoRA) the model that it names with the adapter merged in.
     `dtype` "auto" is the format that the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head`
     "auto" keeps what was saved; a published class name takes a folder of its family as that class.
     Raises `InputError` for a folder that cannot be read and for an unknown dtype, device or head.
@@ -35,6 +38,8 @@ def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device
     """Read a folder by the layout that its `model_type` names; one of sentence-transformers with its head."""
     if head == "auto" and is_sentence_folder(folder):
         return open_sentence_model(folder, dtype, device)
+    if is_adapter_folder(folder):
+        return open_adapted_model(folder, head, dtype, device)
     model_type = read_json(folder / "config.json").get("model_type")
     published = None if head == "auto" else head
     if isinstance(model_type, str) and model_type in LAYOUTS:
@@ -60,9 +65,34 @@ def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) 
     return put_head(model, head, maps)
 
 
+def open_adapted_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
+    """Read the base model of an adapter, with the adapter's weights merged into it."""
+    adapter = read_adapter(folder)
+    base = base_folder(adapter)
+    document = read_json(base / "config.json")
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        raise InputError(f"the base model's model_type {str(document.get('model_type'))[:80]!r} is not known",
+                         where=str(base / "config.json"), remedy=nearest(str(document.get("model_type")), [*LAYOUTS]))
+    source = Adapted(Weights(base), adapter, layout.bases)
+    name = adapter.published(layout) if head == "auto" else head
+    opened = Opened(base, document | source.labels(document), source)
+    return assembled(opened, layout, published=name, dtype=dtype, device=device)
+
+
+def base_folder(adapter: Adapter) -> Path:
+    """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
+    beside = adapter.folder / adapter.base
+    found = folder_of(beside if beside.is_dir() else adapter.base)
+    if is_adapter_folder(found):
+        raise InputError("the base model is itself an adapter", where=str(adapter.folder),
+                         remedy="merge that one first, and name the result as base_model_name_or_path")
+    return found
+
+
 def model_folder_of(folder: Path) -> Path:
     """Return the folder that holds the weights: itself, or a run's best or last checkpoint."""
-    if (folder / "config.json").is_file() or is_sentence_folder(folder):
+    if (folder / "config.json").is_file() or is_sentence_folder(folder) or is_adapter_folder(folder):
         return folder
     from saucier.training.resume import usable_checkpoint
 

@@ -21,7 +21,7 @@ from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
 from saucier.checkpoints.sentence import write_modules
-from saucier.checkpoints.source import Weights
+from saucier.checkpoints.source import Source, Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.config.count import parameters
 from saucier.errors import InputError, nearest
@@ -36,17 +36,32 @@ BASE = "@"
 LARGEST_IN_LIST = 10_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A published folder: where it is, its config, and its weights, which an adapter may have changed."""
+
+    folder: Path
+    document: dict[str, Any]
+    source: Source
+
+
 def read_foreign(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
                  device: torch.device) -> Transformer:
     """Build the model of a published folder as one of its classes (None: the one that was saved)."""
     document = read_json(folder / "config.json")
+    return assembled(Opened(folder, document, Weights(folder)), layout, published=published, dtype=dtype, device=device)
+
+
+def assembled(opened: Opened, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+              device: torch.device) -> Transformer:
+    """Build the model of an opened folder as one of its classes (None: the one that was saved)."""
+    folder, document, source = opened.folder, opened.document, opened.source
     where = str(folder / "config.json")
     name = saved_class(document, layout, where) if published is None else published
     if name not in layout.classes:
         raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
                          remedy=nearest(name, sorted(layout.classes)))
     layout = layout.spelled(layout, document)
-    source = Weights(folder)
     tree = without_empty_slots(Names(layout, published_tree(layout, document, name, where), name), source)
     check_size(tree, source, where)
     model = unfilled(tree, dtype=dtype or torch.float32, device=device)
@@ -108,7 +123,7 @@ class Names:
         """The rules of body and head."""
         return self.layout.rules(self.tree, self.published)
 
-    def present(self, template: str, source: Weights) -> str | None:
+    def present(self, template: str, source: Source) -> str | None:
         """Return the name that stands in the file, with one of the prefixes of the body or without it."""
         if BASE not in template:
             return template if template in source else None
@@ -121,7 +136,7 @@ class Names:
         return any(self.layout.knows(one, self.tree) for one in (name, *short))
 
 
-def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
+def check_size(tree: c.Transformer, source: Source, where: str) -> None:
     """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
     try:
         expected = parameters(tree)
@@ -133,7 +148,7 @@ def check_size(tree: c.Transformer, source: Weights, where: str) -> None:
                          where=where, remedy="the weights do not belong to this config.json")
 
 
-def without_empty_slots(names: Names, source: Weights) -> c.Transformer:
+def without_empty_slots(names: Names, source: Source) -> c.Transformer:
     """Return the tree without the parts that its class need not have and for which the file holds no weights."""
     tree = names.tree
     for slot in names.layout.classes[names.published].optional:
@@ -144,7 +159,7 @@ def without_empty_slots(names: Names, source: Weights) -> c.Transformer:
     return tree
 
 
-def copy_weights(model: Transformer, names: Names, source: Weights, where: str) -> None:
+def copy_weights(model: Transformer, names: Names, source: Source, where: str) -> None:
     """Fill every parameter by the layout's rules. Raises `InputError` with all faults at once."""
     faults: list[str] = []
     used: set[str] = set()
@@ -193,7 +208,7 @@ def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:
     target.copy_(tensor)
 
 
-def wrong_tables(names: Names, source: Weights) -> list[str]:
+def wrong_tables(names: Names, source: Source) -> list[str]:
     """Return a fault for each stored copy of a fixed table that holds something else."""
     faults = []
     for table in names.rules.tables:

@@ -108,14 +108,38 @@ def read_restricted(path: Path) -> Any:
         raise refused from error
 
 
+class Source(Protocol):
+    """Tensors by their published names."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        ...
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a tensor of this name."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the tensors."""
+        ...
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a tensor."""
+        ...
+
+
 class Weights:
     """All tensors of a folder by name."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open a folder's files. Raises `InputError` where they are missing, broken or contradict each other."""
+    def __init__(self, folder: Path, *, stem: tuple[str, str] = (SAFE, PICKLED)) -> None:
+        """Open a folder's files, which `stem` names, the preferred first.
+
+        Raises `InputError` where they are missing, broken or contradict each other.
+        """
         self.folder = folder
         self.shards = [(SafeShard if path.name.endswith(".safetensors") else PickledShard)(path)
-                       for path in shard_paths(folder)]
+                       for path in shard_paths(folder, stem)]
         self.places: dict[str, tuple[Shard, str]] = {}
         for shard in self.shards:
             for stored in shard.names():
@@ -156,16 +180,16 @@ def today(name: str) -> str:
     return name
 
 
-def shard_paths(folder: Path) -> list[Path]:
+def shard_paths(folder: Path, names: tuple[str, str] = (SAFE, PICKLED)) -> list[Path]:
     """Find the files of weights of a folder; safetensors are preferred. Raises `InputError` where there are none."""
-    for name in (SAFE, PICKLED):
+    for name in names:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return [folder / name]
         if index.is_file():
             return listed(index, name.rsplit(".", 1)[-1])
-    raise InputError("no such file", where=str(folder / SAFE),
-                     remedy=f"the weights are missing ({SAFE} or {PICKLED}); fetch the whole folder")
+    raise InputError("no such file", where=str(folder / names[0]),
+                     remedy=f"the weights are missing ({' or '.join(names)}); fetch the whole folder")
 
 
 def listed(index: Path, ending: str) -> list[Path]:

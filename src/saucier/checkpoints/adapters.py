@@ -1,0 +1,197 @@
+"""Adapters in the layout of PEFT: LoRA matrices that are added to a base model's weights while these are read.
+
+The sum is made under the published names, before the family's rules, so that it works for every family.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.model_folder import misfit, read_json
+from saucier.checkpoints.source import Source, Weights
+from saucier.errors import InputError
+
+CONFIG = "adapter_config.json"
+FILES = ("adapter_model.safetensors", "adapter_model.bin")
+PREFIX = "base_model.model."
+"""Stands before every name in an adapter's file."""
+DOWN, UP = ".lora_A.weight", ".lora_B.weight"
+TABLE_DOWN, TABLE_UP = ".lora_embedding_A", ".lora_embedding_B"
+MATRIX = re.compile(r"(.+?)(\.lora_[AB]\.weight|\.lora_embedding_[AB])")
+FREE = frozenset({
+    "peft_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "rank_pattern",
+    "alpha_pattern", "task_type", "target_modules", "exclude_modules", "modules_to_save", "lora_dropout", "bias",
+    "inference_mode", "revision", "peft_version", "auto_mapping", "layers_to_transform", "layers_pattern",
+    "init_lora_weights", "megatron_core", "ensure_weight_tying", "runtime_config", "eva_config", "qalora_group_size",
+})
+"""Fields that are read, or that say how the adapter was trained."""
+STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
+"""Ways to start LoRA that leave the base model as it is."""
+TASKS = {"SEQ_CLS": "ForSequenceClassification", "TOKEN_CLS": "ForTokenClassification",
+         "QUESTION_ANS": "ForQuestionAnswering", "FEATURE_EXTRACTION": "Model"}
+"""`task_type` -> end of the published class's name, where the base model's folder names another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter: its settings and its weights."""
+
+    folder: Path
+    options: Mapping[str, Any]
+    weights: Weights
+
+    @property
+    def base(self) -> str:
+        """Path or hub id of the base model."""
+        return str(self.options["base_model_name_or_path"])
+
+    def scale(self, module: str, rank: int) -> float:
+        """Return the factor on a module's product of matrices. Source: Hu et al. 2021, §4.1, arXiv:2106.09685.
+
+        With rslora it falls with the root of the rank only. Source: Kalajdzievski 2023, arXiv:2312.03732.
+        """
+        patterns = self.options.get("alpha_pattern") or {}
+        alpha = next((value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", module)),
+                     self.options.get("lora_alpha", 8))
+        return float(alpha / (rank**0.5 if self.options.get("use_rslora") else rank))
+
+    def published(self, layout: Layout) -> str | None:
+        """Return the class that the adapter was made for; None: the one that the base model's folder names."""
+        mapping = self.options.get("auto_mapping") or {}
+        end = TASKS.get(str(self.options.get("task_type")))
+        named = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+        if named in layout.classes:
+            return str(named)
+        return next((name for name in layout.classes if end and name.endswith(end)), None)
+
+
+def is_adapter_folder(folder: Path) -> bool:
+    """Say whether a folder holds an adapter and no model."""
+    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
+
+
+def read_adapter(folder: Path) -> Adapter:
+    """Read an adapter. Raises `InputError` for a kind, or a setting, that cannot be expressed."""
+    path = folder / CONFIG
+    options = read_json(path)
+    if options.get("peft_type") != "LORA":
+        raise InputError(f"peft_type {str(options.get('peft_type'))[:40]!r} cannot be read", where=str(path),
+                         remedy="only LORA can")
+    if unknown := sorted(name for name, value in options.items() if name not in FREE and value):
+        raise InputError(f"{', '.join(unknown)[:200]} cannot be expressed", where=str(path),
+                         remedy="merge the adapter with peft, and load the result")
+    start = options.get("init_lora_weights")
+    if not isinstance(start, str | bool | None) or start not in STARTS:
+        raise InputError(f"init_lora_weights {str(start)[:40]!r} changes the base model", where=str(path),
+                         remedy="merge the adapter with peft, and load the result")
+    check_numbers(options, str(path))
+    return Adapter(folder, options, Weights(folder, stem=FILES))
+
+
+def check_numbers(options: Mapping[str, Any], where: str) -> None:
+    """Refuse settings of the wrong kind."""
+    base, alphas = options.get("base_model_name_or_path"), options.get("alpha_pattern") or {}
+    if not isinstance(base, str) or not base:
+        raise InputError("base_model_name_or_path is missing", where=where, remedy="write the base model's folder")
+    numbers = [options.get("lora_alpha", 8), *(alphas.values() if isinstance(alphas, dict) else [None])]
+    if not all(isinstance(number, int | float) and abs(number) < 1e9 for number in numbers):
+        raise InputError("lora_alpha or alpha_pattern is no number", where=where, remedy="fetch the adapter again")
+    try:
+        for pattern in alphas:
+            re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"alpha_pattern: {error}", where=where, remedy="fetch the adapter again") from error
+
+
+class Adapted:
+    """A base model's weights with an adapter's added to them, or in place of them."""
+
+    def __init__(self, base: Source, adapter: Adapter, prefixes: tuple[str, ...]) -> None:
+        """Find the weight that each of the adapter's belongs to. `prefixes` may stand before a body's names.
+
+        Raises `InputError` with all that have no place in the base model.
+        """
+        self.base, self.adapter, self.prefixes = base, adapter, prefixes
+        self.changes: dict[str, str] = {}
+        """Base weight -> module of the adapter."""
+        self.instead: dict[str, str] = {}
+        """Name -> the adapter's tensor that stands in its place."""
+        faults = []
+        for name in adapter.weights:
+            module = name.removeprefix(PREFIX)
+            match = MATRIX.fullmatch(module)
+            if match is None:
+                self.instead[self.stored(module) or module] = name
+            elif (weight := self.stored(f"{match[1]}.weight")) is None:
+                faults.append(f"{match[1]} is not in the base model")
+            else:
+                self.changes[weight] = PREFIX + match[1] if name.startswith(PREFIX) else match[1]
+        if odd := [name for name in self.instead.values() if "lora_" in name or "modules_to_save" in name]:
+            faults.append(f"{odd[0]} is of a kind that cannot be expressed")
+        if faults:
+            raise misfit(faults, str(adapter.folder))
+
+    def stored(self, name: str) -> str | None:
+        """Return the name under which the base model's file has a weight, with a body's prefix or without."""
+        short = [name.removeprefix(prefix) for prefix in self.prefixes if name.startswith(prefix)]
+        names = [name, *short, *(prefix + one for one in short for prefix in self.prefixes)]
+        return next((one for one in names if one in self.base), None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return self.base.size + self.adapter.weights.size
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a tensor of this name."""
+        return name in self.base or name in self.instead
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the tensors."""
+        yield from self.base
+        yield from (name for name in self.instead if name not in self.base)
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a tensor, changed by the adapter. Raises `InputError` for matrices that do not fit."""
+        if name in self.instead:
+            return self.adapter.weights[self.instead[name]]
+        weight = self.base[name]
+        if name not in self.changes:
+            return weight
+        change = self.change(self.changes[name])
+        if change.shape != weight.shape:
+            raise InputError(f"{self.changes[name]} gives {list(change.shape)} instead of {list(weight.shape)}",
+                             where=str(self.adapter.folder), remedy="the adapter belongs to another base model")
+        return (weight.float() + change).to(weight.dtype)
+
+    def change(self, module: str) -> Tensor:
+        """Return what a module's two matrices add to its weight."""
+        weights, turn = self.adapter.weights, bool(self.adapter.options.get("fan_in_fan_out"))
+        ends = (DOWN, UP) if module + DOWN in weights or module + UP in weights else (TABLE_DOWN, TABLE_UP)
+        missing = [module + end for end in ends if module + end not in weights]
+        if missing:
+            raise InputError(f"{missing[0]} is missing", where=str(self.adapter.folder), remedy="fetch it again")
+        down, up = (weights[module + end].float() for end in ends)
+        if down.dim() != 2 or up.dim() != 2 or up.shape[1] != down.shape[0]:
+            raise InputError(f"{module}: {list(up.shape)} and {list(down.shape)} have no product",
+                             where=str(self.adapter.folder), remedy="fetch it again")
+        product = torch.mm(up, down) * self.adapter.scale(module.removeprefix(PREFIX), down.shape[0])
+        return product.T if turn or ends[0] == TABLE_DOWN else product
+
+    def labels(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the config's labels as the adapter's own output map counts them, where it has one."""
+        ends = ("classifier.weight", "score.weight", "classifier.out_proj.weight", "logits_proj.weight",
+                "summary.weight")
+        maps = [self.adapter.weights[stored] for name, stored in self.instead.items() if name.endswith(ends)]
+        had = document.get("id2label")
+        if not maps or (isinstance(had, dict) and len(had) == len(maps[0])):
+            return {}
+        return {"id2label": {str(number): f"LABEL_{number}" for number in range(len(maps[0]))}}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.check import reads_padding
 from saucier.errors import InputError, nearest
 from saucier.parts.cache import Cache
 from saucier.parts.context import Context
@@ -71,6 +72,8 @@ class Transformer(nn.Module):
         super().__init__()
         c.check(config)
         self.config = config
+        self.packs = not reads_padding(config)
+        """Whether padding may be left out of the work: the head must not read it."""
         self.generation: dict[str, Any] = {}
         """Defaults of `saucier.generate` for this model, as in generation_config.json."""
         self.published: dict[str, Any] = {}
@@ -130,7 +133,7 @@ class Transformer(nn.Module):
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
         side.cache, side.past = cache, self.recalled(stack, side, cache)
-        simple = cache is None and not wanted.weights and side.documents is None and stack.packs
+        simple = self.packs and cache is None and not wanted.weights and side.documents is None and stack.packs
         if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted)

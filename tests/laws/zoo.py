@@ -30,6 +30,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
+    "distilbert": {"length": LENGTH}, "electra": {"length": LENGTH, "width": 12},
+    "electra_generator": {"length": LENGTH, "width": 32}, "mpnet": {"length": LENGTH},
 }
 
 

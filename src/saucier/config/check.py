@@ -6,8 +6,11 @@ from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
     ChoiceHead,
+    Chosen,
     ClassificationHead,
     DoubleHead,
+    Last,
+    LastToken,
     Pooled,
     PretrainingHead,
     ReaderHead,
@@ -105,6 +108,15 @@ def reads_pooled(config: Transformer) -> bool:
             return isinstance(pick, Pooled)
         case VectorHead(pick=pick) | ReaderHead(pick=pick):
             return isinstance(pick, Pooled)
+        case _:
+            return False
+
+
+def reads_padding(config: Transformer) -> bool:
+    """Say whether the head reads the last position of a row even where padding stands there."""
+    match config.head:
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
+            return isinstance(pick, Last | Chosen) or (isinstance(pick, LastToken) and pick.padding is None)
         case _:
             return False
 

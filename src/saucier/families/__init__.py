@@ -7,12 +7,15 @@ from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.big_bird import big_bird
 from saucier.families.deberta import deberta, deberta_v2
+from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
+from saucier.families.electra import electra, electra_generator
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
 from saucier.families.modernbert import modernbert
+from saucier.families.mpnet import mpnet
 from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.t5 import t5
@@ -29,5 +32,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird,
     "xlm": xlm, "xlnet": xlnet,
+    "distilbert": distilbert, "electra": electra, "electra_generator": electra_generator, "mpnet": mpnet,
 }
 """Family name -> function from hyper-parameters to a config."""

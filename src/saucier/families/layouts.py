@@ -7,12 +7,15 @@ from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT
 from saucier.families.bert import BERT_LAYOUT
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
+from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
+from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT
 from saucier.families.modernbert import MODERNBERT_LAYOUT
+from saucier.families.mpnet import MPNET_LAYOUT
 from saucier.families.realm import REALM_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 from saucier.families.t5 import T5_LAYOUT
@@ -26,5 +29,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, MODERNBERT_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT,
     DPR_LAYOUT, REALM_LAYOUT,
+    DISTILBERT_LAYOUT, ELECTRA_LAYOUT, MPNET_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -58,18 +58,24 @@ def smallest_vocab(config: Any) -> int:
 
 
 def fields(output: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield name and tensor of everything in a reference output, tuples numbered (`hidden_states.0`)."""
+    """Yield name and tensor of everything in a reference output, tuples numbered (`hidden_states.0`).
+
+    Hidden states of choices are [B·N, L, D] as ours are; GPT-2 gives its last one as [B, N, L, D].
+    """
     for name, value in output.items():
         if name in UNEQUAL:
             continue
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, (tuple, list)):
-            yield from ((f"{name}.{number}", part) for number, part in enumerate(value) if isinstance(part, Tensor))
+            yield from ((f"{name}.{number}", part.flatten(0, -3) if name == "hidden_states" and part.dim() > 3 else part)
+                        for number, part in enumerate(value) if isinstance(part, Tensor))
 
 
 def real(name: str, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
     """Keep only what belongs to real queries: values at padding depend on how an empty row is treated."""
+    if "attention_mask" not in batch:
+        return value
     mask = batch["attention_mask"].flatten(0, -2).bool()
     if "decoder" in name or "cross" in name or ("decoder_input_ids" in batch and not name.startswith("encoder")):
         return value

@@ -208,6 +208,8 @@ class ChoiceHead(Config):
     """Bias on the output map."""
     dropout: Probability = 0.0
     """Dropout on what the output map reads."""
+    activation: Activation = "identity"
+    """What follows the output map (GPT's summaries may have one)."""
 
 
 class ReplacedTokenHead(Config):

@@ -191,11 +191,11 @@ class ChoiceHead(Labels):
     def __init__(self, config: c.ChoiceHead, dim: int) -> None:
         """Build the maps."""
         super().__init__(config, dim, 1)
-        self.pick = config.pick
+        self.pick, self.activation = config.pick, ACTIVATIONS[config.activation]
 
     def scores(self, reading: Reading) -> Tensor:
         """Shapes: -> [B / N, N], or [B] for ids without choices."""
-        scores: Tensor = self(picked(self.pick, reading))[..., 0]
+        scores = self.activation(self(picked(self.pick, reading))[..., 0])
         return scores if reading.choices is None else scores.view(-1, reading.choices)
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:

@@ -68,8 +68,10 @@ def fields(output: Any) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, (tuple, list)):
-            yield from ((f"{name}.{number}", part.flatten(0, -3) if name == "hidden_states" and part.dim() > 3 else part)
-                        for number, part in enumerate(value) if isinstance(part, Tensor))
+            parts = [part for part in value if isinstance(part, Tensor)]
+            for number, part in enumerate(parts):
+                choices = name == "hidden_states" and part.dim() > 3
+                yield f"{name}.{number}", part.flatten(0, -3) if choices else part
 
 
 def real(name: str, value: Tensor, batch: dict[str, Tensor]) -> Tensor:

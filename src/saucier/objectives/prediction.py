@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Loss, Part
 from saucier.objectives.cross_entropy import cross_entropy
-from saucier.parts.heads import LanguageHead, PretrainingHead
+from saucier.parts.heads import DoubleHead, LanguageHead, PretrainingHead
 
 TARGETS = ("labels", "next_sentence")
 
@@ -67,7 +67,7 @@ def chosen(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def language_head(model: nn.Module) -> LanguageHead:
     """Return the head that speaks tokens. Raises `InputError` when the model has none."""
     match getattr(model, "head", None):
-        case PretrainingHead() as head:
+        case PretrainingHead() | DoubleHead() as head:
             return head.language
         case LanguageHead() as head:
             return head

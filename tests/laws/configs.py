@@ -53,7 +53,7 @@ attention_positions = st.one_of(
               distances=st.sampled_from([c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=9)]),
               maps=st.sampled_from([c.OwnMaps(), c.OwnMaps(key_bias=False), c.SharedMaps()]), norm=st.one_of(st.none(),
                                                                                                             norms)),
-    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings,
+    st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings, values=st.booleans(),
               pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()))
 sinusoids = st.sampled_from([c.Interleaved(), c.Halves(), c.FullRange()])
 embedding_positions = st.one_of(st.just(c.NoPositions()), st.builds(c.Sinusoidal, layout=sinusoids),

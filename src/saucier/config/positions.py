@@ -182,6 +182,10 @@ class Rotary(Config):
     """Which values turn together."""
     scaling: Scaling = NoScaling()
     """How the frequencies are changed for longer texts."""
+    values: bool = False
+    """Whether values turn too. Source: Su et al. 2021, code release of RoFormer."""
+    length: int | None = Field(default=None, gt=0)
+    """The longest input, where a published table ends; None: any."""
 
     def width(self, head_dim: int) -> int:
         """Return how many values of a head of this width are rotated."""

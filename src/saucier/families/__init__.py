@@ -18,6 +18,7 @@ from saucier.families.modernbert import modernbert
 from saucier.families.mpnet import mpnet
 from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
+from saucier.families.roformer import roformer
 from saucier.families.t5 import t5
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
@@ -27,6 +28,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert,
     "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
     "longformer": longformer,
+    "roformer": roformer,
     "dpr": dpr, "realm": realm,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,

@@ -18,6 +18,7 @@ from saucier.families.modernbert import MODERNBERT_LAYOUT
 from saucier.families.mpnet import MPNET_LAYOUT
 from saucier.families.realm import REALM_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
+from saucier.families.roformer import ROFORMER_LAYOUT
 from saucier.families.t5 import T5_LAYOUT
 from saucier.families.xlm import XLM_LAYOUT
 from saucier.families.xlnet import XLNET_LAYOUT
@@ -27,6 +28,7 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     MISTRAL_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, T5_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
     BIG_BIRD_LAYOUT,
     DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, MODERNBERT_LAYOUT,
+    ROFORMER_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT,
     DPR_LAYOUT, REALM_LAYOUT,
     DISTILBERT_LAYOUT, ELECTRA_LAYOUT, MPNET_LAYOUT,

@@ -107,6 +107,7 @@ class SelfAttention(nn.Module):
             turn = context.once(("rotation", positions, self.head_dim),
                                 lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
+            value = rotate(value, turn) if positions.values else value
         if context.cache is not None:
             key, value = context.cache.extend(number, key, value)
         mixed = join(rejoined(self.attend(query, key, value, context), context))

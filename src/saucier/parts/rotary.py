@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.parts.positions import check_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ def rotation(config: c.Rotary, positions: Tensor, head_dim: int) -> Rotation:
 
     Shapes: positions [B or 1, L].
     """
+    if config.length is not None:
+        check_positions(positions, config.length, "positions of the table")
     turns, sharpness = frequencies(config, positions, head_dim)
     angles = positions[:, None, :, None].float() * turns
     match config.pairs:

@@ -15,7 +15,7 @@ from saucier.recipes import names, recipe
 MODELS = everything()
 LENGTH = 12
 EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta", "xlnet", "transfo",
-                  "part-xl")
+                  "part-xl", "pair-led")
 """Positions with matrix products of their own, which the count leaves out; and maps for global tokens, whose work
 depends on how many a batch has."""
 

@@ -32,6 +32,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
     "distilbert": {"length": LENGTH}, "electra": {"length": LENGTH, "width": 12},
     "electra_generator": {"length": LENGTH, "width": 32}, "mpnet": {"length": LENGTH},
+    "led": {"length": LENGTH, "target_length": LENGTH, "window": (4, 8)},
 }
 
 

@@ -55,9 +55,9 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
         case ReplacedTokenHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
         case EmbeddingHead():
-            maps = zip(head.maps, head.widths(dim), strict=False)
+            pairs = zip(head.maps, head.widths(dim), strict=False)
             return group("head", head.kind, [once(linear("map", width, one.width, bias=one.bias))
-                                             for one, width in maps])
+                                             for one, width in pairs])
 
 
 def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:

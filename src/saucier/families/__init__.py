@@ -11,6 +11,7 @@ from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
 from saucier.families.gpt import gpt, gpt2
+from saucier.families.led import led
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "longformer": longformer,
     "roformer": roformer,
     "dpr": dpr, "realm": realm,
+    "led": led,
     "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
     "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird,

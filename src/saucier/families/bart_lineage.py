@@ -123,8 +123,7 @@ def weights(tree: c.Transformer) -> Rules:
             rules += [Rule(f"{ours}.positions.weight", f"@{side}.embed_positions.weight"),
                       Rule(f"{ours}.norm.{{p}}", f"@{side}.layernorm_embedding.{{p}}")]
         rules += side_rules(side, tree.dim)
-    return Rules(rules, ignored=[*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED)],
-                 tables=tables(tree))
+    return Rules(rules, ignored=COPIES_AND_UNUSED, tables=tables(tree))
 
 
 def tables(tree: c.Transformer) -> list[Table]:
@@ -139,6 +138,7 @@ def tables(tree: c.Transformer) -> list[Table]:
 COPIES = ("@shared.weight", "lm_head.weight", "final_logits_bias")
 UNUSED = ("embed_tokens.weight", "embed_positions.weight", "embed_positions.weights", "layernorm_embedding.{p}",
           "version")
+COPIES_AND_UNUSED = (*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
 
 
 def side_rules(side: str, dim: int) -> list[Rule]:

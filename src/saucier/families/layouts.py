@@ -11,6 +11,7 @@ from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
+from saucier.families.led import LED_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT
@@ -30,7 +31,7 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, MODERNBERT_LAYOUT,
     ROFORMER_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT,
-    DPR_LAYOUT, REALM_LAYOUT,
+    DPR_LAYOUT, REALM_LAYOUT, LED_LAYOUT,
     DISTILBERT_LAYOUT, ELECTRA_LAYOUT, MPNET_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -26,13 +26,11 @@ def longformer(
 
     `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all.
     """
-    norm, widths = c.LayerNorm(), (window,) * layers if isinstance(window, int) else tuple(window)
-    if not widths or len(widths) != layers or any(width < 2 or width % 2 for width in widths):
-        raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
+    norm = c.LayerNorm()
 
-    def block(width: int) -> c.Block:
+    def block(reach: int) -> c.Block:
         attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
-                                    visibility=c.Window(width // 2 + 1) | c.Global(), global_maps=c.GlobalMaps())
+                                    visibility=c.Window(reach + 1) | c.Global(), global_maps=c.GlobalMaps())
         feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
         return c.Block(sublayers=tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
                                        for inner in (attention, feed_forward)))
@@ -41,10 +39,18 @@ def longformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding()), norm=norm,
                           dropout=dropout, segments=c.SegmentTable(count=1)),
-        encoder=c.Stack(layers=in_turn(tuple(map(block, widths)))),
+        encoder=c.Stack(layers=in_turn(tuple(map(block, reaches(window, layers))))),
         pooler=c.Pooler(),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
     )
+
+
+def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
+    """Return how far each layer's window reaches to a side. Raises `ValueError` for windows that do not fit."""
+    widths = (window,) * layers if isinstance(window, int) else tuple(window)
+    if not widths or len(widths) != layers or any(width < 2 or width % 2 for width in widths):
+        raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
+    return tuple(width // 2 for width in widths)
 
 
 def in_turn(blocks: tuple[c.Block, ...]) -> c.Repeat | c.Cycle:

@@ -29,6 +29,8 @@ class Prompt:
     """[B, S] for the encoder of an encoder-decoder."""
     source_mask: Tensor | None = None
     """[B, S]; None: all of the source is real."""
+    source_global: Tensor | None = None
+    """[B, S], 1 = a token that sees all of the source and is seen by all of it."""
 
     @property
     def padding(self) -> Tensor | None:
@@ -109,7 +111,7 @@ class CachedFeed:
             output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True)
         else:
             output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
-                                last_only=True)
+                                last_only=True, global_attention_mask=prompt.source_global)
             state.encoded = output.encoder_last_hidden_state
         logits: Tensor = output.logits[:, -1].float()
         if self.copies == 1:

@@ -5,6 +5,8 @@ Letters: B prompts, L length, S source length.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -38,6 +40,16 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     mask = checked_mask(config.embed, ids, mask, options=options)
     start = torch.full((len(ids), 1), start_token(config, options), device=device)
     return Prompt(start, source=ids, source_mask=mask)
+
+
+def with_global(prompt: Prompt, named: Tensor | None) -> Prompt:
+    """Return the prompt with the global tokens of its source. Raises `InputError` where there is no source."""
+    if named is None:
+        return prompt
+    if prompt.source is None or prompt.source.shape != named.shape:
+        raise InputError(f"global tokens of shape {list(named.shape)}, and no source of it",
+                         where="global_attention_mask", remedy="give one number for each token of a source")
+    return replace(prompt, source_global=named.to(prompt.source.device))
 
 
 def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:

@@ -1,0 +1,80 @@
+"""LED: BART whose encoder is Longformer's, for long sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.keys import Key, Layout, Published, put
+from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.families import bart_lineage
+from saucier.families.bart import bart
+from saucier.families.longformer import finding, in_turn, reaches, windows
+
+
+def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,
+        target_length: int = 1024, window: int | Sequence[int] = 1024, dropout: float = 0.1) -> c.Transformer:
+    """LED, large by default. Source: Beltagy et al. 2020, §7, arXiv:2004.05150.
+
+    `length` and `target_length` are the most tokens of a source and of a target; `window` is Longformer's.
+    """
+    tree = bart(dim, layers, heads=heads, vocab=vocab, dropout=dropout)
+    assert tree.encoder is not None and tree.decoder_embed is not None, "as BART's function says"
+    attention, feed_forward = tree.encoder.blocks()[0].sublayers
+
+    def block(reach: int) -> c.Block:
+        inner = attention.inner.model_copy(update={"visibility": c.Window(reach + 1) | c.Global(),
+                                                   "global_maps": c.GlobalMaps()})
+        return c.Block(sublayers=(attention.model_copy(update={"inner": inner}), feed_forward))
+
+    return tree.model_copy(update={
+        "embed": tree.embed.model_copy(update={"positions": c.Learned(length=length)}),
+        "decoder_embed": tree.decoder_embed.model_copy(update={"positions": c.Learned(length=target_length)}),
+        "encoder": c.Stack(layers=in_turn(tuple(map(block, reaches(window, layers))))),
+    })
+
+
+def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: bool) -> c.Transformer:
+    """The family by the published fields; an untied output layer goes with a table of its own on each side."""
+    tree = led(dim, layers, window=window)
+    return tree if tied else put(put(tree, "decoder_embed.tied", False), "head.tied", False)
+
+
+def anywhere(key: Key) -> Key:
+    """The same field for encoders whose blocks differ."""
+    return replace(key, paths=tuple(path.replace("encoder.layers.block", "encoder.layers.*") for path in key.paths))
+
+
+OWN = ("encoder_layers", "scale_embedding")
+KEYS = (
+    *(anywhere(key) for key in bart_lineage.KEYS if key.foreign not in OWN),
+    Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
+    Key("attention_window", (), argument="window", default=512, found=windows),
+    Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
+    Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
+    bart_lineage.START,
+)
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of BART's body, with the encoder's attentions under Longformer's."""
+    ours, theirs = "encoder.blocks.{i}.attention.inner.", "@encoder.layers.{i}.self_attn."
+    body = bart_lineage.weights(tree)
+
+    def maps(end: str) -> tuple[str, ...]:
+        names = ("query", "key", "value")
+        return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in names)
+
+    kept = [rule for _, rule in body.rules if not rule.ours.startswith(ours)]
+    return Rules([
+        *kept, Rule(ours + "out.{p}", theirs + "output.{p}"), Rule(ours + "qkv.{p}", maps(""), Concat((tree.dim,) * 3)),
+        Rule(ours + "global_qkv.{p}", maps("_global"), Concat((tree.dim,) * 3)),
+    ], ignored=bart_lineage.COPIES_AND_UNUSED)
+
+
+CLASSES: dict[str, Published] = {name: published for name, published in bart_lineage.classes("LED", labels=2).items()
+                                 if name != "LEDForCausalLM"}
+CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
+LED_LAYOUT = Layout("led", from_fields, KEYS, weights, CLASSES, "led.",
+                    free=bart_lineage.FREE | {"classifier_dropout"})

@@ -38,6 +38,7 @@ def cases() -> list[Any]:
 
 def reference(config: Any, name: str, seed: int) -> Any:
     """Return a reference model with every parameter random, gains and biases too."""
+    config._attn_implementation = "eager"  # before building: some classes copy the config for each side
     model = getattr(transformers, name)(config).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -47,7 +48,6 @@ def reference(config: Any, name: str, seed: int) -> Any:
             centre = 1.0 if "norm" in key.lower() and key.endswith("weight") and parameter.dim() == 1 else 0.0
             parameter.copy_(centre + 0.2 * torch.randn(parameter.shape, generator=generator))
         model.tie_weights()
-    model.config._attn_implementation = "eager"
     return model
 
 

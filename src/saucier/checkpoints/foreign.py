@@ -23,6 +23,7 @@ from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
 from saucier.checkpoints.sentence import write_modules
 from saucier.checkpoints.source import Source, Weights
 from saucier.checkpoints.tensors import write_tensors
+from saucier.checkpoints.tied import as_stored
 from saucier.config.count import parameters
 from saucier.errors import InputError, nearest
 from saucier.files import write_atomically
@@ -63,6 +64,7 @@ def assembled(opened: Opened, layout: Layout, *, published: str | None, dtype: t
                          remedy=nearest(name, sorted(layout.classes)))
     layout = layout.spelled(layout, document)
     tree = without_empty_slots(Names(layout, published_tree(layout, document, name, where), name), source)
+    tree = as_stored(Names(layout, tree, name), source)
     check_size(tree, source, where)
     model = unfilled(tree, dtype=dtype or torch.float32, device=device)
     copy_weights(model, Names(layout, tree, name), source, str(folder))

@@ -20,22 +20,17 @@ from saucier.families.mpnet import mpnet
 from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
-from saucier.families.t5 import t5
+from saucier.families.t5 import mt5, t5
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
 from saucier.families.xlnet import xlnet
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
-    "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert,
-    "transformer": transformer, "gpt": gpt, "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5,
-    "longformer": longformer,
-    "roformer": roformer,
-    "dpr": dpr, "realm": realm,
-    "led": led,
-    "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
-    "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
-    "big_bird": big_bird,
-    "xlm": xlm, "xlnet": xlnet,
-    "distilbert": distilbert, "electra": electra, "electra_generator": electra_generator, "mpnet": mpnet,
+    "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert, "transformer": transformer, "gpt": gpt,
+    "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5, "longformer": longformer,
+    "roformer": roformer, "dpr": dpr, "realm": realm, "led": led, "bart": bart, "mbart": mbart, "marian": marian,
+    "pegasus": pegasus, "m2m_100": m2m_100, "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
+    "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
+    "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -1,0 +1,168 @@
+"""What T5, mT5 and Switch Transformers share: one shape, one table of fields, one of names, one of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.choices import LABELS, bare, encoder_alone, keep_encoder, labelling, whole
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published
+from saucier.checkpoints.rules import Concat, Rule, Rules
+
+Inner = c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward
+
+
+def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.GatedFeedForward, *, heads: int,
+                    head_dim: int, vocab: int, dropout: float, head: c.LanguageHead) -> c.Transformer:
+    """Pre-norm with RMSNorm, no biases, relative biases that the layers of a stack share, and unscaled scores.
+
+    The scores are not divided by the root of the head's width: the factor is folded into the start values.
+    """
+    norm, kernel = c.RMSNorm(eps=1e-6), c.Softmax(dropout=dropout)
+    projection = c.Projection(heads=heads, head_dim=head_dim, bias=False, output_bias=False, scale=1.0)
+    reader = c.SelfAttention(projection=projection, positions=c.T5Bias(), kernel=kernel)
+    writer = c.SelfAttention(projection=projection, positions=c.T5Bias(bidirectional=False), visibility=c.Causal(),
+                             kernel=kernel)
+
+    def stack(*inner: Inner) -> c.Stack:
+        block = c.Block(sublayers=tuple(c.PreNorm(inner=part, norm=norm, dropout=dropout) for part in inner))
+        return c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=norm, dropout=dropout)
+
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, dropout=dropout),
+        encoder=stack(reader, feed_forward),
+        decoder=stack(writer, c.CrossAttention(projection=projection, kernel=kernel), feed_forward),
+        head=head,
+        initialization=c.FanInInit(),
+    )
+
+
+READER, WRITER = "encoder.layers.block.sublayers", "decoder.layers.block.sublayers"
+ATTENTIONS = (f"{READER}.0", f"{WRITER}.0", f"{WRITER}.1")
+FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
+BIASES = (f"{READER}.0.inner.positions", f"{WRITER}.0.inner.positions")
+STACKS = ("encoder", "decoder")
+
+
+def below(roots: tuple[str, ...], end: str) -> tuple[str, ...]:
+    """The same place below several parts of the tree."""
+    return tuple(f"{root}.{end}" for root in roots)
+
+
+PLAIN = {name: ("feed_forward", ours) for name, ours in ACTIVATIONS.items()}
+GATED = {"gated-gelu": ("gated_feed_forward", "gelu_tanh")} | {
+    f"gated-{name}": ("gated_feed_forward", ours) for name, ours in ACTIVATIONS.items() if name != "gelu"}
+"""A gate with GELU has always been its approximation; an exact one cannot be said."""
+
+
+def found_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
+    """Return kind and activation of a tree's feed-forwards."""
+    block = tree.encoder.blocks()[0] if tree.encoder else None
+    inner = block.sublayers[-1].inner if block else None
+    return (inner.kind, inner.activation) if isinstance(inner, c.FeedForward | c.GatedFeedForward) else None
+
+
+def keys(feed_forward: Key, *last: Key) -> tuple[Key, ...]:
+    """The fields of the lineage, with those in which its families differ."""
+    dropped = (*below((*ATTENTIONS, *FEED_FORWARDS, *STACKS), "dropout"), *below(ATTENTIONS, "inner.kernel.dropout"),
+               *below(FEED_FORWARDS, "inner.dropout"), "embed.dropout", "decoder_embed.dropout")
+    normed = (*below((*ATTENTIONS, *FEED_FORWARDS), "norm.eps"), *below(STACKS, "final_norm.eps"))
+    return (
+        Key("d_model", ("dim",), argument="dim"),
+        feed_forward,
+        Key("num_layers", ("encoder.layers.times",)),
+        Key("num_decoder_layers", ("decoder.layers.times",), default=lambda document: document["num_layers"]),
+        Key("num_heads", below(ATTENTIONS, "inner.projection.heads")),
+        Key("d_kv", below(ATTENTIONS, "inner.projection.head_dim"), default=64),
+        Key("d_ff", below(FEED_FORWARDS, "inner.hidden")),
+        Key("vocab_size", ("embed.vocab", "decoder_embed.vocab")),
+        Key("relative_attention_num_buckets", below(BIASES, "buckets"), default=32),
+        Key("relative_attention_max_distance", below(BIASES, "max_distance"), default=128),
+        Key("layer_norm_epsilon", normed, default=1e-6),
+        Key("dropout_rate", dropped, default=0.1),
+        *last,
+    )
+
+
+TIED = Key("tie_word_embeddings", ("head.tied",), default=True, argument="tied")
+FREE = frozenset({"dense_act_fn", "is_gated_act", "is_decoder", "is_encoder_decoder", "output_past", "n_positions"})
+COPIES = ("@encoder.embed_tokens.weight", "@decoder.embed_tokens.weight", "@shared.weight", "lm_head.weight",
+          "@decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
+
+
+def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.GatedFeedForward], list[Rule]]) -> Rules:
+    """The names of T5: layers of a block are numbered, and the bias table lies in the first block.
+
+    `inner` gives those of the feed-forwards, from the places of a block in both trees and one of them.
+    """
+    assert tree.encoder is not None, "a T5 has an encoder"
+    residuals = tree.encoder.blocks()[0].sublayers
+    attention, feed_forward = residuals[0].inner, residuals[-1].inner
+    assert isinstance(attention, c.SelfAttention), "as the family's function says"
+    width = attention.projection.widths(tree.dim)[0]
+    rules = [Rule("embed.tokens.weight", "@shared.weight", instead="@encoder.embed_tokens.weight")]
+    if tree.decoder_embed:
+        rules = [Rule(f"{ours}.tokens.weight", f"@{stack}.embed_tokens.weight", instead="@shared.weight")
+                 for ours, stack in zip(("embed", "decoder_embed"), STACKS, strict=True)]
+    for stack, last in (("encoder", 1), ("decoder", 2)):
+        block, theirs = f"{stack}.blocks.{{i}}.", f"@{stack}.block.{{i}}.layer."
+        rules += [
+            Rule(f"{stack}.shared.weight", f"@{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+            Rule(f"{stack}.final_norm.weight", f"@{stack}.final_layer_norm.weight"),
+            *attention_rules(block, theirs, width),
+            *inner(block, f"{theirs}{last}.", expert_of(feed_forward)),
+        ]
+    return Rules(rules, ignored=COPIES)
+
+
+def expert_of(inner: c.Config) -> c.FeedForward | c.GatedFeedForward:
+    """Return a feed-forward itself, or one of several."""
+    found = inner.inner if isinstance(inner, c.Experts) else inner
+    assert isinstance(found, c.FeedForward | c.GatedFeedForward), "as the family's function says"
+    return found
+
+
+def attention_rules(ours: str, theirs: str, width: int) -> list[Rule]:
+    """The names of the attentions of a block."""
+    own, cross = f"{theirs}0.SelfAttention.", f"{theirs}1.EncDecAttention."
+    return [
+        Rule(ours + "attention.norm.weight", theirs + "0.layer_norm.weight"),
+        Rule(ours + "attention.inner.qkv.weight", tuple(f"{own}{x}.weight" for x in "qkv"), Concat((width,) * 3)),
+        Rule(ours + "attention.inner.out.weight", own + "o.weight"),
+        Rule(ours + "cross.norm.weight", theirs + "1.layer_norm.weight"),
+        Rule(ours + "cross.inner.q.weight", cross + "q.weight"),
+        Rule(ours + "cross.inner.kv.weight", tuple(f"{cross}{x}.weight" for x in "kv"), Concat((width,) * 2)),
+        Rule(ours + "cross.inner.out.weight", cross + "o.weight"),
+    ]
+
+
+HEAD = (Rule("head.weight", "lm_head.weight"),)
+
+
+def reading_twice(published: Published, base: str) -> Published:
+    """A class whose decoder reads the source behind the start token, where it is given nothing else."""
+    def keep(tree: c.Transformer, document: Document) -> c.Transformer:
+        return published.keep(tree.model_copy(update={"default_target": c.ShiftedSource(start=0)}), document)
+
+    start = Key("decoder_start_token_id", ("default_target.start",), default=0)
+    return replace(published, keep=keep, keys=(*published.keys, start), base=base)
+
+
+def classes(name: str) -> dict[str, Published]:
+    """The published classes of a family."""
+    dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
+    end = Key("eos_token_id", ("head.pick.token",), default=1)
+    text = labelling(c.ClassificationHead(pick=c.EndToken(token=1), transform=c.Transform(activation="tanh")),
+                     "classification_head.out_proj", dense="classification_head.dense", keys=(LABELS, dropout, end))
+    token = labelling(c.TokenHead(), keys=(LABELS, replace(dropout, paths=("head.dropout",))))
+    return {
+        f"{name}ForConditionalGeneration": Published(whole.keep, HEAD),
+        f"{name}Model": bare,
+        f"{name}EncoderModel": encoder_alone,
+        f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
+        f"{name}ForTokenClassification": replace(
+            token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),
+        f"{name}ForQuestionAnswering": reading_twice(labelling(c.SpanHead(), "qa_outputs", keys=()), ""),
+    }

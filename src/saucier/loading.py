@@ -34,6 +34,16 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     return open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
 
 
+def stored_dtype(path: str | Path) -> torch.dtype:
+    """Return the number format in which a folder's weights are stored (an adapter's: its base model's)."""
+    folder = model_folder_of(folder_of(path))
+    if is_adapter_folder(folder):
+        folder = base_folder(read_adapter(folder))
+    weights = Weights(read_modules(folder)[0] if is_sentence_folder(folder) else folder)
+    first = next(iter(weights), None)
+    return torch.float32 if first is None else weights[first].dtype
+
+
 def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
     """Read a folder by the layout that its `model_type` names; one of sentence-transformers with its head."""
     if head == "auto" and is_sentence_folder(folder):

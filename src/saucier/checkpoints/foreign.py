@@ -19,6 +19,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
+from saucier.checkpoints.published import published_tree, saved_class
 from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
 from saucier.checkpoints.sentence import write_modules
 from saucier.checkpoints.source import Source, Weights
@@ -34,7 +35,6 @@ TABLE_TOLERANCE = 1e-3
 """How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
 BASE = "@"
 """Stands in rules for the prefix that classes with a head put before the body's names."""
-LARGEST_IN_LIST = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +71,6 @@ def assembled(opened: Opened, layout: Layout, *, published: str | None, dtype: t
     model.generation = generation_defaults(folder, document)
     model.published = {**document, "architectures": [name]}
     return model
-
-
-def published_tree(layout: Layout, document: Mapping[str, Any], published: str, where: str) -> c.Transformer:
-    """Return the tree of a published config as one of its classes, checked.
-
-    Raises `InputError` for a config that makes none, also where a table meets a value of another kind than it expects.
-    """
-    check_lists(document, where)
-    try:
-        tree = layout.tree(document, published, where)
-        c.check(tree)
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError,
-            StopIteration) as error:
-        raise InputError(f"these values make no model ({type(error).__name__}: {str(error)[:200]})", where=where,
-                         remedy="copy the config again") from error
-    return tree
-
-
-def check_lists(value: Any, where: str, *, inside: bool = False) -> None:
-    """Refuse numbers in lists that are larger than any length or id: some configs have lists written out from them."""
-    if isinstance(value, dict):
-        for one in value.values():
-            check_lists(one, where, inside=inside)
-    elif isinstance(value, list):
-        for one in value:
-            check_lists(one, where, inside=True)
-    elif inside and isinstance(value, int) and abs(value) > LARGEST_IN_LIST:
-        raise InputError(f"a list holds {str(value)[:40]}", where=where, remedy="copy the config again")
-
-
-def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
-    """Return the class that a folder says it holds; the family's first where it says nothing."""
-    said = document.get("architectures") or [next(iter(layout.classes))]
-    names = said if isinstance(said, list) else []
-    known = [name for name in names if isinstance(name, str) and name in layout.classes]
-    if not known:
-        raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
-                         remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
-    return known[0]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from saucier.model import Transformer, unfilled
 MODEL_TYPE = "saucier"
 FORMAT = 1
 """Raised when the layout changes in a way that older readers cannot read."""
-SHOWN = 100
+SHOWN = 160
 """Characters of a fault."""
 WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 """Files of a saved model, which another save may replace."""

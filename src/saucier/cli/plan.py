@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,11 @@ def plan(what: What, words: Words = None, *, data: DataFiles = None, held_out: H
     from saucier.inspection import plan as inspection
     from saucier.inspection.screen import put, put_json
 
+    if (Path(what) / "config.json").is_file():
+        from saucier.errors import InputError
+
+        raise InputError("a saved model has no training to plan", where=what,
+                         remedy=f"saucier show {what} says what it costs to run")
     recipe, _ = wanted_recipe(what, words, data, held_out)
     planned = inspection.make_plan(recipe, seconds=None if no_calibrate else seconds)
     if as_json:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from saucier.config import Transformer
-from saucier.errors import InputError
+from saucier.errors import InputError, nearest
+from saucier.files import read_object
 from saucier.recipes import Recipe, recipe
 
+OUR_TYPE = "saucier"
+"""`model_type` of a model in our own layout."""
 DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
 """Keys that tell a person about a recipe; they change nothing of what is cooked."""
 
@@ -27,7 +30,7 @@ class Subject:
 def subject(text: str, overrides: Sequence[str] = ()) -> Subject:
     """Find what a person means: a recipe's name, a recipe file, a run folder, or a model folder.
 
-    Raises `InputError` when there is no such thing. Only a model folder needs torch.
+    Raises `InputError` when there is no such thing. Of a published folder only the config is read.
     """
     path = Path(text)
     if path.is_dir() and (path / "recipe.yaml").is_file():
@@ -44,12 +47,24 @@ def of_recipe(found: Recipe, name: str) -> Subject:
 
 
 def saved(path: Path, overrides: Sequence[str]) -> Subject:
-    """Read the config of a saved model."""
-    from saucier.checkpoints.model_folder import read_config
-
+    """Read the config of a saved model, in a published layout or in ours."""
     if overrides:
         raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
-    return Subject(str(path), read_config(path))
+    document, where = read_object(path / "config.json"), str(path / "config.json")
+    model_type = str(document.get("model_type"))
+    if model_type == OUR_TYPE:
+        from saucier.checkpoints.model_folder import read_config
+
+        return Subject(str(path), read_config(path))
+    from saucier.checkpoints.published import published_tree, saved_class
+    from saucier.families.layouts import LAYOUTS
+
+    if model_type not in LAYOUTS:
+        raise InputError(f"model_type {model_type[:80]!r} is not known", where=where,
+                         remedy=nearest(model_type, [OUR_TYPE, *LAYOUTS]))
+    layout = LAYOUTS[model_type]
+    name = saved_class(document, layout, where)
+    return Subject(f"{path} ({name})", published_tree(layout.spelled(layout, document), document, name, where))
 
 
 def comparable(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,52 @@
+"""The config of a published folder as a tree, without its weights and without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saucier import config as c
+from saucier.checkpoints.keys import Layout
+from saucier.errors import InputError
+
+LARGEST_IN_LIST = 10_000_000
+"""Largest number inside a list of a config."""
+
+
+def published_tree(layout: Layout, document: Mapping[str, Any], published: str, where: str) -> c.Transformer:
+    """Return the tree of a published config as one of its classes, checked.
+
+    Raises `InputError` for a config that makes none, also where a table meets a value of another kind than it expects.
+    """
+    check_lists(document, where)
+    try:
+        tree = layout.tree(document, published, where)
+        c.check(tree)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError,
+            StopIteration) as error:
+        raise InputError(f"these values make no model ({type(error).__name__}: {str(error)[:200]})", where=where,
+                         remedy="copy the config again") from error
+    return tree
+
+
+def check_lists(value: Any, where: str, *, inside: bool = False) -> None:
+    """Refuse numbers in lists that are larger than any length or id: some configs have lists written out from them."""
+    if isinstance(value, dict):
+        for one in value.values():
+            check_lists(one, where, inside=inside)
+    elif isinstance(value, list):
+        for one in value:
+            check_lists(one, where, inside=True)
+    elif inside and isinstance(value, int) and abs(value) > LARGEST_IN_LIST:
+        raise InputError(f"a list holds {str(value)[:40]}", where=where, remedy="copy the config again")
+
+
+def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
+    """Return the class that a folder says it holds; the family's first where it says nothing."""
+    said = document.get("architectures") or [next(iter(layout.classes))]
+    names = said if isinstance(said, list) else []
+    known = [name for name in names if isinstance(name, str) and name in layout.classes]
+    if not known:
+        raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
+                         remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
+    return known[0]

@@ -67,7 +67,7 @@ def test_folder(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "gpt2-model", "llama", "t5", "t5-v1_1", "openai-gpt",
                                   "bert-causal-lm", "roberta", "roberta-model", "xlm-roberta", "camembert",
-                                  "distilbert", "electra", "electra-masked-lm", "mpnet"])
+                                  "distilbert", "electra", "electra-masked-lm", "mpnet", "albert", "albert-masked-lm"])
 def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 

@@ -95,7 +95,8 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
     """Return stacks that repeat, cycle or share their blocks."""
     times = st.integers(1, 2)
     layers = st.one_of(st.builds(c.Repeat, block=blocks(cross=cross), times=times),
-                       st.builds(c.Share, block=blocks(cross=cross), times=times),
+                       st.builds(c.Share, block=blocks(cross=cross), times=times, groups=st.integers(1, 2),
+                                 inner=st.integers(1, 2)),
                        st.builds(c.Cycle, blocks=st.lists(blocks(cross=cross), min_size=1, max_size=2).map(tuple),
                                  times=times))
     convolution = st.one_of(st.none(), st.builds(c.Convolution, size=st.sampled_from([1, 2, 3]),

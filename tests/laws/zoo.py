@@ -30,7 +30,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
-    "distilbert": {"length": LENGTH}, "electra": {"length": LENGTH, "width": 12},
+    "albert": {"length": LENGTH, "width": 12}, "distilbert": {"length": LENGTH},
+    "electra": {"length": LENGTH, "width": 12},
     "electra_generator": {"length": LENGTH, "width": 32}, "mpnet": {"length": LENGTH},
     "led": {"length": LENGTH, "target_length": LENGTH, "window": (4, 8)},
 }
@@ -109,11 +110,11 @@ def decoders() -> dict[str, c.Transformer]:
 
 
 def shared() -> c.Transformer:
-    """Return a model that applies one block three times."""
+    """Return a model of three layers with two blocks each, the first two layers with the same weights."""
     built = decoder(causal_positions()["rotary-gqa"])
     assert built.decoder is not None
     block = built.decoder.blocks()[0]
-    return built.model_copy(update={"decoder": c.Stack(layers=c.Share(block=block, times=3))})
+    return built.model_copy(update={"decoder": c.Stack(layers=c.Share(block=block, times=3, groups=2, inner=2))})
 
 
 def cycled() -> c.Transformer:

@@ -17,7 +17,7 @@ from saucier.config.heads import (
     VectorHead,
 )
 from saucier.config.layers import CrossAttention, Experts, Projection, SelfAttention
-from saucier.config.model import AfterToken, SegmentTable, Stack, Transformer
+from saucier.config.model import AfterToken, SegmentTable, Share, Stack, Transformer
 from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
@@ -121,11 +121,19 @@ def reads_padding(config: Transformer) -> bool:
             return False
 
 
+def check_groups(name: str, stack: Stack) -> None:
+    """Layers that share weights in groups are no fewer than the groups."""
+    if isinstance(stack.layers, Share) and stack.layers.groups > stack.layers.times:
+        raise InputError(f"{stack.layers.times} layers do not fill {stack.layers.groups} groups",
+                         where=f"{name}.layers.groups", remedy="use at most as many groups as layers")
+
+
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, and that a stack has at most one T5 bias, since its layers share it."""
     biases: dict[str, tuple[T5Bias, int]] = {}
     tables: dict[str, tuple[Distances, Norm | None]] = {}
     crossed = False
+    check_groups(name, stack)
     check_convolution(name, stack, config.dim)
     for index, block in enumerate(stack.blocks()):
         for place, residual in enumerate(block.sublayers):

@@ -210,6 +210,16 @@ def shared_biases(stack: Stack) -> Projection | None:
     return None
 
 
+def shared_node(layers: Share, nodes: list[Node]) -> Node:
+    """Return layers that share weights: one node for each set of weights, with as many turns as it is applied."""
+    order, detail = layers.order(), "one set of weights"
+    if layers.groups * layers.inner == 1:
+        return group("blocks", "share", nodes, detail=detail, times=len(order), stored=1)
+    sets = [group(f"block {number}", "share", nodes, detail=detail, times=order.count(number), stored=1)
+            for number in range(layers.groups * layers.inner)]
+    return group("blocks", "groups", sets)
+
+
 def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     """Return the anatomy of an encoder or decoder."""
     children = [*shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
@@ -219,17 +229,8 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     match stack.layers:
         case Repeat(block=block, times=times):
             children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))
-        case Share(block=block, times=times):
-            children.append(
-                group(
-                    "blocks",
-                    "share",
-                    block_nodes(block, dim, length),
-                    detail="one set of weights",
-                    times=times,
-                    stored=1,
-                )
-            )
+        case Share() as layers:
+            children.append(shared_node(layers, block_nodes(layers.block, dim, length)))
         case Cycle(blocks=blocks, times=times):
             turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
             children.append(group("blocks", "cycle", turns, times=times))

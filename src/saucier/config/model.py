@@ -44,15 +44,24 @@ class Cycle(Config):
 
 
 class Share(Config):
-    """One block with one set of weights, applied `times` times.
+    """`times` layers that share weights: all of them, or those of a group; a layer is one block or several.
 
-    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942.
+    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942; groups and inner blocks from its code release.
     """
 
     kind: Literal["share"] = "share"
     block: Block
-    """The block whose weights all layers use."""
+    """What every block is."""
     times: int = Field(gt=0, le=MAX_LAYERS)
+    groups: int = Field(default=1, gt=0, le=MAX_LAYERS)
+    """Sets of weights; the first layers use the first, and so on in equal parts."""
+    inner: int = Field(default=1, gt=0, le=100)
+    """Blocks in a layer, each with weights of its own."""
+
+    def order(self) -> list[int]:
+        """Return for each block that is applied the number of the weights that it uses, from 0."""
+        groups = [int(layer / (self.times / self.groups)) for layer in range(self.times)]
+        return [group * self.inner + place for group in groups for place in range(self.inner)]
 
 
 Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
@@ -79,8 +88,10 @@ class Stack(Config):
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""
         match self.layers:
-            case Repeat(block=block, times=times) | Share(block=block, times=times):
+            case Repeat(block=block, times=times):
                 return [block] * times
+            case Share(block=block, times=times, inner=inner):
+                return [block] * (times * inner)
             case Cycle(blocks=blocks, times=times):
                 return list(blocks) * times
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from saucier.config import Transformer
+from saucier.families.albert import albert
 from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.big_bird import big_bird
@@ -31,6 +32,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "roformer": roformer, "dpr": dpr, "realm": realm, "led": led, "bart": bart, "mbart": mbart, "marian": marian,
     "pegasus": pegasus, "m2m_100": m2m_100, "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
-    "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5,
+    "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,
 }
 """Family name -> function from hyper-parameters to a config."""

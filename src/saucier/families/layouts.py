@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from saucier.checkpoints.keys import Layout
+from saucier.families.albert import ALBERT_LAYOUT
 from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT
 from saucier.families.bert import BERT_LAYOUT
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
@@ -29,5 +30,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     DPR_LAYOUT, ELECTRA_LAYOUT, GPT2_LAYOUT, GPT_LAYOUT, LED_LAYOUT, LLAMA_LAYOUT, MISTRAL_LAYOUT, LONGFORMER_LAYOUT,
     M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT, REALM_LAYOUT, CAMEMBERT_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
+    ALBERT_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -42,10 +42,11 @@ class Stack(nn.Module):
         """Positions that all layers share."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
         match config.layers:
-            case c.Share(block=block, times=times):
-                blocks, self.rounds = [block], times
+            case c.Share(block=block, groups=groups, inner=inner) as shared:
+                blocks, self.order = [block] * (groups * inner), shared.order()
             case _:
-                blocks, self.rounds = config.blocks(), 1
+                blocks = config.blocks()
+                self.order = list(range(len(blocks)))
         self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
         self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
         self.dropout = Dropout(config.dropout)
@@ -68,7 +69,7 @@ class Stack(nn.Module):
         x = self.zeroed(x, context)
         if self.queries is not None and context.asked is not None:
             x = self.queries(x, context.asking)
-        for number, block in enumerate([*self.blocks] * self.rounds):
+        for number, block in enumerate(self.blocks[place] for place in self.order):
             note(record, x, context)
             self.remember(number, x, context)
             given, x = x, block(x, context)

@@ -1,0 +1,109 @@
+"""ALBERT: an encoder whose layers share their weights, with narrow embeddings and a head for the order of sentences."""
+
+from __future__ import annotations
+
+from saucier import config as c
+from saucier.checkpoints.choices import LABELS, TIED, bare, keep_all, keep_language, labelling, language
+from saucier.checkpoints.keys import Key, Layout, Published
+from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.families import lineage
+
+
+def albert(
+    dim: int = 768,
+    layers: int = 12,
+    *,
+    heads: int = 12,
+    vocab: int = 30000,
+    length: int = 512,
+    width: int = 128,
+    hidden: int | None = None,
+    dropout: float = 0.0,
+) -> c.Transformer:
+    """ALBERT with both pretraining heads; `width` is that of the embedding tables.
+
+    Source: Lan et al. 2020, §3.1 and table 1, arXiv:1909.11942. Large and smaller models have no dropout in version 2.
+    """
+    norm = c.LayerNorm(eps=1e-12)
+    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
+    residuals = (c.PostNorm(inner=attention, norm=norm, dropout=dropout), c.PostNorm(inner=feed_forward, norm=norm))
+    words = c.LanguageHead(bias=True, transform=c.Transform(width=width, activation="gelu_tanh", norm=norm))
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTable(), norm=norm,
+                          dropout=dropout, projection=c.ProjectNormed(width=width)),
+        encoder=c.Stack(layers=c.Share(block=c.Block(sublayers=residuals), times=layers)),
+        pooler=c.Pooler(),
+        head=c.PretrainingHead(language=words, dropout=0.1),
+    )
+
+
+HEAD = "head.language.transform"
+KEYS = (
+    *lineage.SIZES,
+    lineage.SEGMENTS,
+    lineage.POSITIONS,
+    lineage.activation(f"{HEAD}.activation"),
+    lineage.norms(f"{HEAD}.norm.eps"),
+    Key("embedding_size", ("embed.projection.width", f"{HEAD}.width"), default=128),
+    Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
+    Key("inner_group_num", ("encoder.layers.inner",), default=1),
+    Key("hidden_dropout_prob", ("embed.dropout", f"{lineage.ATTENTION}.dropout"), default=0.0),
+)
+BLOCK = {
+    "attention.inner.out": "attention.dense",
+    "attention.norm": "attention.LayerNorm",
+    "feed_forward.inner.up": "ffn",
+    "feed_forward.inner.down": "ffn_output",
+    "feed_forward.norm": "full_layer_layer_norm",
+}
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of ALBERT's body: blocks by their group and their place in it."""
+    assert tree.encoder is not None and isinstance(tree.encoder.layers, c.Share), "as the family's function says"
+    layers = tree.encoder.layers
+    rules = [Rule(f"embed.{ours}.weight", f"@embeddings.{other}.weight") for ours, other in lineage.EMBEDDINGS.items()]
+    for place in range(layers.groups * layers.inner):
+        group, inner = divmod(place, layers.inner)
+        rules += block_rules(place, f"@encoder.albert_layer_groups.{group}.albert_layers.{inner}.", tree.dim)
+    return Rules([
+        *rules,
+        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"),
+        Rule("embed.project.{p}", "@encoder.embedding_hidden_mapping_in.{p}"),
+        Rule("pooler.dense.{p}", "@pooler.{p}"),
+    ], ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
+
+
+def block_rules(place: int, theirs: str, dim: int) -> list[Rule]:
+    """The names of one block."""
+    block = f"encoder.blocks.{place}."
+    maps = tuple(f"{theirs}attention.{name}.{{p}}" for name in ("query", "key", "value"))
+    return [
+        Rule(block + "attention.inner.qkv.{p}", maps, Concat((dim,) * 3)),
+        Rule(block + "attention.inner.positions.weight", theirs + "attention.distance_embedding.weight"),
+        *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in BLOCK.items()),
+    ]
+
+
+words = language("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
+
+
+def both(tree: c.Transformer) -> tuple[Rule, ...]:
+    """The names of the two pretraining heads."""
+    return (*words(tree), Rule("head.sentence.{p}", "sop_classifier.classifier.{p}"))
+
+
+DROPPED = Key("classifier_dropout_prob", ("head.dropout",), default=0.1)
+CLASSES = {
+    "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
+    "AlbertForMaskedLM": Published(keep_language, words, (TIED,)),
+    "AlbertForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, DROPPED)),
+    "AlbertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPPED)),
+    "AlbertForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
+    "AlbertForMultipleChoice": labelling(c.ChoiceHead(), keys=(DROPPED,)),
+    "AlbertModel": bare,
+}
+ALBERT_LAYOUT = Layout("albert", lineage.positioned(albert), KEYS, weights, CLASSES, "albert.",
+                       free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.check import reads_padding
 from saucier.errors import InputError, nearest
+from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.cache import Cache
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
@@ -87,6 +88,8 @@ class Transformer(nn.Module):
         self.pooler = Pooler(config.pooler, config.dim) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.dim, output_embed.tokens) if config.head else None
+        if isinstance(self.head, AdaptiveHead):
+            self.head.tie(output_embed)
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
                 cache: Cache | None = None, last_only: bool = False, output_hidden_states: bool = False,

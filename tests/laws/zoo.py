@@ -34,6 +34,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "electra": {"length": LENGTH, "width": 12},
     "electra_generator": {"length": LENGTH, "width": 32}, "mpnet": {"length": LENGTH},
     "led": {"length": LENGTH, "target_length": LENGTH, "window": (4, 8)},
+    "transfo_xl": {"hidden": 40, "memory": None, "cutoffs": (10, 20)},
 }
 
 

@@ -3,6 +3,7 @@
 No torch here.
 """
 
+from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.anatomy import Node
 from saucier.config.base import Config
 from saucier.config.check import check
@@ -157,24 +158,24 @@ from saucier.config.visibility import (
 )
 
 __all__ = [
-    "AcrossHalves", "Activation", "AfterSeparator", "AfterToken", "Alibi", "And", "BeforeSeparator", "Beyond",
-    "Block", "BlockWindow", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config", "Convolution",
-    "CrossAttention", "Cycle", "DenseMap", "Disentangled", "DoubleHead", "DynamicScaling", "Embedding",
-    "EmbeddingHead", "EndToken", "ExactDistances", "Experts", "FanInInit", "FeedForward", "First", "FirstReal",
-    "FirstSegment", "FirstToken", "FromNothing", "FromZeros", "Full", "FullRange", "GatedFeedForward", "Global",
-    "GlobalBlocks", "GlobalMaps", "GlobalTokens", "Halves", "Head", "InOrder", "InPlace", "Interleaved",
-    "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken", "LayerNorm", "Learned", "LinearScaling",
-    "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean", "MeanReal", "MeanRoot", "Memory",
-    "MusicTransformer", "Neighbours", "NextToken", "NoPositions", "NoScaling", "NoTokens", "Node", "Norm",
-    "NormalInit", "OneSegment", "Or", "OwnMaps", "Pairs", "Permutation", "Pick", "Places", "Plus", "Pooled",
-    "Pooler", "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix", "PretrainingHead", "ProjectNormed",
-    "ProjectSum", "ProjectTokens", "Projection", "QueryStream", "QueryVector", "QuestionSpanHead", "RMSNorm",
-    "RandomBlocks", "ReaderHead", "RealTokens", "RelativeKey", "RelativeKeyQuery", "Repeat", "ReplacedTokenHead",
-    "Residual", "Rotary", "RotatedSource", "SameLength", "SandwichNorm", "Scaling", "SegmentMemory",
-    "SegmentScores", "SegmentTable", "SegmentTokens", "SelfAttention", "Share", "SharedMaps", "Shaw",
-    "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SoftmaxOfTop", "SpanHead", "Stack", "T5Bias",
-    "TokenHead", "TopOfSoftmax", "Transform", "Transformer", "TransformerXL", "VectorHead", "Visibility",
-    "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes", "check", "flops_per_token",
-    "global_terms", "is_causal", "longest_input", "memory", "parameters", "permutes", "sliding", "visible_keys",
+    "AcrossHalves", "Activation", "AdaptiveHead", "AfterSeparator", "AfterToken", "Alibi", "And", "BeforeSeparator",
+    "Beyond", "Block", "BlockWindow", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config",
+    "Convolution", "CrossAttention", "Cycle", "DenseMap", "Disentangled", "DoubleHead", "DynamicScaling",
+    "Embedding", "EmbeddingHead", "EndToken", "ExactDistances", "Experts", "FanInInit", "FeedForward", "First",
+    "FirstReal", "FirstSegment", "FirstToken", "FirstUnmasked", "FromNothing", "FromZeros", "Full", "FullRange",
+    "GatedFeedForward", "Global", "GlobalBlocks", "GlobalMaps", "GlobalTokens", "Halves", "Head", "IdentityNorm",
+    "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken",
+    "LayerNorm", "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean",
+    "MeanReal", "MeanRoot", "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoNorm", "NoPositions",
+    "NoScaling", "NoTokens", "Node", "Norm", "NormalInit", "OneSegment", "Or", "OwnMaps", "Pairs", "Permutation",
+    "Pick", "Places", "Plus", "Pooled", "Pooler", "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix",
+    "PretrainingHead", "ProjectClusters", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
+    "QueryStream", "QueryVector", "QuestionSpanHead", "RMSNorm", "RandomBlocks", "ReaderHead", "RealTokens",
+    "RelativeKey", "RelativeKeyQuery", "Repeat", "ReplacedTokenHead", "Residual", "Rotary", "RotatedSource",
+    "SameLength", "SandwichNorm", "Scaling", "SegmentMemory", "SegmentScores", "SegmentTable", "SegmentTokens",
+    "SelfAttention", "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax",
+    "SoftmaxOfTop", "SpanHead", "Stack", "T5Bias", "TokenHead", "TopOfSoftmax", "Transform", "Transformer",
+    "TransformerXL", "VectorHead", "Visibility", "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy",
+    "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters",
+    "permutes", "sliding", "visible_keys",
 ]
-__all__ += ["FirstUnmasked", "IdentityNorm", "NoNorm"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
@@ -50,6 +51,7 @@ def check(config: Transformer) -> None:
     check_asking(config)
     check_sides(config)
     check_segments(config)
+    check_adaptive(config)
     check_head(config)
 
 

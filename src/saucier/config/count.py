@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import singledispatch
 
+from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.count_heads import head_node
@@ -259,7 +260,13 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
     if embed.norm:
         children.append(norm_node("norm", embed.norm, width if isinstance(embed.projection, ProjectNormed) else dim))
-    if embed.projection:
+    if isinstance(embed.projection, ProjectClusters):
+        sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
+        count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))
+        maps = sum(embed.projection.widths())
+        children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
+        children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
+    elif embed.projection:
         children.append(linear("project", embed.projection.width, dim, bias=embed.projection.bias))
     return group(name, "embedding", children)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from saucier.config.adaptive import AdaptiveHead, cluster_sizes
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.heads import (
     ChoiceHead,
@@ -54,10 +55,25 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             return group("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])
         case ReplacedTokenHead():
             return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
+        case AdaptiveHead():
+            return group("head", head.kind, adaptive_nodes(head, dim, vocab))
         case EmbeddingHead():
             pairs = zip(head.maps, head.widths(dim), strict=False)
             return group("head", head.kind, [once(linear("map", width, one.width, bias=one.bias))
                                              for one, width in pairs])
+
+
+def adaptive_nodes(head: AdaptiveHead, dim: int, vocab: int) -> list[Node]:
+    """Return the parts of a head that scores by cluster, as if every token were scored by all clusters."""
+    nodes = [linear("clusters", head.width, len(head.cutoffs), bias=True), Node("bias", "bias", "", str(vocab), vocab)]
+    own = [not tied for tied in head.tied_maps] or [True] * (len(head.cutoffs) + 1)
+    for size, width, mine in zip(cluster_sizes(head.cutoffs, vocab), head.widths(), own, strict=True):
+        output = linear("output", width, size, bias=False)
+        nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
+        if head.maps(dim):
+            project = linear("map", dim, width, bias=False)
+            nodes.append(project if mine else replace(project, parameters=0, detail="tied to the embedding's"))
+    return nodes
 
 
 def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.adaptive import AdaptiveHead
 from saucier.config.base import Config
 from saucier.config.layers import Activation, Norm, Probability
 from saucier.config.pooling import EmbeddingHead
@@ -264,7 +265,8 @@ class ReaderHead(Config):
 
 Head = Annotated[
     LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead | EmbeddingHead | QuestionSpanHead | VectorHead | ReaderHead, Field(discriminator="kind")]
+    | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | VectorHead | ReaderHead,
+    Field(discriminator="kind")]
 
 
 class Pooler(Config):

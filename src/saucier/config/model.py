@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead, VectorHead
 from saucier.config.layers import Norm, Probability, Residual
@@ -192,7 +193,9 @@ class ProjectNormed(Config):
     """Bias on the map to `dim`."""
 
 
-EmbeddingProjection = Annotated[ProjectTokens | ProjectSum | ProjectNormed, Field(discriminator="kind")]
+EmbeddingProjection = Annotated[
+    ProjectTokens | ProjectSum | ProjectNormed | ProjectClusters, Field(discriminator="kind")
+]
 
 
 class Embedding(Config):
@@ -233,7 +236,7 @@ class Embedding(Config):
         match self.projection:
             case None:
                 return dim, dim
-            case ProjectTokens(width=width):
+            case ProjectTokens(width=width) | ProjectClusters(width=width):
                 return width, dim
             case ProjectSum(width=width) | ProjectNormed(width=width):
                 return width, width
@@ -319,4 +322,6 @@ class Transformer(Config):
     def writes(self) -> bool:
         """Whether text can be generated: by a decoder, or by a head that is asked about the place of a token."""
         head = self.language_head
+        if isinstance(self.head, AdaptiveHead):
+            return self.decoder is not None
         return head is not None and (self.decoder is not None or not isinstance(head.predicts, NextToken))

@@ -22,6 +22,7 @@ from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
 from saucier.families.t5 import mt5, t5
+from saucier.families.transfo_xl import transfo_xl
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
 from saucier.families.xlnet import xlnet
@@ -33,5 +34,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "pegasus": pegasus, "m2m_100": m2m_100, "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
     "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,
+    "transfo_xl": transfo_xl,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -22,6 +22,7 @@ from saucier.families.realm import REALM_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 from saucier.families.roformer import ROFORMER_LAYOUT
 from saucier.families.t5 import MT5_LAYOUT, T5_LAYOUT
+from saucier.families.transfo_xl import TRANSFO_XL_LAYOUT
 from saucier.families.xlm import XLM_LAYOUT
 from saucier.families.xlnet import XLNET_LAYOUT
 
@@ -31,5 +32,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT, REALM_LAYOUT, CAMEMBERT_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
     ALBERT_LAYOUT,
+    TRANSFO_XL_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Loss, Part
-from saucier.objectives.cross_entropy import cross_entropy
+from saucier.objectives.cross_entropy import Sums, chunk_rows, cross_entropy
+from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.heads import DoubleHead, LanguageHead, PretrainingHead
 
 TARGETS = ("labels", "next_sentence")
@@ -40,9 +42,8 @@ class Prediction:
         """Return the summed loss; `nll` and, without gradients, `correct` are among its figures."""
         inputs = {name: value for name, value in batch.items() if name not in TARGETS}
         output = model(**inputs, compute_logits=False)
-        head = language_head(model)
         features, targets = chosen(output.last_hidden_state, batch["labels"])
-        sums = cross_entropy(head.prepare(features), head.weight, head.bias, targets, smoothing=self.label_smoothing)
+        sums = token_sums(model, features, targets, smoothing=self.label_smoothing)
         count = float(len(targets))
         figures = {"nll": Part(sums.nll, count), "correct": Part(sums.correct, count)}
         loss = Loss({"tokens": Part(sums.loss, count)}, figures)
@@ -62,6 +63,25 @@ def chosen(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if len(index) == len(labels):
         return hidden, labels
     return hidden.index_select(0, index), labels.index_select(0, index)
+
+
+def token_sums(model: nn.Module, features: Tensor, targets: Tensor, *, smoothing: float) -> Sums:
+    """Sum the losses of targets by the model's head. Shapes: features [N, D], targets [N].
+
+    Raises `InputError` for smoothing over clusters, and for a model whose head gives no tokens.
+    """
+    if not isinstance(adaptive := getattr(model, "head", None), AdaptiveHead):
+        head = language_head(model)
+        return cross_entropy(head.prepare(features), head.weight, head.bias, targets, smoothing=smoothing)
+    if smoothing:
+        raise InputError("an adaptive head scores only the clusters of its targets, and smoothing needs all tokens",
+                         where="objective.label_smoothing", remedy="use 0")
+    loss, right = adaptive.losses(features, targets).sum(), torch.zeros((), device=features.device)
+    if not torch.is_grad_enabled():
+        rows = chunk_rows(adaptive.vocab, features.element_size())
+        pieces = zip(features.split(rows), targets.split(rows), strict=True)
+        right = sum(((adaptive(part).argmax(-1) == wanted).sum() for part, wanted in pieces), right)
+    return Sums(loss, loss.detach(), right)
 
 
 def language_head(model: nn.Module) -> LanguageHead:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.parts.adaptive import ClusterTables
 from saucier.parts.dropout import Dropout
 from saucier.parts.inputs import Side
 from saucier.parts.linear import Linear, Table
@@ -26,13 +27,17 @@ class Embedding(nn.Module):
         super().__init__()
         self.config, self.scale = config, config.scale
         narrow, width = config.widths(dim)
-        self.tokens = Table(config.vocab, narrow)
+        self.dim = dim
+        clusters = config.projection if isinstance(config.projection, c.ProjectClusters) else None
+        self.tokens = ClusterTables(clusters, config.vocab, dim) if clusters else Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
         self.segments: nn.Embedding | None = None
         if isinstance(config.segments, c.SegmentTable | c.FirstSegment):
             self.segments = Table(config.segments.count, width)
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
-        self.project = Linear(narrow, dim, bias=config.projection.bias) if config.projection else None
+        self.project: nn.Module | None = None
+        if config.projection and not isinstance(config.projection, c.ProjectClusters):
+            self.project = Linear(narrow, dim, bias=config.projection.bias)
         last = isinstance(config.projection, c.ProjectNormed)
         self.norm = build_norm(config.norm, width if last else dim) if config.norm else None
         self.dropout = Dropout(config.dropout)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.adaptive import AdaptiveHead, ClusterTables
 from saucier.parts.dropout import Dropout
 from saucier.parts.embedding_head import EmbeddingHead
 from saucier.parts.feedforward import ACTIVATIONS
@@ -85,7 +86,7 @@ class Transform(nn.Module):
 class LanguageHead(nn.Module):
     """Hidden vectors to logits over the vocabulary; `weight` is the token table itself when tied."""
 
-    def __init__(self, config: c.LanguageHead, dim: int, tokens: nn.Embedding) -> None:
+    def __init__(self, config: c.LanguageHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
         """Build around the token embedding that a tied head shares."""
         super().__init__()
         self.scale = config.scale
@@ -112,7 +113,7 @@ class LanguageHead(nn.Module):
 class PretrainingHead(nn.Module):
     """A language head, and a classifier of the pooled first token. Source: Devlin et al. 2019, §3.1."""
 
-    def __init__(self, config: c.PretrainingHead, dim: int, tokens: nn.Embedding) -> None:
+    def __init__(self, config: c.PretrainingHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
@@ -225,7 +226,7 @@ class ReplacedTokenHead(nn.Module):
 class DoubleHead(nn.Module):
     """A language head and a choice head. Source: Radford et al. 2018, §3.2, eq 5."""
 
-    def __init__(self, config: c.DoubleHead, dim: int, tokens: nn.Embedding) -> None:
+    def __init__(self, config: c.DoubleHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
@@ -246,7 +247,7 @@ class DoubleHead(nn.Module):
 class VectorHead(nn.Module):
     """One vector for a whole text. Source: Karpukhin et al. 2020, §3.1; Guu et al. 2020, §3.2, arXiv:2002.08909."""
 
-    def __init__(self, config: c.VectorHead, dim: int, tokens: nn.Embedding) -> None:
+    def __init__(self, config: c.VectorHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
         """Build the map, the norm, and the language head that stands beside."""
         super().__init__()
         self.pick = config.pick
@@ -286,9 +287,11 @@ class ReaderHead(nn.Module):
                 "relevance_logits": relevance[..., 0]}
 
 
-def build_head(config: c.Head, dim: int, tokens: nn.Embedding) -> nn.Module:
+def build_head(config: c.Head, dim: int, tokens: nn.Embedding | ClusterTables) -> nn.Module:
     """Return the module for a head config."""
     match config:
+        case c.AdaptiveHead():
+            return AdaptiveHead(config, dim, tokens.num_embeddings)
         case c.LanguageHead():
             return LanguageHead(config, dim, tokens)
         case c.PretrainingHead():

@@ -57,6 +57,11 @@ class Output:
     decoder_router_logits: tuple[Tensor, ...] | None = None
 
     @property
+    def prediction_scores(self) -> Tensor | None:
+        """The log probabilities of an adaptive head, under the name that Transformer-XL's class has for them."""
+        return self.logits
+
+    @property
     def prediction_logits(self) -> Tensor | None:
         """The token logits, under the name that BERT's pretraining class has for them."""
         return self.logits

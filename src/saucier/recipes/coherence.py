@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from saucier.config import (
+    AdaptiveHead,
     MusicTransformer,
     PretrainingHead,
     RelativeKey,
@@ -53,7 +54,7 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
     if stacks != needed:
         raise fault(source, ("objective", "kind"), f"{kind} trains a model of {needed}, and this one is {stacks}",
                     "change the objective or the model")
-    if model.language_head is None:
+    if model.language_head is None and not isinstance(model.head, AdaptiveHead):
         raise fault(source, ("model", "head"), f"{kind} needs a head that gives token logits", "use kind: language")
     match recipe.objective:
         case Masked(next_sentence=next_sentence):

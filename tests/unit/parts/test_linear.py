@@ -64,3 +64,27 @@ def test_autocast_and_empty_inputs_and_meta_work() -> None:
         assert layer(torch.ones(4, 6)).dtype == torch.bfloat16
     assert layer(torch.ones(0, 6)).shape == (0, 9)
     assert layer.to("meta")(torch.ones(4, 6, device="meta")).shape == (4, 9)
+
+
+@pytest.mark.parametrize("piece", [1, 24, 2**20])
+@pytest.mark.parametrize("bias", [True, False])
+def test_bfloat16_is_the_rounded_float32_product(bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the matrix is cut, and for the gradients too."""
+    monkeypatch.setattr(module, "imitates_bfloat16", lambda: True)
+    monkeypatch.setattr(module, "PIECE", piece)
+    x, weight, added = (value.detach().bfloat16().requires_grad_() for value in drawn((2, 20, 6), (9, 6), (9,)))
+    wide = [value.detach().float().requires_grad_() for value in (x, weight, added)]
+    found, wanted = linear(x, weight, added if bias else None), F.linear(wide[0], wide[1], wide[2] if bias else None)
+    assert torch.equal(found, wanted.bfloat16())
+    found.sum().backward()
+    wanted.sum().backward()
+    for ours, theirs in zip((x, weight), wide[:2], strict=True):
+        assert ours.grad is not None and theirs.grad is not None
+        torch.testing.assert_close(ours.grad.float(), theirs.grad, rtol=1e-2, atol=1e-2)
+
+
+def test_few_rows_of_bfloat16_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "imitates_bfloat16", lambda: True)
+    x, weight = (value.detach().bfloat16() for value in drawn((module.FEW_IMITATED, 6), (9, 6)))
+    assert module.suits(x, weight)
+    assert not module.suits(x[1:], weight)

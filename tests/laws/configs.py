@@ -106,7 +106,7 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
 
 
 projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())
-                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed)))
+                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed, c.ProjectUndropped)))
 embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, projection=projections,
                        segments=st.sampled_from([None, c.SegmentTable(), c.FirstSegment(), c.SegmentTokens()]),
                        norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))

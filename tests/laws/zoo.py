@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "modernbert": {"window": 6, "hidden": 20}, "roformer": {"length": LENGTH, "embedding": 10},
+    "fnet": {"length": LENGTH},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
@@ -40,7 +43,9 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
 
 def family(name: str) -> c.Transformer:
     """Return a small member of a family."""
-    return FAMILIES[name](**SMALL, **FAMILY_OPTIONS.get(name, {}))
+    takes = signature(FAMILIES[name]).parameters  # FNet has no heads
+    return FAMILIES[name](**{key: value for key, value in SMALL.items() if key in takes},
+                          **FAMILY_OPTIONS.get(name, {}))
 
 
 def decoder(attention: c.SelfAttention, *, layers: int = 2, place: type = c.PreNorm) -> c.Transformer:
@@ -213,8 +218,8 @@ def of_any_length(models: dict[str, c.Transformer]) -> list[str]:
     The others cannot obey laws that compare a row with itself in another batch: where the last block is seen by all
     (BigBird), a row that is padded has another last block than alone.
     """
-    return [name for name, config in models.items()
-            if all(fits_any_length(attention.visibility) for attention in attentions(config))]
+    return [name for name, config in models.items() if not reads_padding(config)
+            and all(fits_any_length(attention.visibility) for attention in attentions(config))]
 
 
 def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
@@ -222,8 +227,13 @@ def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
 
     The others count blocks from the row's beginning: padding on the left, or a text before it, moves their limits.
     """
-    return [name for name, config in models.items()
-            if all(fits_any_place(attention.visibility) for attention in attentions(config))]
+    return [name for name, config in models.items() if not reads_padding(config)
+            and all(fits_any_place(attention.visibility) for attention in attentions(config))]
+
+
+def reads_padding(config: c.Transformer) -> bool:
+    """Say whether padding is read like any token, as in the published models: FNet's transform has no mask."""
+    return any(c.mixes_padding(stack) for stack in (config.encoder, config.decoder) if stack)
 
 
 def runnable_recipes() -> list[str]:

@@ -6,7 +6,7 @@ No torch here.
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.anatomy import Node
 from saucier.config.base import Config
-from saucier.config.check import check
+from saucier.config.check import check, mixes_padding
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.heads import (
@@ -55,9 +55,11 @@ from saucier.config.layers import (
     SelfAttention,
     Softmax,
     SoftmaxOfTop,
+    Sublayer,
     TopOfSoftmax,
 )
 from saucier.config.memory import Memory, memory
+from saucier.config.mixing import FourierMixing
 from saucier.config.model import (
     AfterToken,
     Block,
@@ -71,6 +73,7 @@ from saucier.config.model import (
     ProjectNormed,
     ProjectSum,
     ProjectTokens,
+    ProjectUndropped,
     Repeat,
     SegmentScores,
     SegmentTable,
@@ -179,3 +182,4 @@ __all__ = [
     "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters",
     "permutes", "sliding", "visible_keys",
 ]
+__all__ += ["FourierMixing", "ProjectUndropped", "Sublayer", "mixes_padding"]

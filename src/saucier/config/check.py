@@ -18,6 +18,7 @@ from saucier.config.heads import (
     VectorHead,
 )
 from saucier.config.layers import CrossAttention, Experts, Projection, SelfAttention
+from saucier.config.mixing import FourierMixing
 from saucier.config.model import AfterToken, SegmentTable, Share, Stack, Transformer
 from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
@@ -130,6 +131,18 @@ def check_groups(name: str, stack: Stack) -> None:
                          where=f"{name}.layers.groups", remedy="use at most as many groups as layers")
 
 
+def mixes_padding(stack: Stack) -> bool:
+    """Say whether some sublayer mixes a row with its padding, as its published models do."""
+    return any(isinstance(residual.inner, FourierMixing) for block in stack.blocks() for residual in block.sublayers)
+
+
+def check_mixing(name: str, stack: Stack) -> None:
+    """A transform over all tokens sees the future, which a decoder must not."""
+    if name == "decoder" and mixes_padding(stack):
+        raise InputError("a transform over all tokens sees the future", where=f"{name}.layers",
+                         remedy="use it in an encoder")
+
+
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, and that a stack has at most one T5 bias, since its layers share it."""
     biases: dict[str, tuple[T5Bias, int]] = {}
@@ -137,6 +150,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     crossed = False
     check_groups(name, stack)
     check_convolution(name, stack, config.dim)
+    check_mixing(name, stack)
     for index, block in enumerate(stack.blocks()):
         for place, residual in enumerate(block.sublayers):
             before = sum(other.inner.kind == residual.inner.kind for other in block.sublayers[:place])

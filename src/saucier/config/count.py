@@ -22,12 +22,12 @@ from saucier.config.layers import (
     Projection,
     SelfAttention,
 )
+from saucier.config.mixing import FourierMixing
 from saucier.config.model import (
     Block,
     Cycle,
     Embedding,
     FirstSegment,
-    ProjectNormed,
     Repeat,
     SegmentTable,
     Share,
@@ -134,6 +134,11 @@ def _experts(part: Experts, dim: int, length: int) -> list[Node]:
     inner = group("experts", part.inner.kind, sublayer_nodes(part.inner, dim, length),
                   detail=f"{part.count}, {part.router.top} for each token", times=part.router.top, stored=part.count)
     return [linear("router", dim, part.count, bias=part.bias), inner]
+
+
+@sublayer_nodes.register
+def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
+    return [Node("transform", "fourier", "over width and tokens")]
 
 
 def sublayer_name(part: Config) -> str:
@@ -259,7 +264,7 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         count = embed.languages.count
         children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
     if embed.norm:
-        children.append(norm_node("norm", embed.norm, width if isinstance(embed.projection, ProjectNormed) else dim))
+        children.append(norm_node("norm", embed.norm, embed.norm_width(dim)))
     if isinstance(embed.projection, ProjectClusters):
         sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
         count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.mixing import FourierMixing
 from saucier.config.norms import LayerNorm as LayerNorm
 from saucier.config.norms import Norm as Norm
 from saucier.config.norms import Probability as Probability
@@ -173,7 +174,8 @@ class Experts(Config):
 
 
 Sublayer = Annotated[
-    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts, Field(discriminator="kind")
+    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts | FourierMixing,
+    Field(discriminator="kind"),
 ]
 
 

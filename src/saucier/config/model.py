@@ -193,8 +193,18 @@ class ProjectNormed(Config):
     """Bias on the map to `dim`."""
 
 
+class ProjectUndropped(Config):
+    """As `ProjectNormed`, but before dropout. Source: Lee-Thorp et al. 2022 (FNet), code release, arXiv:2105.03824."""
+
+    kind: Literal["undropped"] = "undropped"
+    width: int = Field(gt=0)
+    """Width of the tables and of the norm."""
+    bias: bool = True
+    """Bias on the map to `dim`."""
+
+
 EmbeddingProjection = Annotated[
-    ProjectTokens | ProjectSum | ProjectNormed | ProjectClusters, Field(discriminator="kind")
+    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters, Field(discriminator="kind")
 ]
 
 
@@ -238,8 +248,13 @@ class Embedding(Config):
                 return dim, dim
             case ProjectTokens(width=width) | ProjectClusters(width=width):
                 return width, dim
-            case ProjectSum(width=width) | ProjectNormed(width=width):
+            case ProjectSum(width=width) | ProjectNormed(width=width) | ProjectUndropped(width=width):
                 return width, width
+
+    def norm_width(self, dim: int) -> int:
+        """Return the width of the norm, which may come before the projection."""
+        last = isinstance(self.projection, ProjectNormed | ProjectUndropped)
+        return self.widths(dim)[1] if last else dim
 
 
 class NormalInit(Config):

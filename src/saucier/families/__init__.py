@@ -11,6 +11,7 @@ from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
+from saucier.families.fnet import fnet
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.led import led
 from saucier.families.llama import llama, mistral
@@ -35,5 +36,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
     "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,
     "transfo_xl": transfo_xl,
+    "fnet": fnet,
 }
 """Family name -> function from hyper-parameters to a config."""

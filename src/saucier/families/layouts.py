@@ -11,6 +11,7 @@ from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
+from saucier.families.fnet import FNET_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.led import LED_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
@@ -33,5 +34,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
     ALBERT_LAYOUT,
     TRANSFO_XL_LAYOUT,
+    FNET_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -14,12 +14,12 @@ from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
+from saucier.parts.mixing import FourierMixing
 from saucier.parts.norms import build_norm
 from saucier.parts.recurrence import with_past
 
 
-def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward | c.Experts,
-                   dim: int) -> nn.Module:
+def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
     """Return the module for a sublayer config."""
     match config:
         case c.SelfAttention():
@@ -32,6 +32,8 @@ def build_sublayer(config: c.SelfAttention | c.CrossAttention | c.FeedForward | 
             return GatedFeedForward(config, dim)
         case c.Experts():
             return Experts(config, dim)
+        case c.FourierMixing():
+            return FourierMixing(config, dim)
 
 
 class PreNorm(nn.Module):

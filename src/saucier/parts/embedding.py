@@ -38,8 +38,7 @@ class Embedding(nn.Module):
         self.project: nn.Module | None = None
         if config.projection and not isinstance(config.projection, c.ProjectClusters):
             self.project = Linear(narrow, dim, bias=config.projection.bias)
-        last = isinstance(config.projection, c.ProjectNormed)
-        self.norm = build_norm(config.norm, width if last else dim) if config.norm else None
+        self.norm = build_norm(config.norm, config.norm_width(dim)) if config.norm else None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, side: Side) -> Tensor:
@@ -50,6 +49,7 @@ class Embedding(nn.Module):
         x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
             x = self.norm(x)
+        x = self.projected(x, c.ProjectUndropped)
         return self.projected(self.dropout(x), c.ProjectNormed)
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:

@@ -107,7 +107,7 @@ def packs(config: c.Stack) -> bool:
     inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
     relative = [part.positions for part in inner
                 if isinstance(part, c.SelfAttention) and isinstance(part.positions, c.TransformerXL)]
-    return (config.memory is None and config.queries is None
+    return (config.memory is None and config.queries is None and not c.mixes_padding(config)
             and not any(positions.segments or positions.mirrored for positions in relative))
 
 

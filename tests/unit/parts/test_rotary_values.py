@@ -26,6 +26,8 @@ def test_values_turn_where_the_config_says_so(values: bool) -> None:
     positions = c.Rotary(pairs=c.Neighbours(), values=values)
     torch.manual_seed(0)
     module = SelfAttention(c.SelfAttention(projection=c.Projection(heads=1), positions=positions), DIM).double().eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
     x = torch.randn(1, LENGTH, DIM, dtype=torch.float64)
     context = Context(Span(LENGTH, LENGTH, 0, torch.device("cpu")), torch.arange(LENGTH)[None])
     query, key, value = module.qkv(x)[0].split(DIM, dim=-1)

@@ -19,8 +19,8 @@ from saucier.errors import InputError
 from saucier.files import read_object
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
-AT_ONCE = 64 * 2**20
-"""Bytes that are taken from a mapped file before it is mapped anew, so that what was read does not stay in memory."""
+AT_ONCE, SHARE = 8 * 2**20, 50
+"""Bytes, or the part of a file, that are taken before it is mapped anew, so that what was read leaves the memory."""
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Ends of names that the first checkpoints of BERT have, and today's."""
 MOST_SHARDS, LONGEST_NAME = 10_000, 200
@@ -48,6 +48,7 @@ class SafeShard:
         if not path.is_file():
             raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
         self.path, self.taken = path, 0
+        self.at_once = max(AT_ONCE, path.stat().st_size // SHARE)
         self.file = self.opened()
 
     def opened(self) -> Any:
@@ -64,7 +65,7 @@ class SafeShard:
 
     def get(self, name: str) -> Tensor:
         """Return a tensor that the file backs."""
-        if self.taken > AT_ONCE:
+        if self.taken > self.at_once:
             self.file, self.taken = self.opened(), 0
         try:
             tensor: Tensor = self.file.get_tensor(name)

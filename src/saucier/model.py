@@ -136,12 +136,15 @@ class Transformer(nn.Module):
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
         side.cache, side.past = cache, self.recalled(stack, side, cache)
+        memory = read_memory(side.inputs) if self.encoder is None else None
         simple = self.packs and cache is None and not wanted.weights and side.documents is None and stack.packs
+        simple = simple and memory is None
         if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
-        done = self.run(stack, self.embed, side, wanted)
+        done = self.run(stack, self.embed, side, wanted, memory)
         hidden = done.unpacked()
-        output = Output(last_hidden_state=hidden, cache=cache, hidden_states=done.states, attentions=done.attentions,
+        output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
+                        hidden_states=done.states, attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
         return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
 
@@ -173,7 +176,7 @@ class Transformer(nn.Module):
             memory.hidden, memory.layout = done.hidden, done.layout
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
             output.encoder_last_hidden_state, output.encoder_global_attentions = done.unpacked(), done.globals
-            output.encoder_router_logits = done.routers
+            output.encoder_router_logits, output.pooler_output = done.routers, self.pooled(done.unpacked())
         else:
             output.encoder_last_hidden_state = memory.hidden
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
@@ -242,15 +245,22 @@ class Transformer(nn.Module):
         return (memory.training if self.training else memory.evaluation) if said is None else said
 
     def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
-        """Apply pooler and head."""
-        if self.pooler is not None:
-            output.pooler_output = reading.pooled = self.pooler(reading.hidden)
+        """Apply pooler and head; the pooler of an encoder-decoder reads the encoder."""
+        if self.encoder is None or self.decoder is None:
+            output.pooler_output = self.pooled(reading.hidden)
+        elif output.pooler_output is None and c.reads_pooled(self.config):
+            output.pooler_output = self.pooled(output.encoder_last_hidden_state)
+        reading.pooled = output.pooler_output
         if self.head is not None and wanted.logits:
             if wanted.last_only:
                 reading.hidden = reading.hidden[:, -1:]
             for name, value in self.head.answer(reading).items():  # type: ignore[operator]  # every head has it
                 setattr(output, name, value)
         return output
+
+    def pooled(self, hidden: Tensor | None) -> Tensor | None:
+        """One vector a text by the pooler, if there is one. Shapes: [B, L, D] -> [B, D]."""
+        return None if self.pooler is None else self.pooler(hidden)
 
     def new_cache(self, batch: int, length: int) -> Cache:
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
@@ -291,6 +301,12 @@ class Memory:
         keys = self.hidden.shape[1] if self.layout is None else self.layout.shape[1]
         padding = None if self.layout is not None else self.mask
         return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
+
+
+def read_memory(inputs: Inputs) -> Memory | None:
+    """Return the output of an encoder that is not part of the model, where a decoder alone is given one."""
+    hidden = inputs.get("encoder_hidden_states")
+    return None if hidden is None else Memory(hidden, boolean(inputs.get("encoder_attention_mask")), None)
 
 
 def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:

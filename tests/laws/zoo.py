@@ -36,6 +36,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "albert": {"length": LENGTH, "width": 12}, "distilbert": {"length": LENGTH},
     "electra": {"length": LENGTH, "width": 12},
     "electra_generator": {"length": LENGTH, "width": 32}, "mpnet": {"length": LENGTH},
+    "bert_generation": {"length": LENGTH}, "bert2bert": {"length": LENGTH},
     "led": {"length": LENGTH, "target_length": LENGTH, "window": (4, 8)},
     "transfo_xl": {"hidden": 40, "memory": None, "cutoffs": (10, 20)},
 }

@@ -70,6 +70,8 @@ class Key:
     """The inverse of `ours`."""
     found: Callable[[c.Transformer], Any] | None = None
     """Finds our value in a tree, where it does not stand at the first path."""
+    kept: Callable[[c.Transformer, Any], Any] | None = None
+    """Finds the foreign value in a tree, near what the config had said (a config inside a config)."""
     nullable: bool = False
     """Whether null is a value, None or what `ours` makes of it; a missing field is still `default`."""
 
@@ -98,11 +100,13 @@ class Key:
             raise InputError(f"{self.foreign} {value!r} cannot be expressed", where=where,
                              remedy="copy the config again") from error
 
-    def write(self, tree: c.Transformer) -> Any:
+    def write(self, tree: c.Transformer, said: Any = None) -> Any:
         """Return the foreign value, from the first of the places that the tree has; None where it has none.
 
         None too where a nullable key's value is null.
         """
+        if self.kept:
+            return self.kept(tree, said)
         places = (look_up(tree, path) for path in self.paths)
         value = self.found(tree) if self.found else next((value for value in places if value is not None), None)
         if self.names:
@@ -121,7 +125,7 @@ def look_up(tree: Any, path: str) -> Any:
         if part == "*":
             tree = tree.blocks[0] if isinstance(tree, c.Cycle) else tree.block
         else:
-            tree = tree[int(part)] if part.isdigit() else getattr(tree, part, None)
+            tree = next(iter(tree[int(part):]), None) if part.isdigit() else getattr(tree, part, None)
     return tree
 
 
@@ -136,6 +140,8 @@ def put(tree: Any, path: str, value: Any) -> Any:
         return tree
     if first.isdigit():
         index = int(first)
+        if index >= len(tree):
+            return tree
         return (*tree[:index], put(tree[index], rest, value) if rest else value, *tree[index + 1:])
     return tree.model_copy(update={first: put(getattr(tree, first), rest, value) if rest else value})
 
@@ -272,7 +278,7 @@ class Layout:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
         chosen = self.classes[published]
         whole = self.restore(chosen.restore(tree))
-        fields = {key.foreign: key.write(whole) for key in self.keys}
+        fields = {key.foreign: key.write(whole, said.get(key.foreign)) for key in self.keys}
         fields |= {key.foreign: key.write(tree) for key in chosen.keys}
         null = {key.foreign for key in (*self.keys, *chosen.keys) if key.nullable}
         known = {name: value for name, value in fields.items() if value is not None or name in null}

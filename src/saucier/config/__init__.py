@@ -6,7 +6,7 @@ No torch here.
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.anatomy import Node
 from saucier.config.base import Config
-from saucier.config.check import check, mixes_padding
+from saucier.config.check import check, mixes_padding, reads_pooled
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.heads import (
@@ -162,24 +162,23 @@ from saucier.config.visibility import (
 
 __all__ = [
     "AcrossHalves", "Activation", "AdaptiveHead", "AfterSeparator", "AfterToken", "Alibi", "And", "BeforeSeparator",
-    "Beyond", "Block", "BlockWindow", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config",
-    "Convolution", "CrossAttention", "Cycle", "DenseMap", "Disentangled", "DoubleHead", "DynamicScaling",
-    "Embedding", "EmbeddingHead", "EndToken", "ExactDistances", "Experts", "FanInInit", "FeedForward", "First",
-    "FirstReal", "FirstSegment", "FirstToken", "FirstUnmasked", "FromNothing", "FromZeros", "Full", "FullRange",
+    "Beyond", "Block", "BlockWindow", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config", "Convolution",
+    "CrossAttention", "Cycle", "DenseMap", "Disentangled", "DoubleHead", "DynamicScaling", "Embedding",
+    "EmbeddingHead", "EndToken", "ExactDistances", "Experts", "FanInInit", "FeedForward", "First", "FirstReal",
+    "FirstSegment", "FirstToken", "FirstUnmasked", "FourierMixing", "FromNothing", "FromZeros", "Full", "FullRange",
     "GatedFeedForward", "Global", "GlobalBlocks", "GlobalMaps", "GlobalTokens", "Halves", "Head", "IdentityNorm",
-    "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken",
-    "LayerNorm", "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean",
-    "MeanReal", "MeanRoot", "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoNorm", "NoPositions",
-    "NoScaling", "NoTokens", "Node", "Norm", "NormalInit", "OneSegment", "Or", "OwnMaps", "Pairs", "Permutation",
-    "Pick", "Places", "Plus", "Pooled", "Pooler", "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix",
-    "PretrainingHead", "ProjectClusters", "ProjectNormed", "ProjectSum", "ProjectTokens", "Projection",
-    "QueryStream", "QueryVector", "QuestionSpanHead", "RMSNorm", "RandomBlocks", "ReaderHead", "RealTokens",
-    "RelativeKey", "RelativeKeyQuery", "Repeat", "ReplacedTokenHead", "Residual", "Rotary", "RotatedSource",
-    "SameLength", "SandwichNorm", "Scaling", "SegmentMemory", "SegmentScores", "SegmentTable", "SegmentTokens",
-    "SelfAttention", "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax",
-    "SoftmaxOfTop", "SpanHead", "Stack", "T5Bias", "TokenHead", "TopOfSoftmax", "Transform", "Transformer",
-    "TransformerXL", "VectorHead", "Visibility", "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy",
-    "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory", "parameters",
-    "permutes", "sliding", "visible_keys",
+    "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken", "LayerNorm",
+    "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean", "MeanReal", "MeanRoot",
+    "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoNorm", "NoPositions", "NoScaling", "NoTokens", "Node",
+    "Norm", "NormalInit", "OneSegment", "Or", "OwnMaps", "Pairs", "Permutation", "Pick", "Places", "Plus", "Pooled",
+    "Pooler", "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix", "PretrainingHead", "ProjectClusters",
+    "ProjectNormed", "ProjectSum", "ProjectTokens", "ProjectUndropped", "Projection", "QueryStream", "QueryVector",
+    "QuestionSpanHead", "RMSNorm", "RandomBlocks", "ReaderHead", "RealTokens", "RelativeKey", "RelativeKeyQuery",
+    "Repeat", "ReplacedTokenHead", "Residual", "Rotary", "RotatedSource", "SameLength", "SandwichNorm", "Scaling",
+    "SegmentMemory", "SegmentScores", "SegmentTable", "SegmentTokens", "SelfAttention", "Share", "SharedMaps", "Shaw",
+    "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SoftmaxOfTop", "SpanHead", "Stack", "Sublayer", "T5Bias",
+    "TokenHead", "TopOfSoftmax", "Transform", "Transformer", "TransformerXL", "VectorHead", "Visibility",
+    "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes", "check", "flops_per_token",
+    "global_terms", "is_causal", "longest_input", "memory", "mixes_padding", "parameters", "permutes", "reads_pooled",
+    "sliding", "visible_keys",
 ]
-__all__ += ["FourierMixing", "ProjectUndropped", "Sublayer", "mixes_padding"]

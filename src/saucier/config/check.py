@@ -170,7 +170,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                 case CrossAttention(projection=projection):
                     crossed = True
                     check_projection(path, projection, config.dim)
-                    if name == "encoder" or config.encoder is None:
+                    if name == "encoder":
                         raise InputError(
                             "cross-attention has no encoder output to read here",
                             where=path,

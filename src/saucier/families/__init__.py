@@ -6,11 +6,13 @@ from saucier.config import Transformer
 from saucier.families.albert import albert
 from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
+from saucier.families.bert_generation import bert_generation
 from saucier.families.big_bird import big_bird
 from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
+from saucier.families.encoder_decoder import bert2bert
 from saucier.families.fnet import fnet
 from saucier.families.gpt import gpt, gpt2
 from saucier.families.led import led
@@ -31,7 +33,9 @@ from saucier.families.xlnet import xlnet
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert, "transformer": transformer, "gpt": gpt,
     "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5, "longformer": longformer,
-    "roformer": roformer, "dpr": dpr, "realm": realm, "led": led, "bart": bart, "mbart": mbart, "marian": marian,
+    "roformer": roformer, "dpr": dpr, "realm": realm, "led": led, "bert_generation": bert_generation,
+    "bert2bert": bert2bert,
+    "bart": bart, "mbart": mbart, "marian": marian,
     "pegasus": pegasus, "m2m_100": m2m_100, "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
     "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
     "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,

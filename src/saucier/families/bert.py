@@ -42,6 +42,7 @@ KEYS = (
     lineage.DROPOUT,
     lineage.SEES_PAST_ONLY,
     lineage.POSITIONS,
+    lineage.CROSSED,
     lineage.activation(f"{HEAD}.activation"),
     lineage.norms(f"{HEAD}.norm.eps"),
 )
@@ -80,7 +81,6 @@ BERT_LAYOUT = Layout(
     weights,
     CLASSES,
     "bert.",
-    fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings"}),
     settle=lineage.settle,
     restore=lineage.restore,

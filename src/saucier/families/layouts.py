@@ -6,11 +6,13 @@ from saucier.checkpoints.keys import Layout
 from saucier.families.albert import ALBERT_LAYOUT
 from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT
 from saucier.families.bert import BERT_LAYOUT
+from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
+from saucier.families.encoder_decoder import ENCODER_DECODER_LAYOUT
 from saucier.families.fnet import FNET_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
 from saucier.families.led import LED_LAYOUT
@@ -29,7 +31,8 @@ from saucier.families.xlnet import XLNET_LAYOUT
 
 LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     BART_LAYOUT, MBART_LAYOUT, BERT_LAYOUT, BIG_BIRD_LAYOUT, DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, DISTILBERT_LAYOUT,
-    DPR_LAYOUT, ELECTRA_LAYOUT, GPT2_LAYOUT, GPT_LAYOUT, LED_LAYOUT, LLAMA_LAYOUT, MISTRAL_LAYOUT, LONGFORMER_LAYOUT,
+    DPR_LAYOUT, ELECTRA_LAYOUT, GPT2_LAYOUT, GPT_LAYOUT, LED_LAYOUT, BERT_GENERATION_LAYOUT, ENCODER_DECODER_LAYOUT,
+    LLAMA_LAYOUT, MISTRAL_LAYOUT, LONGFORMER_LAYOUT,
     M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT, REALM_LAYOUT, CAMEMBERT_LAYOUT,
     ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
     ALBERT_LAYOUT,

@@ -63,6 +63,7 @@ KEYS = (
     lineage.DROPOUT,
     lineage.SEES_PAST_ONLY,
     lineage.POSITIONS,
+    lineage.CROSSED,
     lineage.activation(),
     lineage.norms("head.transform.norm.eps"),
     Key("pad_token_id", ("embed.positions.places.padding",), default=1),
@@ -95,7 +96,7 @@ def classes(name: str) -> dict[str, Published]:
 def layout(model_type: str, family: Callable[[], c.Transformer], name: str) -> Layout:
     """Return the layout of one of the three families."""
     return Layout(model_type, lineage.positioned(lineage.pooled(family)), KEYS, weights, classes(name), "roberta.",
-                  fixed={"add_cross_attention": False}, free=frozenset({"tie_word_embeddings"}), settle=lineage.settle,
+                  free=frozenset({"tie_word_embeddings"}), settle=lineage.settle,
                   restore=lineage.restore)
 
 

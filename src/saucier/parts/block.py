@@ -105,7 +105,8 @@ class Block(nn.ModuleDict):
             self[f"{name}_{taken + 1}" if taken else name] = build_residual(residual, dim)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """Shapes: x [B, L, D] -> [B, L, D]."""
+        """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
         for sublayer in self.values():
-            x = sublayer(x, context)
+            if context.reads_memory or not isinstance(sublayer.inner, CrossAttention):
+                x = sublayer(x, context)
         return x

@@ -86,6 +86,11 @@ class Context:
             self.made[key] = make()
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
+    @property
+    def reads_memory(self) -> bool:
+        """Whether there is an encoder's output to read, as vectors or in the cache."""
+        return self.memory is not None or (self.cache is not None and bool(self.cache.cross))
+
     def self_slot(self) -> int:
         """Return the number of the self-attention that asks, in the order of computation: its place in the cache."""
         self.self_attentions += 1

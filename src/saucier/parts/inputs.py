@@ -47,6 +47,10 @@ class Inputs(TypedDict, total=False):
     """[B, T]."""
     encoder_output: Tensor | None
     """[B, S, D]; the encoder is skipped."""
+    encoder_hidden_states: Tensor | None
+    """[B, S, D], what another model's encoder gave, for a decoder alone with cross-attention."""
+    encoder_attention_mask: Tensor | None
+    """[B, S]."""
     mc_token_ids: Tensor | None
     """[B, N], the position that a double head reads in each choice."""
     langs: Tensor | None

@@ -1,0 +1,20 @@
+"""Random legal pairs of an encoder and a decoder."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.parity.draws.bert_generation import sizes
+from transformers import BertConfig, BertGenerationConfig, EncoderDecoderConfig, RobertaConfig
+
+KINDS: list[Any] = [BertConfig, BertGenerationConfig, RobertaConfig]
+
+
+def draw(rng: random.Random) -> tuple[EncoderDecoderConfig, list[str]]:
+    """Return a config, and its class."""
+    dim = rng.choice([8, 20])
+    encoder, decoder = (rng.choice(KINDS)(**sizes(rng, dim)) for _ in range(2))
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 3, 0, 4
+    return config, ["EncoderDecoderModel"]

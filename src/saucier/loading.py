@@ -26,7 +26,8 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
     with its embedding head, an adapter (LoRA) the model that it names with the adapter merged in.
     `dtype` "auto" is the format that the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head`
-    "auto" keeps what was saved; a published class name takes a folder of its family as that class.
+    "auto" keeps what was saved; a published class name takes a folder of its family as that class, and so does the kind
+    of one of our heads (`language`, `span`, ..., or `none` for the body alone).
     Raises `InputError` for a folder that cannot be read and for an unknown dtype, device or head.
     """
     folder = folder_of(path)

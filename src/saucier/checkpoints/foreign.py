@@ -19,14 +19,14 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
-from saucier.checkpoints.published import published_tree, saved_class
+from saucier.checkpoints.published import class_of, published_tree, saved_class
 from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
 from saucier.checkpoints.sentence import write_modules
 from saucier.checkpoints.source import Source, Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.checkpoints.tied import as_stored
 from saucier.config.count import parameters
-from saucier.errors import InputError, nearest
+from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer, unfilled
 from saucier.parts.positions import SinusoidalPositions
@@ -58,10 +58,7 @@ def assembled(opened: Opened, layout: Layout, *, published: str | None, dtype: t
     """Build the model of an opened folder as one of its classes (None: the one that was saved)."""
     folder, document, source = opened.folder, opened.document, opened.source
     where = str(folder / "config.json")
-    name = saved_class(document, layout, where) if published is None else published
-    if name not in layout.classes:
-        raise InputError(f"{layout.model_type} has no head {name!r}", where="head",
-                         remedy=nearest(name, sorted(layout.classes)))
+    name = saved_class(document, layout, where) if published is None else class_of(layout, document, published, where)
     layout = layout.spelled(layout, document)
     tree = without_empty_slots(Names(layout, published_tree(layout, document, name, where), name), source)
     tree = as_stored(Names(layout, tree, name), source)

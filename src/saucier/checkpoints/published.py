@@ -7,7 +7,7 @@ from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.keys import Layout
-from saucier.errors import InputError
+from saucier.errors import InputError, nearest
 
 LARGEST_IN_LIST = 10_000_000
 """Largest number inside a list of a config."""
@@ -50,3 +50,31 @@ def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
         raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
                          remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
     return known[0]
+
+
+NO_HEAD = "none"
+"""What asks for the body alone."""
+
+
+def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str) -> str:
+    """Return the class that `head` asks for: by its published name, or by the kind of our head that it has.
+
+    Of several with such a head it is the one that was saved, or else the first. Raises `InputError` for an unknown one.
+    """
+    if head in layout.classes:
+        return head
+    kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
+    found = [name for name, kind in kinds.items() if kind == head]
+    if not found:
+        known = [*layout.classes, *sorted({kind for kind in kinds.values() if kind})]
+        raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=nearest(head, known))
+    return next((name for name in found if name in (document.get("architectures") or ())), found[0])
+
+
+def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:
+    """Return the kind of head that a class has; None where this config makes no such class."""
+    try:
+        tree = published_tree(layout.spelled(layout, document), document, name, where)
+    except InputError:
+        return None
+    return NO_HEAD if tree.head is None else tree.head.kind

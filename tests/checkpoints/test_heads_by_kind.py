@@ -1,0 +1,43 @@
+"""`head=` by the kind of our head: the same class as by its published name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import saucier
+from saucier.families import bert
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kinds") / "bert"
+    saucier.build(bert(24, 1, heads=2, vocab=40, length=16)).save(path)
+    return path
+
+
+@pytest.mark.parametrize(("kind", "name"), [("pretraining", "BertForPreTraining"), ("language", "BertForMaskedLM"),
+                                            ("none", "BertModel")])
+def test_a_kind_is_a_class(kind: str, name: str, folder: Path) -> None:
+    by_kind, by_name = (saucier.load(folder, head=head, dtype="float32", device="cpu") for head in (kind, name))
+    assert by_kind.config == by_name.config
+    assert by_kind.published["architectures"] == [name]
+
+
+def test_the_saved_class_is_preferred(folder: Path, tmp_path: Path) -> None:
+    model = saucier.load(folder, head="BertLMHeadModel", dtype="float32", device="cpu")
+    model.save(tmp_path / "saved")
+    again = saucier.load(tmp_path / "saved", head="language", dtype="float32", device="cpu")
+    assert again.config == model.config
+    assert again.published["architectures"] == ["BertLMHeadModel"]
+
+
+def test_a_head_that_was_never_trained_is_not_made_up(folder: Path) -> None:
+    with pytest.raises(saucier.InputError, match=r"classifier\.weight is missing"):
+        saucier.load(folder, head="token_classification")
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest(folder: Path) -> None:
+    with pytest.raises(saucier.InputError, match="did you mean 'language'"):
+        saucier.load(folder, head="langauge")

@@ -116,9 +116,18 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/cli/test_cook.py::test_bert_learns_and_shows_its_guesses",
         ), "partly", "fine-tuning with the task heads"),
     Row("B4", "XLNet: permutation language model, two streams, memory"),
-    Row("B5", "RoBERTa: dynamic masks, full sentences, byte-level BPE"),
+    Row("B5", "RoBERTa: dynamic masks, full sentences, byte-level BPE",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/objectives/test_corruptions.py::test_dynamic_masks_differ_by_step_and_static_ones_do_not",
+        ), "partly", "a RoBERTa that is trained here"),
     Row("B6", "Megatron-LM: layers split over processes"),
-    Row("B7", "XLM and XLM-R: translation language model"),
+    Row("B7", "XLM and XLM-R: translation language model",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "the translation language model"),
     Row("B8", "DeBERTa, versions 1 to 3"),
     Row("B9", "SpanBERT, whole-word, n-gram and PMI masking"),
     Row("B10", "BERT for a domain or a language; pretraining continued on one's own text"),
@@ -173,7 +182,11 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
 
 SMALLER = Chapter("E", "Smaller", (
     Row("E1", "Knowledge distillation with soft and hard targets"),
-    Row("E2", "DistilBERT and DistilGPT"),
+    Row("E2", "DistilBERT and DistilGPT",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "distillation from a teacher, every second layer, DistilGPT"),
     Row("E3", "TinyBERT"),
     Row("E4", "MobileBERT"),
     Row("E5", "MiniLM"),
@@ -185,7 +198,12 @@ SMALLER = Chapter("E", "Smaller", (
     Row("E11", "Q8BERT: 8-bit training with fake quantization"),
     Row("E12", "Q-BERT: bits by the Hessian, group by group"),
     Row("E13", "LQ-Nets: learned quantization"),
-    Row("E14", "ALBERT: factorized embedding, shared layers, sentence order"),
+    Row("E14", "ALBERT: factorized embedding, shared layers, sentence order",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/config/test_published_sizes.py::test_parameters_are_those_of_the_reference",
+        ), "partly", "the objective of sentence order, masks of n-grams"),
 ))
 
 KNOWLEDGE = Chapter("F", "With knowledge", (
@@ -206,7 +224,11 @@ LONGER = Chapter("G", "Longer and cheaper", (
     Row("G7", "Reformer: hashed attention, reversible layers"),
     Row("G8", "Linformer: keys and values projected to fewer"),
     Row("G9", "Performer: random features for softmax"),
-    Row("G10", "ELECTRA: telling replaced tokens"),
+    Row("G10", "ELECTRA: telling replaced tokens",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "training generator and discriminator together"),
 ))
 
 WHOLE = Chapter("H", "The whole", (

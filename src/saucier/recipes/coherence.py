@@ -12,6 +12,7 @@ from saucier.config import (
     RelativeKeyQuery,
     SegmentTable,
     SelfAttention,
+    SkipPadding,
     Transformer,
     check,
     longest_input,
@@ -28,6 +29,7 @@ def check_recipe(recipe: Recipe, source: Source) -> None:
     model = build_tree(recipe, source)
     check_objective(recipe, model, source)
     check_vocabulary(recipe, model, source)
+    check_padding(recipe, model, source)
     check_length(recipe, model, source)
 
 
@@ -81,6 +83,20 @@ def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None
         raise fault(source, ("model", "vocab"),
                     f"the model has {model.embed.vocab} token vectors, and the tokenizer {recipe.vocab} tokens",
                     f"use at least {recipe.vocab}, or leave it out")
+
+
+def check_padding(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """Positions that are counted without padding know the id that the tokenizer gives it, its first."""
+    places = getattr(model.embed.positions, "places", None)
+    if not isinstance(places, SkipPadding):
+        return
+    if recipe.tokenizer.special.pad is None:
+        raise fault(source, ("tokenizer", "special", "pad"), "the model counts positions without padding",
+                    "name a padding token, such as <pad>")
+    if places.padding != 0:
+        raise fault(source, ("model", "padding"),
+                    f"the model counts positions without token {places.padding}, and the tokenizer's padding is 0",
+                    "use padding: 0")
 
 
 def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:

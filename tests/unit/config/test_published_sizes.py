@@ -1,0 +1,42 @@
+"""Families at their default sizes have the parameters of the published models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from saucier import config as c
+from saucier.families import FAMILIES
+
+transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
+
+ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1}
+REFERENCES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "roberta": ("RobertaConfig", "RobertaForMaskedLM", {**ROBERTA, "vocab_size": 50265}),
+    "xlm_roberta": ("XLMRobertaConfig", "XLMRobertaForMaskedLM", {**ROBERTA, "vocab_size": 250002}),
+    "camembert": ("CamembertConfig", "CamembertForMaskedLM", {**ROBERTA, "vocab_size": 32005}),
+    "distilbert": ("DistilBertConfig", "DistilBertForMaskedLM", {}),
+    "albert": ("AlbertConfig", "AlbertForPreTraining",
+               {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}),
+    "electra": ("ElectraConfig", "ElectraForPreTraining", {}),
+    "mpnet": ("MPNetConfig", "MPNetForMaskedLM", {"max_position_embeddings": 514}),
+}
+PAPERS = {"roberta": 125e6, "distilbert": 66e6, "albert": 12e6, "electra": 14e6}
+"""Liu et al. 2019, §3.1; Sanh et al. 2019, table 3; Lan et al. 2020, table 1; Clark et al. 2020, table 1."""
+
+
+@pytest.mark.parametrize("family", REFERENCES)
+def test_parameters_are_those_of_the_reference(family: str) -> None:
+    config, name, settings = REFERENCES[family]
+    with torch.device("meta"):
+        reference = getattr(transformers, name)(getattr(transformers, config)(**settings))
+        reference.tie_weights()
+    assert c.parameters(FAMILIES[family]()) == sum(parameter.numel() for parameter in reference.parameters())
+
+
+@pytest.mark.parametrize("family", PAPERS)
+def test_parameters_are_those_of_the_paper(family: str) -> None:
+    """Papers round to millions, and some leave the head out."""
+    assert c.parameters(FAMILIES[family]()) == pytest.approx(PAPERS[family], rel=0.04)

@@ -11,7 +11,7 @@ VOCAB = 19
 
 dims = st.sampled_from([8, 12, 16, 24])
 norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm), st.just(c.NoNorm()),
-                  st.just(c.IdentityNorm()))
+                  st.just(c.PlainLayerNorm()), st.just(c.IdentityNorm()))
 activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"])
 dropouts = st.sampled_from([0.0, 0.1])
 kernels = st.builds(c.Softmax, dropout=dropouts)
@@ -81,9 +81,10 @@ feed_forwards = st.one_of(plain_feed_forwards, experts)
 @st.composite
 def residuals(draw: st.DrawFn, *, cross: bool) -> c.Residual:
     """One sublayer inside one of the residual places."""
-    place = draw(st.sampled_from([c.PreNorm, c.PostNorm, c.SandwichNorm]))
+    place = draw(st.sampled_from([c.PreNorm, c.PreNorm, c.PostNorm, c.SandwichNorm, c.Parallel, c.FromNorm]))
     choices = [self_attentions, feed_forwards, *([cross_attentions] if cross else [])]
-    return place(inner=draw(st.one_of(*choices)), norm=draw(norms), dropout=draw(dropouts))
+    kinds = st.one_of(st.none(), norms) if place is c.Parallel else norms
+    return place(inner=draw(st.one_of(*choices)), norm=draw(kinds), dropout=draw(dropouts))
 
 
 def blocks(*, cross: bool) -> st.SearchStrategy[c.Block]:

@@ -23,6 +23,7 @@ RUNNABLE = 20_000_000
 SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
 FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
+    "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
     "llama": {"kv_heads": 2, "hidden": 40}, "mistral": {"kv_heads": 2, "hidden": 40, "window": 5},
     "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
@@ -113,7 +114,18 @@ def decoders() -> dict[str, c.Transformer]:
     windowed = c.SelfAttention(projection=GROUPED, positions=c.Rotary(), visibility=c.Causal() & c.Window(3))
     return found | {"window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
                     "two-attentions": doubled(), "uneven": uneven(), "experts": with_experts(),
-                    "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm)}
+                    "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm),
+                    "from-norm": decoder(windowed, place=c.FromNorm), "abreast": abreast()}
+
+
+def abreast() -> c.Transformer:
+    """Return a model whose blocks read one input three times: through one norm, through it again, through another."""
+    own = c.Parallel(inner=c.GatedFeedForward(hidden=32), norm=c.PlainLayerNorm())
+    block = c.Block(sublayers=(c.PreNorm(inner=causal_positions()["alibi-mha"]),
+                               c.Parallel(inner=causal_positions()["rotary-gqa"]), own,
+                               c.FromNorm(inner=c.FeedForward(hidden=20), norm=c.RMSNorm())))
+    return decoder(causal_positions()["none-mha"]).model_copy(
+        update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
 
 
 def shared() -> c.Transformer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
@@ -17,7 +19,7 @@ from saucier.config.heads import (
     ReaderHead,
     VectorHead,
 )
-from saucier.config.layers import CrossAttention, Experts, Projection, SelfAttention
+from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, Projection, SelfAttention
 from saucier.config.mixing import FourierMixing
 from saucier.config.model import AfterToken, SegmentTable, Share, Stack, Transformer
 from saucier.config.norms import Norm
@@ -151,6 +153,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     check_groups(name, stack)
     check_convolution(name, stack, config.dim)
     check_mixing(name, stack)
+    check_parallel(name, stack)
     for index, block in enumerate(stack.blocks()):
         for place, residual in enumerate(block.sublayers):
             before = sum(other.inner.kind == residual.inner.kind for other in block.sublayers[:place])
@@ -193,6 +196,24 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
             where="decoder",
             remedy="add a cross_attention sublayer, or remove the encoder",
         )
+
+
+def check_parallel(name: str, stack: Stack) -> None:
+    """A parallel sublayer stands beside a pre-norm one, whose input is known without a memory or an encoder."""
+    for index, block in enumerate(stack.blocks()):
+        where = f"{name}.blocks.{index}"
+        for before, residual in pairwise((None, *block.sublayers)):
+            parallel = isinstance(residual, Parallel)
+            if parallel and not isinstance(before, PreNorm | Parallel):
+                raise InputError("a parallel sublayer stands beside a pre-norm one", where=where,
+                                 remedy="put a sublayer of kind: pre before it")
+            if parallel and before and any(
+                    isinstance(one.inner, CrossAttention) for one in (before, residual)):
+                raise InputError("cross-attention does not stand beside another sublayer", where=where,
+                                 remedy="use kind: pre for it and for what follows")
+            if isinstance(residual, Parallel | FromNorm) and (stack.memory or stack.queries):
+                raise InputError(f"a memory or a second stream does not go with {residual.kind} sublayers", where=where,
+                                 remedy="use kind: pre or post")
 
 
 def check_convolution(name: str, stack: Stack, dim: int) -> None:

@@ -158,11 +158,13 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
     nodes = []
     for residual in block.sublayers:
         inner = residual.inner
-        norms = [norm_node("norm", residual.norm, dim)]
+        norms = [norm_node("norm", residual.norm, dim)] if residual.norm else []
         if residual.kind == "sandwich":
             norms.append(norm_node("norm_after", residual.norm, dim))
         detail = projection_detail(inner.projection) if isinstance(inner, SelfAttention | CrossAttention) else ""
-        detail = f"{residual.kind}-norm" + (f", {detail}" if detail else "")
+        plain = residual.kind in ("parallel", "from_norm")
+        kind = residual.kind.replace("_", " ") if plain else f"{residual.kind}-norm"
+        detail = kind + (f", {detail}" if detail else "")
         nodes.append(
             group(sublayer_name(inner), inner.kind, [*norms, *sublayer_nodes(inner, dim, length)], detail=detail)
         )

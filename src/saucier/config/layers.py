@@ -215,4 +215,35 @@ class SandwichNorm(Config):
     """Dropout on what the sublayer adds to the residual."""
 
 
-Residual = Annotated[PreNorm | PostNorm | SandwichNorm, Field(discriminator="kind")]
+class Parallel(Config):
+    """`y + dropout(inner(norm(x)))`: reads the x that the sublayer before it reads, and adds to the y that this gave.
+
+    It follows a pre-norm sublayer, or another parallel one. Source: Wang and Komatsuzaki 2021 (GPT-J), code release;
+    Black et al. 2022 (GPT-NeoX-20B), §2.1, arXiv:2204.06745.
+    """
+
+    kind: Literal["parallel"] = "parallel"
+    inner: Sublayer
+    """The sublayer."""
+    norm: Norm | None = None
+    """Its own norm (GPT-NeoX); None: reads through the norm of the pre-norm sublayer (GPT-J)."""
+    dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
+
+
+class FromNorm(Config):
+    """`n + dropout(inner(n))` where `n = norm(x)`: the residual begins behind the norm.
+
+    Source: Shoeybi et al. 2019 (Megatron-LM), code release, arXiv:1909.08053; an option of BLOOM.
+    """
+
+    kind: Literal["from_norm"] = "from_norm"
+    inner: Sublayer
+    """The sublayer."""
+    norm: Norm = LayerNorm()
+    """The norm."""
+    dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
+
+
+Residual = Annotated[PreNorm | PostNorm | SandwichNorm | Parallel | FromNorm, Field(discriminator="kind")]

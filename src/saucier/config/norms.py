@@ -29,6 +29,14 @@ class RMSNorm(Config):
     """Added to the mean square."""
 
 
+class PlainLayerNorm(Config):
+    """Centre and scale, with nothing trained. Source: Ba et al. 2016, §3, eq 3, arXiv:1607.06450; an option of OPT."""
+
+    kind: Literal["plain_layer_norm"] = "plain_layer_norm"
+    eps: float = Field(default=1e-5, ge=0)
+    """Added to the variance."""
+
+
 class NoNorm(Config):
     """Gain and bias alone, without statistics. Source: Sun et al. 2020 (MobileBERT), §3.3, arXiv:2004.02984."""
 
@@ -41,7 +49,7 @@ class IdentityNorm(Config):
     kind: Literal["identity"] = "identity"
 
 
-Norm = Annotated[LayerNorm | RMSNorm | NoNorm | IdentityNorm, Field(discriminator="kind")]
+Norm = Annotated[LayerNorm | RMSNorm | PlainLayerNorm | NoNorm | IdentityNorm, Field(discriminator="kind")]
 
 
 def norm_size(norm: Norm) -> int:
@@ -53,5 +61,5 @@ def norm_size(norm: Norm) -> int:
             return 1
         case NoNorm():
             return 2
-        case IdentityNorm():
+        case IdentityNorm() | PlainLayerNorm():
             return 0

@@ -15,6 +15,8 @@ from saucier.families.electra import electra, electra_generator
 from saucier.families.encoder_decoder import bert2bert
 from saucier.families.fnet import fnet
 from saucier.families.gpt import gpt, gpt2
+from saucier.families.gpt_neo import gpt_neo
+from saucier.families.gpt_neox import gpt_neox, gptj
 from saucier.families.led import led
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
@@ -41,5 +43,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,
     "transfo_xl": transfo_xl,
     "fnet": fnet,
+    "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "gptj": gptj,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -15,6 +15,8 @@ from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.encoder_decoder import ENCODER_DECODER_LAYOUT
 from saucier.families.fnet import FNET_LAYOUT
 from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
+from saucier.families.gpt_neo import GPT_NEO_LAYOUT
+from saucier.families.gpt_neox import GPT_NEOX_LAYOUT, GPTJ_LAYOUT
 from saucier.families.led import LED_LAYOUT
 from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
@@ -38,5 +40,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     ALBERT_LAYOUT,
     TRANSFO_XL_LAYOUT,
     FNET_LAYOUT,
+    GPT_NEO_LAYOUT, GPT_NEOX_LAYOUT, GPTJ_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

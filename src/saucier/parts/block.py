@@ -82,6 +82,37 @@ class SandwichNorm(nn.Module):
         return x + self.dropout(self.norm_after(self.inner(self.norm(with_past(x, self.inner, context)), context)))  # type: ignore[no-any-return]
 
 
+class FromNorm(nn.Module):
+    """`n + dropout(inner(n))` where `n = norm(x)`. Source: Shoeybi et al. 2019, code release, arXiv:1909.08053."""
+
+    def __init__(self, config: c.FromNorm, dim: int) -> None:
+        """Build the norm and the sublayer."""
+        super().__init__()
+        self.norm = build_norm(config.norm, dim)
+        self.inner = build_sublayer(config.inner, dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        normed = self.norm(x)
+        return normed + self.dropout(self.inner(normed, context))  # type: ignore[no-any-return]
+
+
+class Parallel(nn.Module):
+    """`y + dropout(inner(norm(x)))` beside a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
+
+    def __init__(self, config: c.Parallel, dim: int) -> None:
+        """Build the sublayer, and the norm where it has its own."""
+        super().__init__()
+        self.norm = build_norm(config.norm, dim) if config.norm else None
+        self.inner = build_sublayer(config.inner, dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, normed: Tensor, context: Context) -> Tensor:
+        """What it adds, given what the pre-norm sublayer reads, and that behind its norm. Shapes: [B, L, D] each."""
+        return self.dropout(self.inner(normed if self.norm is None else self.norm(x), context))  # type: ignore[no-any-return]
+
+
 def build_residual(config: c.Residual, dim: int) -> nn.Module:
     """Return the module for a residual config."""
     match config:
@@ -91,6 +122,10 @@ def build_residual(config: c.Residual, dim: int) -> nn.Module:
             return PostNorm(config, dim)
         case c.SandwichNorm():
             return SandwichNorm(config, dim)
+        case c.Parallel():
+            return Parallel(config, dim)
+        case c.FromNorm():
+            return FromNorm(config, dim)
 
 
 class Block(nn.ModuleDict):
@@ -106,7 +141,29 @@ class Block(nn.ModuleDict):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
-        for sublayer in self.values():
-            if context.reads_memory or not isinstance(sublayer.inner, CrossAttention):
-                x = sublayer(x, context)
+        present = [sublayer for sublayer in self.values()
+                   if context.reads_memory or not isinstance(sublayer.inner, CrossAttention)]
+        for sublayer, *beside in groups(present):
+            x = together(x, sublayer, beside, context) if beside else sublayer(x, context)
         return x
+
+
+def groups(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
+    """Put parallel sublayers behind the one that they stand beside."""
+    found: list[list[nn.Module]] = []
+    for sublayer in sublayers:
+        if isinstance(sublayer, Parallel):
+            found[-1].append(sublayer)
+        else:
+            found.append([sublayer])
+    return found
+
+
+def together(x: Tensor, first: nn.Module, beside: list[nn.Module], context: Context) -> Tensor:
+    """Apply sublayers that read the same. Shapes: x [B, L, D] -> [B, L, D]."""
+    assert isinstance(first, PreNorm), "check() refuses anything else before a parallel sublayer"
+    normed = first.norm(x)
+    total = x + first.dropout(first.inner(normed, context))
+    for sublayer in beside:
+        total = total + sublayer(x, normed, context)
+    return total  # type: ignore[no-any-return]

@@ -15,6 +15,8 @@ def build_norm(norm: c.Norm, dim: int) -> nn.Module:
             return nn.LayerNorm(dim, eps=eps, bias=bias)
         case c.RMSNorm(eps=eps):
             return nn.RMSNorm(dim, eps=eps)
+        case c.PlainLayerNorm(eps=eps):
+            return nn.LayerNorm(dim, eps=eps, elementwise_affine=False)
         case c.NoNorm():
             return NoNorm(dim)
         case c.IdentityNorm():

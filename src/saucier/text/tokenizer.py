@@ -15,6 +15,7 @@ import tokenizers
 from saucier.errors import InputError, nearest
 from saucier.files import write_json, write_text
 from saucier.hub import folder_of
+from saucier.text.older.renumbered import MARK
 from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
 from saucier.text.tokenizer_files import Handling, open_folder
 
@@ -102,8 +103,11 @@ class Tokenizer:
         return found
 
     def published_ids(self, ids: list[int]) -> list[int]:
-        """Return ids as the model knows them."""
-        return ids
+        """Return ids as the model knows them: those of pieces that its vocabulary has not are unknown."""
+        known, unk = self.handling.known, self.unk_id
+        if known is None or unk is None:
+            return ids
+        return [number if number < known else unk for number in ids]
 
     @property
     def has_segments(self) -> bool:
@@ -124,16 +128,17 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """Number of ids, special tokens included."""
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
+        return self.handling.known or int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def id_to_token(self, number: int) -> str | None:
         """Give the token of an id, as it stands in the vocabulary."""
         token: str | None = self.backend.id_to_token(number)
-        return token
+        return None if token is None else token.removeprefix(MARK)
 
     def token_to_id(self, token: str) -> int | None:
         """Give the id of a token, or None."""
-        number: int | None = self.backend.token_to_id(token)
+        found: int | None = self.backend.token_to_id(token)
+        number: int | None = self.backend.token_to_id(MARK + token) if found is None else found
         return number
 
     def _id(self, role: str) -> int | None:

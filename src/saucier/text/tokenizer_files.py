@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,16 @@ class Handling:
     """Names of the tensors that the model takes; empty where neither the folder nor its class says it."""
     chat: Mapping[str, str] = field(default_factory=dict)
     """Chat templates by name."""
+    known: int | None = None
+    """Ids from here on are unknown to the model; None: the model knows all."""
 
     def as_options(self) -> dict[str, Any]:
         """Return the fields of tokenizer_config.json that say this."""
         options: dict[str, Any] = {"padding_side": self.padding_side, "truncation_side": self.truncation_side}
         if self.max_length is not None:
             options["model_max_length"] = self.max_length
+        if self.known is not None:
+            options["known_ids"] = self.known
         if self.inputs:
             options["model_input_names"] = list(self.inputs)
         if self.chat:
@@ -68,6 +72,7 @@ def open_folder(folder: Path) -> Opened:
         if has_older_files(place):
             backend, settings, found = read_older(place)
             handling = handling_of(place, settings.options, inputs=found.inputs, left=found.left)
+            handling = replace(handling, known=settings.known)
             return Opened(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
     raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
                      remedy="name the folder that holds the tokenizer")
@@ -86,6 +91,8 @@ def with_tokenizer_json(folder: Path) -> Opened:
     known = CLASSES.get(str(options.get("tokenizer_class")).removesuffix("Fast"))
     left = (known is not None and known.left) or (backend.padding or {}).get("direction") == "left"
     handling = handling_of(folder, options, inputs=known.inputs if known else (), left=left)
+    if isinstance(options.get("known_ids"), int):
+        handling = replace(handling, known=options["known_ids"])
     backend.no_truncation()
     backend.no_padding()
     return Opened(backend, names, handling, bool(options.get("clean_up_tokenization_spaces")))

@@ -68,8 +68,8 @@ MODEL = dict.fromkeys(("CamembertTokenizer", "XLMRobertaTokenizer", "MBartTokeni
 SAME_FILES = {"BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "MT5Tokenizer", "RetriBertTokenizer",
               "RealmTokenizer", "ConvBertTokenizer", "ElectraTokenizer", "DistilBertTokenizer", "MobileBertTokenizer",
               "SqueezeBertTokenizer", "LxmertTokenizer", "DPRQuestionEncoderTokenizer", "DPRContextEncoderTokenizer",
-              "DPRReaderTokenizer"}
-"""Names that stand for a class tested under its own name."""
+              "DPRReaderTokenizer", "MarianTokenizer", "M2M100Tokenizer"}
+"""Names that stand for a class tested under its own name, and two that have a test of their own."""
 
 
 MASK = {"__type": "AddedToken", "content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True,
@@ -238,3 +238,50 @@ def test_damaged_models_are_refused_or_read(shared: Path, tmp_path: Path) -> Non
         except InputError:
             refused += 1
     assert refused > 50
+
+
+def best_pieces(text: str, scores: dict[str, float]) -> list[str]:
+    """Cut a word into the pieces with the largest sum of scores, as the definition says; unknown characters as one."""
+    lowest = min(scores.values()) - 10
+    best: list[tuple[float, list[str]]] = [(0.0, [])]
+    for end in range(1, len(text) + 1):
+        options = [(best[start][0] + scores[text[start:end]], [*best[start][1], text[start:end]])
+                   for start in range(end) if text[start:end] in scores]
+        options += [(best[end - 1][0] + lowest, [*best[end - 1][1], "?"])] if text[end - 1] not in scores else []
+        best.append(max(options, key=lambda option: option[0]))
+    joined: list[str] = []
+    for piece in best[-1][1]:
+        if piece != "?" or joined[-1:] != ["?"]:
+            joined.append(piece)
+    return joined
+
+
+@pytest.mark.parametrize("name", ["MarianTokenizer", "M2M100Tokenizer"])
+def test_ids_of_a_vocabulary_beside_the_pieces(name: str, tmp_path: Path, short: list[str]) -> None:
+    """By the definition: transformers itself needs the sentencepiece package for these."""
+    file = "source.spm" if name == "MarianTokenizer" else "sentencepiece.bpe.model"
+    unigram_model(tmp_path / file, short, ("<unk>", "<s>", "</s>") if name == "M2M100Tokenizer" else ("<unk>", "</s>"))
+    pieces = read_pieces(tmp_path / file).pieces
+    normal = {piece.text: piece.score for piece in pieces if piece.kind == 1}
+    lost = sorted(normal, key=len)[-3:]
+    own = ["<s>", "<pad>", "</s>", "<unk>"] + [text for text in reversed(normal) if text not in lost]
+    own += ["ziel", "▁cible", ">>fra<<"]  # tokens of the other language: never given, and read back
+    vocab = {token: number for number, token in enumerate(own)}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    ours = load_tokenizer(tmp_path)
+    ours.save(tmp_path / "saved")
+    for text in ("the method returns a class", short[0][:200].replace("\n", " "), "ziel cible", "x 🙂🙂 y", ""):
+        words = text.split()
+        wanted = [vocab.get(piece, vocab["<unk>"]) for word in words for piece in best_pieces("▁" + word, normal)]
+        assert ours.encode(text, add_special_tokens=False) == wanted
+        assert load_tokenizer(tmp_path / "saved").encode(text, add_special_tokens=False) == wanted
+    assert ours.decode([vocab["▁cible"], vocab["ziel"]]) == "cibleziel"
+    assert (ours.id_to_token(vocab["ziel"]), ours.token_to_id("ziel")) == ("ziel", vocab["ziel"])
+    if name == "MarianTokenizer":
+        assert ours.encode(">>fra<< the")[0] == vocab[">>fra<<"] and ours.encode("the")[-1] == vocab["</s>"]
+        assert ours.vocab_size == len(vocab)
+    else:
+        assert ours.encode("the")[0] == len(vocab) + 18 and ours.token_to_id("__zu__") == len(vocab) + 99
+        assert ours.vocab_size == len(vocab) + 100
+    assert vocab["<unk>"] in ours.encode(" ".join(lost).replace("▁", ""))

@@ -9,6 +9,7 @@ from tokenizers import AddedToken, normalizers
 from tokenizers import Tokenizer as Backend
 
 from saucier.text.older import pieces as p
+from saucier.text.older import renumbered as r
 from saucier.text.older.settings import Settings
 from saucier.text.older.words import byte_pairs, word_pairs, wordpiece
 
@@ -44,6 +45,8 @@ class Class:
     """Whether padding stands at the left."""
     spaced_mask: bool = False
     """Whether the mask takes the space before it along."""
+    source: str = "en_XX"
+    """The language that a text is in, where src_lang does not say it."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -127,6 +130,11 @@ CLASSES: dict[str, Class] = {
                               {**ANGLE_NAMES, "sep": "[SEP]", "cls": "[CLS]", "mask": "[MASK]"}, SEGMENTS,
                               spaced_mask=True),
     "ReformerTokenizer": Class(p.merged(p.reformer_normal), {"eos": "</s>", "unk": "<unk>"}),
+    "MarianTokenizer": Class(r.marian, {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+                             Frame("$A {eos}", "$A $B {eos}")),
+    "M2M100Tokenizer": Class(r.m2m_100, {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>"},
+                             Frame("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"), extra=r.hundred,
+                             source="en"),
     "LlamaTokenizer": Class(p.merged(p.nothing, space="first", split=False),
                             {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, left=True),
 }
@@ -137,6 +145,7 @@ REFUSED = {
     "FlaubertTokenizer": "prepares texts with Moses scripts",
     "BertJapaneseTokenizer": "needs a Japanese morphological analyser",
     "RoFormerTokenizer": "cuts Chinese words with jieba",
+    "CTRLTokenizer": "writes its vocabulary and its merges with different marks of a word's end",
     "TransfoXLTokenizer": "prepares texts with Moses scripts",
 }
 """Classes whose ids cannot be reproduced exactly, and why."""
@@ -149,11 +158,13 @@ MODEL_TYPES = {
     **dict.fromkeys(("t5", "mt5", "switch_transformers"), "T5Tokenizer"),
     **dict.fromkeys(("llama", "mistral", "mixtral"), "LlamaTokenizer"),
     **dict.fromkeys(("albert", "nystromformer", "yoso"), "AlbertTokenizer"),
+    "marian": "MarianTokenizer", "m2m_100": "M2M100Tokenizer",
     "mpnet": "MPNetTokenizer", "funnel": "FunnelTokenizer", "deberta": "DebertaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "gpt_neox": "GPTNeoXTokenizer", "openai-gpt": "OpenAIGPTTokenizer",
     "fnet": "FNetTokenizer", "xlnet": "XLNetTokenizer", "camembert": "CamembertTokenizer",
     "xlm-roberta": "XLMRobertaTokenizer", "mbart": "MBartTokenizer", "pegasus": "PegasusTokenizer",
     "big_bird": "BigBirdTokenizer", "reformer": "ReformerTokenizer", "qwen2": "Qwen2Tokenizer", "xlm": "XLMTokenizer",
     "flaubert": "FlaubertTokenizer", "roformer": "RoFormerTokenizer", "transfo-xl": "TransfoXLTokenizer",
+    "ctrl": "CTRLTokenizer",
 }
 """model_type -> the class that reads its tokenizer, where the folder names none."""

@@ -105,7 +105,7 @@ def templates(settings: Settings, found: Class) -> tuple[str, str]:
     """Return what stands around a text and around a pair, with the tokens filled in."""
     frame, names = found.frame, settings.names
     if frame is not None:
-        values = {**names, "source": settings.text("src_lang", "en_XX")}
+        values = {**names, "source": settings.text("src_lang", found.source)}
         return frame.single.format(**values), frame.pair.format(**values)
     bos = names.get("bos") if settings.flag("add_bos_token", False) else None
     eos = names.get("eos") if settings.flag("add_eos_token", False) else None

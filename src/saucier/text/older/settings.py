@@ -28,6 +28,8 @@ class Settings:
     """Tokens that must get these ids."""
     names: dict[str, str] = field(default_factory=dict)
     """Role -> token; the class's own defaults are filled in later."""
+    known: int | None = None
+    """Ids from here on are unknown to the model; None: the model knows all."""
 
     @property
     def where(self) -> str:

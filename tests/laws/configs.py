@@ -72,7 +72,7 @@ plain_feed_forwards = st.one_of(
     st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
               dropout=dropouts))
 
-experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3), bias=st.booleans(), noise=dropouts,
+experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3), router_bias=st.booleans(), noise=dropouts,
                     router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]),
                     capacity=st.sampled_from([None, 64]))
 feed_forwards = st.one_of(plain_feed_forwards, experts)

@@ -148,7 +148,7 @@ def cycled() -> c.Transformer:
 def with_experts() -> c.Transformer:
     """Return a model whose tokens go through two of three experts."""
     built = decoder(causal_positions()["rotary-gqa"])
-    experts = c.Experts(inner=c.GatedFeedForward(hidden=20), count=3, bias=True)
+    experts = c.Experts(inner=c.GatedFeedForward(hidden=20), count=3, router_bias=True)
     block = c.Block(sublayers=(c.PreNorm(inner=causal_positions()["rotary-gqa"]), c.PreNorm(inner=experts)))
     return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
 

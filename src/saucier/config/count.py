@@ -133,7 +133,7 @@ def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[N
 def _experts(part: Experts, dim: int, length: int) -> list[Node]:
     inner = group("experts", part.inner.kind, sublayer_nodes(part.inner, dim, length),
                   detail=f"{part.count}, {part.router.top} for each token", times=part.router.top, stored=part.count)
-    return [linear("router", dim, part.count, bias=part.bias), inner]
+    return [linear("router", dim, part.count, bias=part.router_bias), inner]
 
 
 @sublayer_nodes.register

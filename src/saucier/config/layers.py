@@ -159,7 +159,7 @@ class Experts(Config):
     """Number of experts."""
     router: Router = SoftmaxOfTop()
     """How experts are chosen."""
-    bias: bool = False
+    router_bias: bool = False
     """Bias on the scores."""
     capacity: int | None = Field(default=None, gt=0)
     """Tokens of a sequence that one expert takes in one pass, the first ones; the others skip it. None: all.

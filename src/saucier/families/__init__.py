@@ -21,11 +21,13 @@ from saucier.families.led import led
 from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.mixtral import mixtral
 from saucier.families.modernbert import modernbert
 from saucier.families.mpnet import mpnet
 from saucier.families.realm import realm
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
+from saucier.families.switch import switch_transformers
 from saucier.families.t5 import mt5, t5
 from saucier.families.transfo_xl import transfo_xl
 from saucier.families.transformer import transformer
@@ -36,13 +38,10 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert, "transformer": transformer, "gpt": gpt,
     "gpt2": gpt2, "llama": llama, "mistral": mistral, "bert": bert, "t5": t5, "longformer": longformer,
     "roformer": roformer, "dpr": dpr, "realm": realm, "led": led, "bert_generation": bert_generation,
-    "bert2bert": bert2bert,
-    "bart": bart, "mbart": mbart, "marian": marian,
-    "pegasus": pegasus, "m2m_100": m2m_100, "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert,
-    "big_bird": big_bird, "xlm": xlm, "xlnet": xlnet, "distilbert": distilbert, "electra": electra,
-    "electra_generator": electra_generator, "mpnet": mpnet, "mt5": mt5, "albert": albert,
-    "transfo_xl": transfo_xl,
-    "fnet": fnet,
-    "gpt_neo": gpt_neo, "gpt_neox": gpt_neox, "gptj": gptj,
+    "bert2bert": bert2bert, "bart": bart, "mbart": mbart, "marian": marian, "pegasus": pegasus, "m2m_100": m2m_100,
+    "roberta": roberta, "xlm_roberta": xlm_roberta, "camembert": camembert, "big_bird": big_bird, "xlm": xlm,
+    "xlnet": xlnet, "distilbert": distilbert, "electra": electra, "electra_generator": electra_generator,
+    "mpnet": mpnet, "mt5": mt5, "albert": albert, "transfo_xl": transfo_xl, "fnet": fnet, "gpt_neo": gpt_neo,
+    "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -10,6 +10,7 @@ from saucier.checkpoints.rules import Concat, Rule
 from saucier.families.t5_lineage import (
     FREE,
     GATED,
+    LAYERS,
     PLAIN,
     TIED,
     classes,
@@ -68,7 +69,8 @@ FEED_FORWARD = Key("feed_forward_proj", (), names=PLAIN | GATED, default="relu",
                    found=found_feed_forward)
 SCALED = Key("scale_decoder_outputs", (), default=lambda document: document.get("tie_word_embeddings") is not False,
              argument="scaled", found=scaled_output)
-T5_LAYOUT = Layout("t5", from_fields, keys(FEED_FORWARD, TIED, SCALED), partial(weights, inner=feed_forward_rules),
-                   classes("T5"), base="", free=FREE)
-MT5_LAYOUT = Layout("mt5", from_fields, keys(FEED_FORWARD, TIED), partial(weights, inner=feed_forward_rules),
-                    classes("MT5"), base="", free=FREE | {"scale_decoder_outputs"})
+NAMES = partial(weights, inner=feed_forward_rules)
+T5_LAYOUT = Layout("t5", from_fields, keys(*LAYERS, FEED_FORWARD, TIED, SCALED), NAMES, classes("T5"), base="",
+                   free=FREE)
+MT5_LAYOUT = Layout("mt5", from_fields, keys(*LAYERS, FEED_FORWARD, TIED), NAMES, classes("MT5"), base="",
+                    free=FREE | {"scale_decoder_outputs"})

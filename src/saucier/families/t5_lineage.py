@@ -39,9 +39,11 @@ def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.Gated
     )
 
 
-READER, WRITER = "encoder.layers.block.sublayers", "decoder.layers.block.sublayers"
+READER, WRITER = "encoder.layers.*.sublayers", "decoder.layers.*.sublayers"
 ATTENTIONS = (f"{READER}.0", f"{WRITER}.0", f"{WRITER}.1")
 FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
+INNER = tuple(f"{place}.{inner}" for place in FEED_FORWARDS for inner in ("inner", "inner.inner"))
+"""Feed-forwards, and those inside experts."""
 BIASES = (f"{READER}.0.inner.positions", f"{WRITER}.0.inner.positions")
 STACKS = ("encoder", "decoder")
 
@@ -57,32 +59,47 @@ GATED = {"gated-gelu": ("gated_feed_forward", "gelu_tanh")} | {
 """A gate with GELU has always been its approximation; an exact one cannot be said."""
 
 
+def first_feed_forward(tree: c.Transformer) -> c.FeedForward | c.GatedFeedForward | None:
+    """Return the feed-forward of the encoder's first layer, or one of its experts."""
+    inner = tree.encoder.blocks()[0].sublayers[-1].inner if tree.encoder else None
+    inner = inner.inner if isinstance(inner, c.Experts) else inner
+    return inner if isinstance(inner, c.FeedForward | c.GatedFeedForward) else None
+
+
 def found_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
     """Return kind and activation of a tree's feed-forwards."""
-    block = tree.encoder.blocks()[0] if tree.encoder else None
-    inner = block.sublayers[-1].inner if block else None
-    return (inner.kind, inner.activation) if isinstance(inner, c.FeedForward | c.GatedFeedForward) else None
+    inner = first_feed_forward(tree)
+    return None if inner is None else (inner.kind, inner.activation)
 
 
-def keys(feed_forward: Key, *last: Key) -> tuple[Key, ...]:
+def found_hidden(tree: c.Transformer) -> int | None:
+    """Return the width inside a tree's feed-forwards."""
+    inner = first_feed_forward(tree)
+    return None if inner is None else inner.hidden
+
+
+LAYERS = (
+    Key("num_layers", ("encoder.layers.times",)),
+    Key("num_decoder_layers", ("decoder.layers.times",), default=lambda document: document["num_layers"]),
+)
+
+
+def keys(*own: Key) -> tuple[Key, ...]:
     """The fields of the lineage, with those in which its families differ."""
     dropped = (*below((*ATTENTIONS, *FEED_FORWARDS, *STACKS), "dropout"), *below(ATTENTIONS, "inner.kernel.dropout"),
-               *below(FEED_FORWARDS, "inner.dropout"), "embed.dropout", "decoder_embed.dropout")
+               *below(INNER, "dropout"), "embed.dropout", "decoder_embed.dropout")
     normed = (*below((*ATTENTIONS, *FEED_FORWARDS), "norm.eps"), *below(STACKS, "final_norm.eps"))
     return (
         Key("d_model", ("dim",), argument="dim"),
-        feed_forward,
-        Key("num_layers", ("encoder.layers.times",)),
-        Key("num_decoder_layers", ("decoder.layers.times",), default=lambda document: document["num_layers"]),
         Key("num_heads", below(ATTENTIONS, "inner.projection.heads")),
         Key("d_kv", below(ATTENTIONS, "inner.projection.head_dim"), default=64),
-        Key("d_ff", below(FEED_FORWARDS, "inner.hidden")),
+        Key("d_ff", below(INNER, "hidden"), found=found_hidden),
         Key("vocab_size", ("embed.vocab", "decoder_embed.vocab")),
         Key("relative_attention_num_buckets", below(BIASES, "buckets"), default=32),
         Key("relative_attention_max_distance", below(BIASES, "max_distance"), default=128),
         Key("layer_norm_epsilon", normed, default=1e-6),
         Key("dropout_rate", dropped, default=0.1),
-        *last,
+        *own,
     )
 
 
@@ -98,9 +115,8 @@ def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.Ga
     `inner` gives those of the feed-forwards, from the places of a block in both trees and one of them.
     """
     assert tree.encoder is not None, "a T5 has an encoder"
-    residuals = tree.encoder.blocks()[0].sublayers
-    attention, feed_forward = residuals[0].inner, residuals[-1].inner
-    assert isinstance(attention, c.SelfAttention), "as the family's function says"
+    attention, feed_forward = tree.encoder.blocks()[0].sublayers[0].inner, first_feed_forward(tree)
+    assert isinstance(attention, c.SelfAttention) and feed_forward is not None, "as the family's function says"
     width = attention.projection.widths(tree.dim)[0]
     rules = [Rule("embed.tokens.weight", "@shared.weight", instead="@encoder.embed_tokens.weight")]
     if tree.decoder_embed:
@@ -112,16 +128,9 @@ def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.Ga
             Rule(f"{stack}.shared.weight", f"@{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
             Rule(f"{stack}.final_norm.weight", f"@{stack}.final_layer_norm.weight"),
             *attention_rules(block, theirs, width),
-            *inner(block, f"{theirs}{last}.", expert_of(feed_forward)),
+            *inner(block, f"{theirs}{last}.", feed_forward),
         ]
     return Rules(rules, ignored=COPIES)
-
-
-def expert_of(inner: c.Config) -> c.FeedForward | c.GatedFeedForward:
-    """Return a feed-forward itself, or one of several."""
-    found = inner.inner if isinstance(inner, c.Experts) else inner
-    assert isinstance(found, c.FeedForward | c.GatedFeedForward), "as the family's function says"
-    return found
 
 
 def attention_rules(ours: str, theirs: str, width: int) -> list[Rule]:

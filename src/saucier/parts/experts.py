@@ -23,7 +23,7 @@ class Router(nn.Module):
         super().__init__()
         self.noise = config.noise
         self.weight = nn.Parameter(torch.empty(config.count, dim))
-        self.bias = nn.Parameter(torch.empty(config.count)) if config.bias else None
+        self.bias = nn.Parameter(torch.empty(config.count)) if config.router_bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: x [T, D] -> [T, E], float32."""

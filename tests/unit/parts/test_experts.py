@@ -64,7 +64,7 @@ def one_by_one(module: Experts, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("inner", [PLAIN, GATED], ids=["plain", "gated"])
 def test_equal_to_the_definition(inner: c.FeedForward | c.GatedFeedForward, router: c.TopOfSoftmax | c.SoftmaxOfTop,
                                  capacity: int | None) -> None:
-    module = experts(c.Experts(inner=inner, count=COUNT, router=router, bias=True, capacity=capacity))
+    module = experts(c.Experts(inner=inner, count=COUNT, router=router, router_bias=True, capacity=capacity))
     x = batch()
     torch.testing.assert_close(module(x, context()), one_by_one(module, x), atol=1e-6, rtol=1e-6)
 
@@ -79,7 +79,7 @@ def test_gradients_reach_the_router_and_every_expert_and_are_those_of_the_defini
 
 
 def test_an_expert_that_nobody_chose_has_a_gradient_of_zero() -> None:
-    module = experts(c.Experts(inner=PLAIN, count=COUNT, router=c.TopOfSoftmax(), bias=True))
+    module = experts(c.Experts(inner=PLAIN, count=COUNT, router=c.TopOfSoftmax(), router_bias=True))
     with torch.no_grad():
         module.router.bias[0] = 1e3
     module(batch(), context()).sum().backward()
@@ -97,7 +97,7 @@ def test_only_chosen_experts_are_computed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_first_tokens_of_each_sequence_are_taken_and_padding_takes_no_place() -> None:
-    module = experts(c.Experts(inner=GATED, count=2, router=c.TopOfSoftmax(), bias=True, capacity=2))
+    module = experts(c.Experts(inner=GATED, count=2, router=c.TopOfSoftmax(), router_bias=True, capacity=2))
     with torch.no_grad():
         module.router.bias[0] = 1e3  # all want the first
     padding = torch.ones(ROWS, LENGTH, dtype=torch.bool)
@@ -108,7 +108,7 @@ def test_the_first_tokens_of_each_sequence_are_taken_and_padding_takes_no_place(
 
 
 def test_packed_documents_have_a_capacity_each() -> None:
-    module = experts(c.Experts(inner=GATED, count=2, router=c.TopOfSoftmax(), bias=True, capacity=1))
+    module = experts(c.Experts(inner=GATED, count=2, router=c.TopOfSoftmax(), router_bias=True, capacity=1))
     with torch.no_grad():
         module.router.bias[0] = 1e3
     documents = torch.tensor([0, 0, 0, 1, 1, 2, 2]).expand(ROWS, -1)

@@ -1,0 +1,75 @@
+"""Mixtral: Mistral whose feed-forwards are eight experts, of which each token goes through two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.keys import Key, Layout, put
+from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.families.llama import (
+    ACTIVATION,
+    ATTENTION,
+    BUFFERS,
+    COMMON_KEYS,
+    FEED_FORWARD,
+    FREE,
+    GROUPED,
+    SLIDING,
+    body,
+    classes,
+    mistral,
+)
+from saucier.families.rope import one_spelling, rotary_key
+
+
+def mixtral(
+    dim: int = 4096,
+    layers: int = 32,
+    *,
+    heads: int = 32,
+    kv_heads: int = 8,
+    vocab: int = 32000,
+    hidden: int = 14336,
+    experts: int = 8,
+    window: int | None = None,
+) -> c.Transformer:
+    """Mixtral 8x7B by default. Source: Jiang et al. 2024, §2 and table 1, arXiv:2401.04088.
+
+    Each token goes through two experts. `window` counts the token itself; None sees the whole past.
+    """
+    tree = mistral(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, window=window, base=1e6)
+    many = c.Experts(inner=c.GatedFeedForward(hidden=hidden), count=experts)
+    return put(tree, f"{FEED_FORWARD}.inner", many)  # type: ignore[no-any-return]
+
+
+EXPERTS = f"{FEED_FORWARD}.inner"
+KEYS = (
+    *COMMON_KEYS, GROUPED, replace(SLIDING, default=None), replace(ACTIVATION, paths=(f"{EXPERTS}.inner.activation",)),
+    *rotary_key(f"{ATTENTION}.inner.positions", base=1e6, length=4096 * 32),
+    Key("intermediate_size", (f"{EXPERTS}.inner.hidden",), default=14336),
+    Key("num_local_experts", (f"{EXPERTS}.count",), default=8),
+    Key("num_experts_per_tok", (f"{EXPERTS}.router.top",), default=2),
+    Key("router_jitter_noise", (f"{EXPERTS}.noise",), default=0.0),
+)
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of Mixtral: LLaMA's, and those of the router and of each expert's three matrices."""
+    assert tree.decoder is not None, "a Mixtral is a decoder"
+    experts = tree.decoder.blocks()[0].sublayers[1].inner
+    assert isinstance(experts, c.Experts), "as the family's function says"
+    ours, theirs = "decoder.blocks.{i}.experts.", "@layers.{i}.block_sparse_moe."
+    one = theirs + "experts.{j}."
+    return Rules([
+        *body(tree),
+        Rule(ours + "norm.weight", "@layers.{i}.post_attention_layernorm.weight"),
+        Rule(ours + "inner.router.weight", theirs + "gate.weight"),
+        Rule(ours + "inner.experts.{j}.up.weight", (one + "w1.weight", one + "w3.weight"),
+             Concat((experts.inner.hidden,) * 2)),
+        Rule(ours + "inner.experts.{j}.down.weight", one + "w2.weight"),
+    ], ignored=BUFFERS)
+
+
+MIXTRAL_LAYOUT = Layout("mixtral", mixtral, KEYS, weights, classes("Mixtral"), "model.",
+                        free=FREE | {"output_router_logits", "router_aux_loss_coef"}, normalize=one_spelling)

@@ -1,0 +1,169 @@
+"""Switch Transformers: T5 whose every other layer has many feed-forwards, of which each token goes through one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from saucier import config as c
+from saucier.checkpoints.choices import bare, encoder_alone, whole
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
+from saucier.checkpoints.rules import Rule
+from saucier.errors import InputError
+from saucier.families.bart_lineage import tied_output
+from saucier.families.t5_lineage import (
+    FEED_FORWARDS,
+    FREE,
+    HEAD,
+    below,
+    encoder_decoder,
+    first_feed_forward,
+    keys,
+    weights,
+)
+
+
+def switch_transformers(
+    dim: int = 768,
+    layers: int = 12,
+    *,
+    heads: int = 12,
+    head_dim: int = 64,
+    vocab: int = 32128,
+    hidden: int = 3072,
+    experts: int = 8,
+    dropout: float = 0.1,
+) -> c.Transformer:
+    """Switch, base size with 8 experts by default. Source: Fedus et al. 2021, §2 and table 9, arXiv:2101.03961.
+
+    Each expert takes 64 tokens of a sequence; the router sees its input with one percent of noise in training.
+    """
+    feed_forward = c.FeedForward(hidden=hidden, activation="relu", bias=False, dropout=dropout)
+    tree = encoder_decoder(dim, layers, feed_forward, heads=heads, head_dim=head_dim, vocab=vocab, dropout=dropout,
+                           head=c.LanguageHead(scale=dim**-0.5))
+    many = c.Experts(inner=feed_forward, count=experts, router=c.TopOfSoftmax(), capacity=64, noise=0.01)
+    return sparse(tree, many, (layers, layers), (2, 2))
+
+
+def sparse(tree: c.Transformer, experts: c.Experts, layers: tuple[int, int], steps: tuple[int, int]) -> c.Transformer:
+    """Give every `step`th layer of each stack experts, the second layer first; 1 is every layer, 0 none."""
+    assert tree.encoder is not None and tree.decoder is not None, "an encoder-decoder"
+    stacks = [with_experts(stack, experts, count, step)
+              for stack, count, step in zip((tree.encoder, tree.decoder), layers, steps, strict=True)]
+    return tree.model_copy(update={"encoder": stacks[0], "decoder": stacks[1]})
+
+
+def with_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c.Stack:
+    """Return a stack of so many layers, those with experts in their places, in the shortest turn."""
+    dense = stack.blocks()[0]
+    many = c.Block(sublayers=(*dense.sublayers[:-1], dense.sublayers[-1].model_copy(update={"inner": experts})))
+    blocks = [many if step == 1 or (step > 0 and layer % step == 1) else dense for layer in range(layers)]
+    if len(set(blocks)) == 1:
+        return stack.model_copy(update={"layers": c.Repeat(block=blocks[0], times=layers)})
+    turn = step if layers % step == 0 else layers
+    return stack.model_copy(update={"layers": c.Cycle(blocks=tuple(blocks[:turn]), times=layers // turn)})
+
+
+def from_fields(dim: int, *, activation: c.Activation, tied: bool, layers: tuple[int, int],
+                steps: tuple[int, int]) -> c.Transformer:
+    """The family by the published fields; a tied output layer is scaled, and goes with one table for both sides."""
+    inner = c.FeedForward(hidden=1, activation=activation, bias=False)
+    tree = encoder_decoder(dim, 1, inner, heads=1, head_dim=64, vocab=1, dropout=0.0,
+                           head=c.LanguageHead(tied=tied, scale=dim**-0.5 if tied else 1.0))
+    tree = tree.model_copy(update={"decoder_embed": None if tied else tree.embed})
+    return sparse(tree, c.Experts(inner=inner, count=1, router=c.TopOfSoftmax()), layers, steps)
+
+
+def by_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int, writers: int, reader_step: int,
+              writer_step: int) -> c.Transformer:
+    """The same with the two sides' numbers apart, as fields have them."""
+    return from_fields(dim, activation=activation, tied=tied, layers=(readers, writers),
+                       steps=(reader_step, writer_step))
+
+
+def spaced(stack: c.Stack | None) -> int | None:
+    """Return how many layers lie between those with experts: the inverse of `with_experts`."""
+    if stack is None:
+        return None
+    found = sparse_layers(stack)
+    if len(found) == len(stack.blocks()):
+        return 1
+    return found[1] - found[0] if len(found) > 1 else len(found) * len(stack.blocks())
+
+
+def sparse_layers(stack: c.Stack | None) -> list[int]:
+    """Return the numbers of the layers with experts."""
+    blocks = stack.blocks() if stack else []
+    return [number for number, block in enumerate(blocks) if isinstance(block.sublayers[-1].inner, c.Experts)]
+
+
+def found_experts(tree: c.Transformer, name: str) -> object:
+    """Return a field of the first experts of a tree; None where it has none."""
+    blocks = [block for stack in (tree.encoder, tree.decoder) if stack for block in stack.blocks()]
+    inner = [block.sublayers[-1].inner for block in blocks]
+    return next((getattr(experts, name) for experts in inner if isinstance(experts, c.Experts)), None)
+
+
+def side_keys(side: str, ours: str, layers: str, default: int | None) -> tuple[Key, ...]:
+    """The fields of one stack: its layers, how many have experts, and in which step."""
+    def step(document: Document) -> int:
+        total, sparse = document.get(layers) or document["num_layers"], document.get(f"num_sparse_{side}_layers", 3)
+        return int(total // sparse if sparse > 0 else total)
+
+    return (
+        Key(layers, (), argument=f"{ours}s", default=default or (lambda document: document["num_layers"]),
+            found=lambda tree: len(getattr(tree, side).blocks()) if getattr(tree, side) else None),
+        Key(f"num_sparse_{side}_layers", (), default=3, found=lambda tree: len(sparse_layers(getattr(tree, side)))),
+        Key(f"{side}_sparse_step", (), argument=f"{ours}_step", default=step,
+            found=lambda tree: spaced(getattr(tree, side))),
+    )
+
+
+def expert_key(foreign: str, name: str, default: object) -> Key:
+    """A field of the experts."""
+    return Key(foreign, below(FEED_FORWARDS, f"inner.{name}"), default=default,
+               found=lambda tree: found_experts(tree, name))
+
+
+def one_table_only(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The encoder alone. Raises `InputError` where both sides have tables of their own: its names would not say so."""
+    if tree.decoder_embed is not None:
+        raise InputError("tie_word_embeddings False cannot be expressed by an encoder alone", where="config.json",
+                         remedy="open the whole model")
+    return encoder_alone.keep(tree, document)
+
+
+def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFeedForward) -> list[Rule]:
+    """The names of a dense layer, of the experts, and of their router."""
+    experts, mlp = ours + "experts.", theirs + "mlp."
+    return [
+        Rule(ours + "feed_forward.norm.weight", theirs + "layer_norm.weight"),
+        Rule(ours + "feed_forward.inner.up.weight", mlp + "wi.weight"),
+        Rule(ours + "feed_forward.inner.down.weight", mlp + "wo.weight"),
+        Rule(experts + "norm.weight", theirs + "layer_norm.weight"),
+        Rule(experts + "inner.router.{p}", mlp + "router.classifier.{p}"),
+        Rule(experts + "inner.experts.{j}.up.weight", mlp + "experts.expert_{j}.wi.weight"),
+        Rule(experts + "inner.experts.{j}.down.weight", mlp + "experts.expert_{j}.wo.weight"),
+    ]
+
+
+def found_activation(tree: c.Transformer) -> str | None:
+    """Return the activation of a tree's feed-forwards."""
+    inner = first_feed_forward(tree)
+    return None if inner is None else inner.activation
+
+
+SWITCH_LAYOUT = Layout(
+    "switch_transformers", by_fields,
+    keys(Key("dense_act_fn", (), names=ACTIVATIONS, default="relu", argument="activation", found=found_activation),
+         Key("tie_word_embeddings", (), default=True, argument="tied", found=tied_output),
+         *side_keys("encoder", "reader", "num_layers", 12), *side_keys("decoder", "writer", "num_decoder_layers", None),
+         expert_key("num_experts", "count", 8), expert_key("expert_capacity", "capacity", 64),
+         expert_key("router_bias", "router_bias", False), expert_key("router_jitter_noise", "noise", 0.01)),
+    partial(weights, inner=feed_forward_rules),
+    {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
+     "SwitchTransformersEncoderModel": Published(one_table_only)},
+    base="", fixed={"router_dtype": "float32"},
+    free=(FREE - {"dense_act_fn"}) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
+                                     "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",
+                                     "is_gated_act", "router_type", "classifier_dropout", "scale_decoder_outputs"},
+)

@@ -72,9 +72,9 @@ plain_feed_forwards = st.one_of(
     st.builds(c.GatedFeedForward, hidden=st.sampled_from([8, 20]), activation=activations, bias=st.booleans(),
               dropout=dropouts))
 
-experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3), router_bias=st.booleans(), noise=dropouts,
-                    router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]),
-                    capacity=st.sampled_from([None, 64]))
+experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3), router_bias=st.booleans(),
+                    noise=dropouts, capacity=st.sampled_from([None, 64]),
+                    router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]))
 feed_forwards = st.one_of(plain_feed_forwards, experts)
 
 

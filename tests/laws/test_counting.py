@@ -15,9 +15,9 @@ from saucier.recipes import names, recipe
 MODELS = everything()
 LENGTH = 12
 EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta", "xlnet", "transfo",
-                  "part-xl", "pair-led")
-"""Positions with matrix products of their own, which the count leaves out; and maps for global tokens, whose work
-depends on how many a batch has."""
+                  "part-xl", "pair-led", "crowded")
+"""Positions with matrix products of their own, which the count leaves out; maps for global tokens, whose work depends
+on how many a batch has; and experts that have no room for some tokens."""
 
 
 def built_parameters(config: c.Transformer) -> int:

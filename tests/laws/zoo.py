@@ -22,6 +22,8 @@ RUNNABLE = 20_000_000
 
 SMALL = {"dim": 24, "layers": 2, "heads": 4, "vocab": VOCAB}
 FAMILY_OPTIONS: dict[str, dict[str, object]] = {
+    "mt5": {"head_dim": 6, "hidden": 40}, "switch_transformers": {"head_dim": 6, "hidden": 40, "experts": 3},
+    "mixtral": {"kv_heads": 2, "hidden": 40, "experts": 3}, "bart": {"length": LENGTH}, "mbart": {"length": LENGTH},
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
     "llama": {"kv_heads": 2, "hidden": 40}, "mistral": {"kv_heads": 2, "hidden": 40, "window": 5},
@@ -305,7 +307,7 @@ def without_dropout(config: c.Transformer) -> c.Transformer:
     def cleared(value: object) -> object:
         match value:
             case dict():
-                return {key: 0.0 if key == "dropout" else cleared(inner) for key, inner in value.items()}
+                return {key: 0.0 if key in ("dropout", "noise") else cleared(inner) for key, inner in value.items()}
             case list() | tuple():
                 return [cleared(inner) for inner in value]
             case _:

@@ -131,9 +131,10 @@ def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[N
 
 @sublayer_nodes.register
 def _experts(part: Experts, dim: int, length: int) -> list[Node]:
-    inner = group("experts", part.inner.kind, sublayer_nodes(part.inner, dim, length),
-                  detail=f"{part.count}, {part.router.top} for each token", times=part.router.top, stored=part.count)
-    return [linear("router", dim, part.count, bias=part.router_bias), inner]
+    share = part.router.top / part.count  # each expert sees so much of the tokens
+    inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
+    experts = group("experts", part.inner.kind, inner, detail=f"{part.router.top} for each token", times=part.count)
+    return [linear("router", dim, part.count, bias=part.router_bias), experts]
 
 
 @sublayer_nodes.register

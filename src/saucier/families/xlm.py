@@ -47,6 +47,7 @@ KEYS = (
     Key("n_heads", (f"{ATTENTION}.inner.projection.heads",)),
     Key("vocab_size", ("embed.vocab",)),
     Key("max_position_embeddings", ("embed.positions.length",), default=512),
+    Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
     Key("n_langs", ("embed.languages.count",), default=1, argument="languages"),
     Key("causal", (f"{ATTENTION}.inner.visibility.kind",), names={False: "full", True: "causal"}, default=False,
         argument="causal"),

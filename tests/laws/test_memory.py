@@ -122,8 +122,8 @@ def test_what_does_not_go_with_a_memory_is_refused() -> None:
         model(ids, mems=[torch.zeros(5, 2, 24)])
     with pytest.raises(InputError, match="one length"):
         saucier.generate(model, ids, torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]))
+    plain = scrambled(FAMILIES["gpt2"](**SMALL))
     with pytest.raises(InputError, match="no memory"):
-        plain = scrambled(FAMILIES["gpt2"](**SMALL))
         plain(ids, mems=[torch.zeros(5, 2, 24)] * 2)
 
 

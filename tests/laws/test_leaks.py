@@ -26,6 +26,7 @@ VISIBILITIES: dict[str, c.Visibility] = {
     "full": c.Full(), "causal": c.Causal(), "prefix": c.Prefix(), "window": c.Window(2), "window-1": c.Window(1),
     "causal-window": c.Causal() & c.Window(3), "prefix-window": c.Prefix() & c.Window(3),
     "causal-or-window": c.Causal() | c.Window(2),
+    "permutation": c.Permutation(), "same-length": c.SameLength(), "causal-same-length": c.Causal() & c.SameLength(),
     "global": c.Global(), "window-or-global": c.Window(2) | c.Global(), "causal-and-global": c.Causal() & c.Global(),
     "blocks": c.BlockWindow(size=2, reach=1), "own-block": c.BlockWindow(size=4, reach=0),
     "global-blocks": c.BlockWindow(size=2, reach=0) | c.GlobalBlocks(size=2), "bigbird": blocks(1, 1, 64),
@@ -36,12 +37,17 @@ VISIBILITIES: dict[str, c.Visibility] = {
 ATTENTIONS: dict[str, c.SelfAttention] = {
     name: c.SelfAttention(projection=zoo.GROUPED, positions=positions)
     for name, positions in {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=3), "rotary": c.Rotary(),
-                            "t5": c.T5Bias(buckets=8, max_distance=20), "alibi": c.Alibi()}.items()}
+                            "t5": c.T5Bias(buckets=8, max_distance=20), "alibi": c.Alibi(),
+                            "xl": c.TransformerXL()}.items()}
 
 
 def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
     """Say for one pair what a visibility means."""
     match visibility:
+        case c.Permutation():  # nothing is hidden from single queries here; tests/laws/test_memory.py has that
+            return True
+        case c.SameLength():  # without a memory
+            return key >= query
         case c.Full():
             return True
         case c.Causal():

@@ -85,6 +85,7 @@ def causal_positions() -> dict[str, c.SelfAttention]:
              "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
              "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi(),
              "disentangled": c.Disentangled(distances=c.LogDistances(buckets=4, reach=9), maps=c.SharedMaps()),
+             "xl": c.TransformerXL(clamp=7, shared_biases=True),
              "rotary-values": c.Rotary(values=True, pairs=c.Neighbours()),
              "rotary-neighbours": c.Rotary(pairs=c.Neighbours(), scaling=c.Yarn(factor=4, length=8)),
              "rotary-scaled": c.Rotary(scaling=c.Llama3Scaling(factor=8, length=16)),
@@ -102,7 +103,7 @@ def causal_positions() -> dict[str, c.SelfAttention]:
 def full_positions() -> dict[str, c.SelfAttention]:
     """Return an attention that sees both ways for every kind of position that can."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "t5": c.T5Bias(buckets=8, max_distance=20),
-             "rotary": c.Rotary(), "alibi": c.Alibi(),
+             "xl": c.TransformerXL(), "rotary": c.Rotary(), "alibi": c.Alibi(),
              "disentangled": c.Disentangled(distances=c.ExactDistances(reach=4)),
              "relative": c.RelativeKey(length=LENGTH), "relative-both": c.RelativeKeyQuery(length=LENGTH)}
     return {name: c.SelfAttention(projection=GROUPED, positions=kind) for name, kind in kinds.items()}

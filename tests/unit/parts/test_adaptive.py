@@ -45,13 +45,14 @@ def model(name: str) -> Transformer:
 
 
 def by_hand(made: Transformer, hidden: Tensor) -> Tensor:
-    """Log probabilities [V] of one vector: p(token) = p(cluster) · p(token | cluster). Source: Grave et al. 2017, §4."""
+    """Log probabilities [V] of one vector: p(token) = p(cluster) · p(token | cluster), Grave et al. 2017, §4."""
     head, embed = made.head, made.embed
     starts, ends = (0, *CUTOFFS), (*CUTOFFS, VOCAB)
     scores = []
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        tables = list(head.tables) if not head.config.tied else (
-            [table.weight for table in embed.tokens.tables] if hasattr(embed.tokens, "tables") else [embed.tokens.weight])
+        tables = list(head.tables)
+        if head.config.tied:
+            tables = [table.weight for table in getattr(embed.tokens, "tables", [embed.tokens])]
         table = tables[number] if len(tables) > 1 else tables[0][start:end]
         narrow = hidden
         if table.shape[1] != DIM or head.config.division > 1:

@@ -79,15 +79,17 @@ class Transformer(nn.Module):
         """Defaults of `saucier.generate` for this model, as in generation_config.json."""
         self.published: dict[str, Any] = {}
         """The config that the model was published with, for what changes no number: names of labels, its class."""
+        self.carried: dict[str, Tensor] = {}
+        """Tensors of the published file that its reference stores and never reads."""
         self.embed = Embedding(config.embed, config.dim)
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
         if self.decoder_embed is not None and config.decoder_embed is not None and config.decoder_embed.tied:
             self.decoder_embed.tokens = self.embed.tokens
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
-        self.pooler = Pooler(config.pooler, config.dim) if config.pooler else None
+        self.pooler = Pooler(config.pooler, config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
-        self.head = build_head(config.head, config.dim, output_embed.tokens) if config.head else None
+        self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
         if isinstance(self.head, AdaptiveHead):
             self.head.tie(output_embed)
 

@@ -70,7 +70,9 @@ def test_folder(name: str) -> None:
                                   "distilbert", "electra", "electra-masked-lm", "mpnet", "albert", "albert-masked-lm",
                                   "xlm", "xlm-causal", "xlm-multiple-choice", "xlm-sequence-classification", "xlnet",
                                   "xlnet-multiple-choice", "xlnet-token-classification", "xlnet-question-answering",
-                                  "transfo-xl", "transfo-xl-div4", "transfo-xl-sequence-classification"])
+                                  "transfo-xl", "transfo-xl-div4", "transfo-xl-sequence-classification",
+                                  "big_bird", "big_bird-original_full-question-answering", "reformer",
+                                  "reformer-masked-lm", "reformer-sequence-classification"])
 def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 

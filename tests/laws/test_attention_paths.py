@@ -51,7 +51,8 @@ def test_weights_are_weights(name: str) -> None:
         assert (weights >= 0).all()
         elsewhere = 0 if output.global_attentions is None else 1  # the weights of the first token, which is global
         if all(once):  # the weight of a key that counts several times is that of one of them
-            assert_close(weights[0, :, elsewhere:].sum(-1), torch.ones(weights.shape[1], weights.shape[2] - elsewhere))
+            rows = weights[0, :, elsewhere:].sum(-1)
+            assert_close(rows, rows.new_ones(rows.shape))
     padded = [*(output.encoder_attentions or output.attentions or ()), *(output.cross_attentions or ())]
     length = longest(model.config)  # the weights of sliding windows stand by distance, not by key
     # Where a batch may hide keys from single queries, what is padded or hidden still sees itself.
@@ -63,7 +64,10 @@ def test_weights_are_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
-    """One more hidden state than blocks; the first is the embedding, the last is the output."""
+    """One more hidden state than blocks; the first is the embedding, the last is the output.
+
+    Of two streams the second alone is recorded, and their norm is not.
+    """
     model = scrambled(MODELS[name])
     output = run(model, weights=True)
     two = model.config.encoder is not None and model.config.decoder is not None
@@ -72,7 +76,8 @@ def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
     assert states is not None
     assert stack is not None
     assert len(states) == len(stack.blocks()) + 1
-    assert torch.equal(states[-1], output.last_hidden_state)
+    if isinstance(stack.residual, c.OneStream):
+        assert torch.equal(states[-1], output.last_hidden_state)
     if two:
         assert output.encoder_hidden_states is not None
         assert torch.equal(output.encoder_hidden_states[-1], output.encoder_last_hidden_state)

@@ -74,7 +74,7 @@ def unmasked(config: c.Transformer, length: int) -> float:
     for stack in filter(None, (config.encoder, config.decoder)):
         for block in stack.blocks():
             for residual in block.sublayers:
-                if isinstance(residual.inner, c.SelfAttention):
+                if isinstance(residual.inner, c.SelfAttention) and isinstance(residual.inner.kernel, c.Softmax):
                     query = residual.inner.projection.widths(config.dim)[0]
                     hidden += 4 * query * (length - visible_keys(residual.inner.visibility, length))
     return c.flops_per_token(config, length) + hidden

@@ -33,6 +33,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "fnet": {"length": LENGTH},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
+    "reformer": {"head_dim": 6, "hidden": 40, "positions": c.Axial(shape=(4, 16), widths=(8, 16)),
+                 "local": c.Chunks(length=3), "lsh": c.Hashing(chunks=c.Chunks(length=4), rounds=2, seed=1)},
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
@@ -115,8 +117,12 @@ def decoders() -> dict[str, c.Transformer]:
     found = {name: config for name, config in found.items() if config.encoder is None}
     found |= {f"part-{name}": decoder(attention) for name, attention in causal_positions().items()}
     windowed = c.SelfAttention(projection=GROUPED, positions=c.Rotary(), visibility=c.Causal() & c.Window(3))
+    chunked = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Causal(), kernel=c.Chunks(length=3))
+    hashed = c.SelfAttention(projection=HEADS, visibility=c.Causal(), kernel=c.Hashing(
+        chunks=c.Chunks(length=3), rounds=2, buckets=c.FixedBuckets(factors=(2, 4)), seed=1))
     return found | {"window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
-                    "two-attentions": doubled(), "uneven": uneven(), "experts": with_experts(),
+                    "two-attentions": doubled(), "chunks": decoder(chunked), "streams": reversible(chunked),
+                    "hashed": decoder(hashed), "uneven": uneven(), "experts": with_experts(),
                     "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm),
                     "from-norm": decoder(windowed, place=c.FromNorm), "abreast": abreast()}
 
@@ -129,6 +135,14 @@ def abreast() -> c.Transformer:
                                c.FromNorm(inner=c.FeedForward(hidden=20), norm=c.RMSNorm())))
     return decoder(causal_positions()["none-mha"]).model_copy(
         update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
+
+
+def reversible(attention: c.SelfAttention) -> c.Transformer:
+    """Return a model of two residual streams."""
+    built = decoder(attention)
+    assert built.decoder is not None
+    stack = built.decoder.model_copy(update={"residual": c.Reversible()})
+    return built.model_copy(update={"decoder": stack, "head": c.LanguageHead(tied=False)})
 
 
 def shared() -> c.Transformer:
@@ -187,11 +201,13 @@ def encoders() -> dict[str, c.Transformer]:
     window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
     block = c.SelfAttention(projection=GROUPED, visibility=c.BlockWindow(size=2) + c.BlockWindow(size=3, reach=0))
     first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
+    ring = c.SelfAttention(projection=HEADS, kernel=c.Chunks(length=3, before=1, after=1))
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
     return found | {"convolution": convolved(), "window": encoder(window), "global": encoder(first),
-                    "global-maps": encoder(maps), "blocks": encoder(block), "crowded": crowded()} | {
+                    "global-maps": encoder(maps), "blocks": encoder(block), "chunks": encoder(ring),
+                    "crowded": crowded()} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 
@@ -228,28 +244,45 @@ def attentions(config: c.Transformer) -> list[c.SelfAttention]:
     return [part for part in inner if isinstance(part, c.SelfAttention)]
 
 
+def rings(attention: c.SelfAttention) -> bool:
+    """Say whether the row is a ring of chunks, or sorted, so that what is seen depends on what stands at its end."""
+    return isinstance(attention.kernel, c.Hashing) or (
+        isinstance(attention.kernel, c.Chunks) and not isinstance(attention.visibility, c.Causal))
+
+
 def of_any_length(models: dict[str, c.Transformer]) -> list[str]:
     """Return the names of the models whose positions see the same of each other however long the batch is.
 
     The others cannot obey laws that compare a row with itself in another batch: where the last block is seen by all
-    (BigBird), a row that is padded has another last block than alone.
+    (BigBird), or the last chunk stands beside the first (Reformer), a row that is padded has another end than alone.
     """
     return [name for name, config in models.items() if not reads_padding(config)
-            and all(fits_any_length(attention.visibility) for attention in attentions(config))]
+            and all(fits_any_length(part.visibility) and not rings(part) for part in attentions(config))]
 
 
 def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
     """Return the names of the models whose positions see the same of each other wherever their row begins.
 
-    The others count blocks from the row's beginning: padding on the left, or a text before it, moves their limits.
+    The others count blocks or chunks from the row's beginning: padding on the left, or a text before it, moves their
+    limits.
     """
     return [name for name, config in models.items() if not reads_padding(config)
-            and all(fits_any_place(attention.visibility) for attention in attentions(config))]
+            and all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax)
+                   for part in attentions(config))]
 
 
 def reads_padding(config: c.Transformer) -> bool:
     """Say whether padding is read like any token, as in the published models: FNet's transform has no mask."""
     return any(c.mixes_padding(stack) for stack in (config.encoder, config.decoder) if stack)
+
+
+def of_any_future(models: dict[str, c.Transformer]) -> list[str]:
+    """Return the names of the models in which a position sees the same of the past whatever comes after it.
+
+    Where rows are sorted by hashes (Reformer), later tokens move the limits of the chunks that earlier ones see.
+    """
+    return [name for name, config in models.items()
+            if not any(isinstance(part.kernel, c.Hashing) for part in attentions(config))]
 
 
 def runnable_recipes() -> list[str]:

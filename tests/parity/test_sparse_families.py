@@ -1,4 +1,4 @@
-"""BigBird against the reference library beyond random configs: drawn blocks, published sizes, long inputs."""
+"""BigBird and Reformer against the reference library: drawn blocks, published sizes, what is refused."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 
 from saucier import config as c
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
+from saucier.families.reformer import reformer
+from saucier.families.reformer_tables import REFORMER_LAYOUT
 from saucier.model import build
 from saucier.parts.random_blocks import Draw, random_counts
 
@@ -65,6 +67,29 @@ def test_the_published_size_of_big_bird() -> None:
     tree = BIG_BIRD_LAYOUT.tree(fields(transformers.BigBirdConfig()), "BigBirdForPreTraining", "test")
     assert c.parameters(tree) == published_parameters(there)
     assert sum(parameter.numel() for parameter in build(tree, device="meta").parameters()) == c.parameters(tree)
+
+
+def test_the_published_size_of_reformer() -> None:
+    with torch.device("meta"):
+        there = transformers.ReformerModelWithLMHead(transformers.ReformerConfig(is_decoder=True))
+    unread = there.lm_head.bias.numel()  # stored, and added to nothing
+    tree = REFORMER_LAYOUT.tree(fields(transformers.ReformerConfig(is_decoder=True)), "ReformerModelWithLMHead", "test")
+    assert c.parameters(tree) == published_parameters(there) - unread
+    assert sum(parameter.numel() for parameter in build(tree, device="meta").parameters()) == c.parameters(tree)
+    assert tree == reformer(lsh=c.Hashing(chunks=c.Chunks(multiple=64)),
+                            local=c.Chunks(dropout=0.05, multiple=64)).model_copy()
+
+
+@pytest.mark.parametrize(("field", "value", "name"), [
+    ("is_decoder", False, "ReformerModelWithLMHead"), ("is_decoder", True, "ReformerForMaskedLM"),
+    ("attn_layers", ["local", "full"], "ReformerModel"), ("hidden_act", "mish", "ReformerModel"),
+    ("num_buckets", 3, "ReformerModel"), ("axial_pos_shape", [4, 4, 4], "ReformerModel")])
+def test_what_reformer_cannot_express_is_refused(field: str, value: object, name: str) -> None:
+    from saucier.errors import InputError
+
+    config = transformers.ReformerConfig(is_decoder="LMHead" in name)
+    with pytest.raises(InputError):
+        REFORMER_LAYOUT.tree({**fields(config), field: value}, name, "test")
 
 
 @pytest.mark.parametrize(("field", "value", "name"), [

@@ -148,6 +148,7 @@ def copy_weights(model: Transformer, names: Names, source: Source, where: str) -
                *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise misfit(faults, where)
+    model.carried = {name: source[name].clone() for name in names.rules.carried if name in source}
 
 
 def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:
@@ -223,6 +224,11 @@ def foreign_tensors(model: Transformer, layout: Layout, published: str) -> dict[
     return tensors
 
 
+def carried(model: Transformer, rules: Rules) -> dict[str, Tensor]:
+    """Return the tensors of the model's file that nothing reads, where this class stores them."""
+    return {name: tensor for name, tensor in model.carried.items() if name in rules.carried}
+
+
 def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
     given = model.published if model.published.get("model_type") == layout.model_type else {}
@@ -232,7 +238,7 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     said = layout.fields(published) & document.keys()
     document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    tensors = foreign_tensors(model, layout, published)
+    tensors = {**foreign_tensors(model, layout, published), **carried(model, layout.rules(model.config, published))}
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)

@@ -237,16 +237,22 @@ class Table:
 class Rules:
     """The weight table of a family for one config."""
 
-    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = (), tables: Iterable[Table] = ()) -> None:
-        """`ignored`: templates of foreign names that hold nothing of ours (buffers, copies of tied weights)."""
+    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = (), tables: Iterable[Table] = (),
+                 carried: Iterable[str] = ()) -> None:
+        """`ignored`: templates of foreign names that hold nothing of ours (buffers, copies of tied weights).
+
+        `carried`: names of tensors that the reference stores and never reads; they are written back as they were.
+        """
         self.rules = [(pattern(rule.ours), rule) for rule in rules]
         self.ignored = [pattern(template) for template in ignored]
         self.tables = list(tables)
+        self.carried = tuple(carried)
 
     def plus(self, more: Iterable[Rule]) -> Rules:
         """Return these rules and more."""
         joined = Rules(more)
         joined.rules, joined.ignored, joined.tables = [*self.rules, *joined.rules], self.ignored, self.tables
+        joined.carried = self.carried
         return joined
 
     def match(self, name: str) -> Match | None:
@@ -265,4 +271,5 @@ class Rules:
         """Say whether a foreign name belongs to a rule, used by this config or not, or is known to hold nothing."""
         names = [theirs for _, rule in self.rules for theirs in (*rule.foreign, rule.instead) if theirs]
         return (any(pattern(theirs).match(name) for theirs in names) or any(name == table.name for table in self.tables)
+                or name in self.carried
                 or any(expression.match(name) for expression in self.ignored))

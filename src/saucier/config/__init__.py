@@ -7,6 +7,7 @@ from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.anatomy import Node
 from saucier.config.base import Config
 from saucier.config.check import check, mixes_padding, reads_pooled
+from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.heads import (
@@ -100,6 +101,8 @@ from saucier.config.pooling import (
 )
 from saucier.config.positions import (
     Alibi,
+    Axial,
+    EmbeddingPositions,
     FullRange,
     Halves,
     InOrder,
@@ -133,6 +136,7 @@ from saucier.config.rotary import (
     Yarn,
 )
 from saucier.config.span_heads import QuestionSpanHead
+from saucier.config.streams import OneStream, Reversible
 from saucier.config.targets import RotatedSource, ShiftedSource
 from saucier.config.visibility import (
     AfterSeparator,
@@ -163,24 +167,26 @@ from saucier.config.visibility import (
 )
 
 __all__ = [
-    "AcrossHalves", "Activation", "AdaptiveHead", "AfterSeparator", "AfterToken", "Alibi", "And", "BeforeSeparator",
-    "Beyond", "Block", "BlockWindow", "Causal", "ChoiceHead", "Chosen", "ClassificationHead", "Config", "Convolution",
-    "CrossAttention", "Cycle", "DenseMap", "Disentangled", "DoubleHead", "DynamicScaling", "Embedding", "EmbeddingHead",
-    "EndToken", "ExactDistances", "Experts", "FanInInit", "FeedForward", "First", "FirstReal", "FirstSegment",
-    "FirstToken", "FirstUnmasked", "FourierMixing", "FromNorm", "FromNothing", "FromZeros", "Full", "FullRange",
-    "GatedFeedForward", "Global", "GlobalBlocks", "GlobalMaps", "GlobalTokens", "Halves", "Head", "IdentityNorm",
-    "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastReal", "LastToken", "LayerNorm",
-    "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "MaxReal", "Mean", "MeanReal", "MeanRoot",
-    "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoNorm", "NoPositions", "NoScaling", "NoTokens", "Node",
-    "Norm", "NormalInit", "OneSegment", "Or", "OwnMaps", "Pairs", "Parallel", "Permutation", "Pick", "Places",
-    "PlainLayerNorm", "Plus", "Pooled", "Pooler", "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix",
-    "PretrainingHead", "ProjectClusters", "ProjectNormed", "ProjectSum", "ProjectTokens", "ProjectUndropped",
-    "Projection", "QueryStream", "QueryVector", "QuestionSpanHead", "RMSNorm", "RandomBlocks", "ReaderHead",
-    "RealTokens", "RelativeKey", "RelativeKeyQuery", "Repeat", "ReplacedTokenHead", "Residual", "Rotary",
-    "RotatedSource", "SameLength", "SandwichNorm", "Scaling", "SegmentMemory", "SegmentScores", "SegmentTable",
-    "SegmentTokens", "SelfAttention", "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding",
-    "Softmax", "SoftmaxOfTop", "SpanHead", "Stack", "Sublayer", "T5Bias", "TokenHead", "TopOfSoftmax", "Transform",
-    "Transformer", "TransformerXL", "VectorHead", "Visibility", "WeightedMean", "Window", "XavierInit", "Yarn",
-    "anatomy", "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory",
+    "AcrossHalves", "Activation", "AdaptiveHead", "AfterSeparator", "AfterToken", "Alibi", "And", "Axial",
+    "BeforeSeparator", "Beyond", "Block", "BlockWindow", "BucketsByLength", "Causal", "ChoiceHead", "Chosen",
+    "Chunks", "ClassificationHead", "Config", "Convolution", "CrossAttention", "Cycle", "DenseMap", "Disentangled",
+    "DoubleHead", "DynamicScaling", "Embedding", "EmbeddingHead", "EmbeddingPositions", "EndToken",
+    "ExactDistances", "Experts", "FanInInit", "FeedForward", "First", "FirstReal", "FirstSegment", "FirstToken",
+    "FirstUnmasked", "FixedBuckets", "FourierMixing", "FromNorm", "FromNothing", "FromZeros", "Full", "FullRange",
+    "GatedFeedForward", "Global", "GlobalBlocks", "GlobalMaps", "GlobalTokens", "Halves", "Hashing", "Head",
+    "IdentityNorm", "InOrder", "InPlace", "Interleaved", "LanguageHead", "LanguageTable", "Last", "LastReal",
+    "LastToken", "LayerNorm", "Learned", "LinearScaling", "Llama3Scaling", "LogDistances", "LongRope", "MaxReal",
+    "Mean", "MeanReal", "MeanRoot", "Memory", "MusicTransformer", "Neighbours", "NextToken", "NoNorm",
+    "NoPositions", "NoScaling", "NoTokens", "Node", "Norm", "NormalInit", "OneSegment", "OneStream", "Or",
+    "OwnMaps", "Pairs", "Parallel", "Permutation", "Pick", "Places", "PlainLayerNorm", "Plus", "Pooled", "Pooler",
+    "Pooling", "PostNorm", "PreNorm", "Predicts", "Prefix", "PretrainingHead", "ProjectClusters", "ProjectNormed",
+    "ProjectSum", "ProjectTokens", "ProjectUndropped", "Projection", "QueryStream", "QueryVector",
+    "QuestionSpanHead", "RMSNorm", "RandomBlocks", "ReaderHead", "RealTokens", "RelativeKey", "RelativeKeyQuery",
+    "Repeat", "ReplacedTokenHead", "Residual", "Reversible", "Rotary", "RotatedSource", "SameLength",
+    "SandwichNorm", "Scaling", "SegmentMemory", "SegmentScores", "SegmentTable", "SegmentTokens", "SelfAttention",
+    "Share", "SharedMaps", "Shaw", "ShiftedSource", "Sinusoidal", "SkipPadding", "Softmax", "SoftmaxOfTop",
+    "SpanHead", "Stack", "Sublayer", "T5Bias", "TokenHead", "TopOfSoftmax", "Transform", "Transformer",
+    "TransformerXL", "VectorHead", "Visibility", "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy",
+    "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory",
     "mixes_padding", "parameters", "permutes", "reads_pooled", "sliding", "visible_keys",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from saucier.config.check_adaptive import check_adaptive
+from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
@@ -55,6 +56,8 @@ def check(config: Transformer) -> None:
     check_sides(config)
     check_segments(config)
     check_adaptive(config)
+    check_axial(config)
+    check_streams(config)
     check_head(config)
 
 
@@ -93,7 +96,7 @@ def check_head(config: Transformer) -> None:
     language = config.language_head
     if language is None or not language.tied:
         return
-    table, given = config.output_embed.widths(config.dim)[0], config.dim
+    table, given = config.output_embed.widths(config.dim)[0], config.width
     if language.transform is not None and language.transform.width is not None:
         given = language.transform.width
     if table != given:
@@ -162,6 +165,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                 case SelfAttention() as attention:
                     check_projection(path, attention.projection, config.dim)
                     check_positions(path, attention, config.dim)
+                    check_kernel(path, attention)
                     check_global_maps(path, name, attention)
                     if isinstance(attention.positions, T5Bias):
                         biases[path] = (attention.positions, attention.projection.heads)

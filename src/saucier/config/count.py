@@ -12,6 +12,7 @@ from functools import singledispatch
 from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.base import Config
+from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
 from saucier.config.count_heads import head_node
 from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.layers import (
@@ -35,6 +36,7 @@ from saucier.config.model import (
     Transformer,
 )
 from saucier.config.positions import (
+    Axial,
     Learned,
     MusicTransformer,
     RelativeKey,
@@ -54,8 +56,10 @@ def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
 
 @sublayer_nodes.register
 def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
+    if isinstance(part.kernel, Hashing):
+        return hashing_nodes(part, part.kernel, dim, length)
     query, key, _ = part.projection.widths(dim)
-    keys = visible_keys(part.visibility, length)
+    keys = chunk_keys(part.kernel, length) if isinstance(part.kernel, Chunks) else visible_keys(part.visibility, length)
     maps = linear("qkv", dim, query + 2 * key, bias=part.projection.bias)
     if part.projection.bias and not part.projection.key_bias:
         maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
@@ -67,6 +71,16 @@ def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
         Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query)
     )
     return [*nodes, linear("out", query, dim, bias=part.projection.output_bias)]
+
+
+def hashing_nodes(part: SelfAttention, kernel: Hashing, dim: int, length: int) -> list[Node]:
+    """Return the parts of an attention by hashes, whose queries and keys are one map."""
+    width, keys = part.projection.widths(dim)[0], chunk_keys(kernel, length)
+    return [linear("qkv", dim, 2 * width, bias=part.projection.bias),
+            Node("hashes", kernel.kind, f"{kernel.rounds} a position",
+                 flops=2.0 * width * hash_products(kernel, length)),
+            Node("scores", kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * width),
+            linear("out", width, dim, bias=part.projection.output_bias)]
 
 
 def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
@@ -244,7 +258,7 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
             turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
             children.append(group("blocks", "cycle", turns, times=times))
     if stack.final_norm:
-        children.append(norm_node("final_norm", stack.final_norm, dim))
+        children.append(norm_node("final_norm", stack.final_norm, stack.width(dim)))
     if stack.queries:
         children.append(Node("queries", "vector", "where the second stream begins", str(dim), dim))
     return group(name, "stack", children)
@@ -258,6 +272,9 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     if isinstance(embed.positions, Learned):
         rows = embed.positions.length
         children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
+    elif isinstance(embed.positions, Axial):
+        for axis, rows, wide in zip(("rows", "columns"), embed.positions.shape, embed.positions.widths, strict=True):
+            children.append(Node(axis, "axial", "", f"{rows} × {wide}", rows * wide))
     elif embed.positions.kind != "none":
         children.append(Node("positions", embed.positions.kind))
     if isinstance(embed.segments, SegmentTable | FirstSegment):
@@ -293,9 +310,10 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.decoder:
         parts.append(stack_node("decoder", config.decoder, dim, length))
     if config.pooler:
-        parts.append(replace(linear("pooler", dim, dim, bias=True), flops=0.0, detail="once a sequence"))
+        pooler = linear("pooler", config.width, config.width, bias=True)
+        parts.append(replace(pooler, flops=0.0, detail="once a sequence"))
     if config.head:
-        parts.append(head_node(config.head, dim, config.output_embed.vocab))
+        parts.append(head_node(config.head, config.width, config.output_embed.vocab))
     return group("model", "transformer", parts)
 
 

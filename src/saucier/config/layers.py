@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.chunks import Chunks, Hashing
 from saucier.config.mixing import FourierMixing
 from saucier.config.norms import LayerNorm as LayerNorm
 from saucier.config.norms import Norm as Norm
@@ -53,7 +54,7 @@ class Softmax(Config):
     """Dropout on the attention weights."""
 
 
-Kernel = Softmax
+Kernel = Annotated[Softmax | Chunks | Hashing, Field(discriminator="kind")]
 
 
 class GlobalMaps(Config):
@@ -88,7 +89,7 @@ class CrossAttention(Config):
     kind: Literal["cross_attention"] = "cross_attention"
     projection: Projection
     """Heads and the maps to queries, keys and values."""
-    kernel: Kernel = Softmax()
+    kernel: Softmax = Softmax()
     """How scores become weights."""
 
 

@@ -13,6 +13,7 @@ from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
 from saucier.config.recurrence import QueryVector, SegmentMemory
+from saucier.config.streams import OneStream, Reversible
 from saucier.config.targets import DefaultTarget
 
 MAX_LAYERS = 10_000
@@ -73,6 +74,8 @@ class Stack(Config):
 
     layers: Layers
     """How the blocks are laid out."""
+    residual: Annotated[OneStream | Reversible, Field(discriminator="kind")] = OneStream()
+    """What the sublayers add to."""
     convolution: Convolution | None = None
     """What stands beside the first block (DeBERTa-v2)."""
     final_norm: Norm | None = None
@@ -85,6 +88,10 @@ class Stack(Config):
     """The second stream (XLNet)."""
     zero_padding: bool = False
     """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
+
+    def width(self, dim: int) -> int:
+        """Return the width of the vectors that the stack gives."""
+        return 2 * dim if isinstance(self.residual, Reversible) else dim
 
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""
@@ -314,6 +321,12 @@ class Transformer(Config):
     """What stands on top; None gives hidden vectors only."""
     initialization: Initialization = NormalInit()
     """How `build` draws the starting weights."""
+
+    @property
+    def width(self) -> int:
+        """The width of the vectors that pooler and head read."""
+        last = self.decoder or self.encoder
+        return last.width(self.dim) if last else self.dim
 
     @property
     def output_embed(self) -> Embedding:

@@ -225,7 +225,27 @@ class TransformerXL(Config):
     """Dropout on the vectors of the distances."""
 
 
-EmbeddingPositions = Annotated[Learned | Sinusoidal | NoPositions, Field(discriminator="kind")]
+class Axial(Config):
+    """Positions as rows and columns of a grid: one trained vector for the row beside one for the column.
+
+    Source: Kitaev et al. 2020, code release, arXiv:2001.04451; Ho et al. 2019, arXiv:1912.12180, for the grid.
+    """
+
+    kind: Literal["axial"] = "axial"
+    shape: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]]
+    """Rows and columns; position p stands in row p // columns."""
+    widths: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]]
+    """Widths of the two vectors, together the width of what they are added to."""
+    places: Places = InOrder()
+    """Which position belongs to which token."""
+
+    @property
+    def length(self) -> int:
+        """Places of the grid."""
+        return self.shape[0] * self.shape[1]
+
+
+EmbeddingPositions = Annotated[Learned | Sinusoidal | Axial | NoPositions, Field(discriminator="kind")]
 
 
 def longest_input(positions: EmbeddingPositions) -> int | None:

@@ -25,6 +25,7 @@ from saucier.families.mixtral import mixtral
 from saucier.families.modernbert import modernbert
 from saucier.families.mpnet import mpnet
 from saucier.families.realm import realm
+from saucier.families.reformer import reformer
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
 from saucier.families.switch import switch_transformers
@@ -43,5 +44,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "xlnet": xlnet, "distilbert": distilbert, "electra": electra, "electra_generator": electra_generator,
     "mpnet": mpnet, "mt5": mt5, "albert": albert, "transfo_xl": transfo_xl, "fnet": fnet, "gpt_neo": gpt_neo,
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
+    "reformer": reformer,
 }
 """Family name -> function from hyper-parameters to a config."""

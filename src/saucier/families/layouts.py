@@ -25,6 +25,7 @@ from saucier.families.mixtral import MIXTRAL_LAYOUT
 from saucier.families.modernbert import MODERNBERT_LAYOUT
 from saucier.families.mpnet import MPNET_LAYOUT
 from saucier.families.realm import REALM_LAYOUT
+from saucier.families.reformer_tables import REFORMER_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 from saucier.families.roformer import ROFORMER_LAYOUT
 from saucier.families.switch import SWITCH_LAYOUT
@@ -40,5 +41,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     LONGFORMER_LAYOUT, M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MIXTRAL_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT,
     REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, SWITCH_LAYOUT, MT5_LAYOUT,
     T5_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT,
+    REFORMER_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -59,18 +59,21 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         check_length(model.config, prompt, limit)
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
         rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
-        feed = feed_of(model, prompt, copies=copies, capacity=limit, compiled=compile)
+        feed = feed_of(model, prompt, copies=copies, capacity=limit, compiled=compile,
+                       cached=chosen.use_cache)
         ids = decode(feed, search_of(chosen, prompt, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
-def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool) -> Feed:
+def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,
+            cached: bool = True) -> Feed:
     """Return the feed that the model's config asks for: a key-value cache, a memory, or reading all again."""
     config = model.config
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses a model without stacks"
     memory = stack.memory is not None and stack.memory.evaluation
-    if not memory and config.decoder is not None and isinstance(predicts(config), c.NextToken):
+    cached = cached or config.encoder is not None
+    if cached and not memory and config.decoder is not None and isinstance(predicts(config), c.NextToken):
         reads = model if compiled else frozen(model)
         read = compiled_reader(model) if compiled else reader(reads)
         return CachedFeed(reads, prompt, read=read, copies=copies, capacity=capacity)

@@ -59,6 +59,11 @@ class GenerationOptions(Config):
     """
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     """Seed of the generator that samples; None: drawn from torch's global one."""
+    use_cache: bool = True
+    """Read each token once, beside what is kept of those before; False: read the whole text anew for each token.
+
+    The tokens are the same, but where attention chooses what it sees by the whole text (Reformer's hashes).
+    """
     num_beams: int = Field(default=1, gt=0)
     """Hypotheses that beam search keeps; 1: no beam search. Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215."""
     num_return_sequences: int = Field(default=1, gt=0)

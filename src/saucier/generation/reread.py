@@ -43,6 +43,9 @@ def ask(model: Transformer, ids: Tensor, mask: Tensor | None, mems: Sequence[Ten
             wanted = hidden[:, :1]
             return model(ids, mask, perm_mask=hidden, target_mapping=wanted, mems=mems,  # type: ignore[no-any-return]
                          last_only=True)
+        case _ if model.config.decoder is not None and mask is not None and mems is None:
+            return model(ids, mask, position_ids=(mask.long().cumsum(1) - 1).clamp(min=0),  # type: ignore[no-any-return]
+                         last_only=True)
         case _:
             return model(ids, mask, mems=mems, last_only=True)  # type: ignore[no-any-return]
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.visibility import draws_blocks
+from saucier.parts.chunks import by_chunks, in_rows
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DisentangledPositions
 from saucier.parts.dropout import dropout
@@ -119,6 +121,9 @@ class SelfAttention(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
+        if isinstance(self.config.kernel, c.Chunks):
+            mix = partial(by_chunks, attention=self.config, context=context, rate=self.dropout)
+            return in_rows(mix, (query * self.scale, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
         mask, bias = context.mask(self.config.visibility, draw), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
@@ -183,7 +188,9 @@ class SelfAttention(nn.Module):
     @property
     def dropout(self) -> float:
         """Dropout on the weights, in training only."""
-        return self.config.kernel.dropout if self.training else 0.0
+        kernel = self.config.kernel
+        rate = kernel.chunks.dropout if isinstance(kernel, c.Hashing) else kernel.dropout
+        return rate if self.training else 0.0
 
 
 def build_maps(projection: c.Projection, dim: int) -> Linear:

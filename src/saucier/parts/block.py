@@ -14,6 +14,7 @@ from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
+from saucier.parts.hashing import HashedAttention
 from saucier.parts.mixing import FourierMixing
 from saucier.parts.norms import build_norm
 from saucier.parts.recurrence import with_past
@@ -22,6 +23,8 @@ from saucier.parts.recurrence import with_past
 def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
     """Return the module for a sublayer config."""
     match config:
+        case c.SelfAttention(kernel=c.Hashing()):
+            return HashedAttention(config, dim)
         case c.SelfAttention():
             return SelfAttention(config, dim)
         case c.CrossAttention():
@@ -48,7 +51,11 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.dropout(self.inner(self.norm(with_past(x, self.inner, context)), context))  # type: ignore[no-any-return]
+        return x + self.change(x, context)
+
+    def change(self, x: Tensor, context: Context) -> Tensor:
+        """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
+        return self.dropout(self.inner(self.norm(with_past(x, self.inner, context)), context))  # type: ignore[no-any-return]
 
 
 class PostNorm(nn.Module):
@@ -79,7 +86,11 @@ class SandwichNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.dropout(self.norm_after(self.inner(self.norm(with_past(x, self.inner, context)), context)))  # type: ignore[no-any-return]
+        return x + self.change(x, context)
+
+    def change(self, x: Tensor, context: Context) -> Tensor:
+        """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
+        return self.dropout(self.norm_after(self.inner(self.norm(with_past(x, self.inner, context)), context)))  # type: ignore[no-any-return]
 
 
 class FromNorm(nn.Module):

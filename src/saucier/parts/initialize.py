@@ -9,6 +9,7 @@ from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
+from saucier.parts.hashing import HashedAttention
 from saucier.parts.norms import NoNorm
 
 
@@ -46,7 +47,7 @@ def residual_writers(model: nn.Module) -> set[int]:
     """Return the ids of the matrices that write to the residual stream."""
     found: set[int] = set()
     for module in model.modules():
-        if isinstance(module, SelfAttention | CrossAttention):
+        if isinstance(module, SelfAttention | CrossAttention | HashedAttention):
             found.add(id(module.out.weight))
         if isinstance(module, FeedForward | GatedFeedForward):
             found.add(id(module.down.weight))

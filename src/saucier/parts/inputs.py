@@ -71,6 +71,8 @@ class Inputs(TypedDict, total=False):
     """[B] or [B, 1], the tokens of each row's question, its separator included; None: the head looks for it."""
     output_router_logits: bool
     """Record the scores that experts were chosen by."""
+    num_hashes: int | None
+    """Rounds of an attention by hashes in this pass; None: as the config says."""
     candidate_input_ids: Tensor | None
     """[B, N, L], texts to compare with each row, by a head that gives one vector for a text."""
     candidate_attention_mask: Tensor | None

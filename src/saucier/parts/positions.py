@@ -77,11 +77,30 @@ def check_positions(positions: Tensor, length: int, what: str) -> None:
                          where="input_ids", remedy="shorten the input, or use a model with more positions")
 
 
-def build_embedding_positions(config: c.Learned | c.Sinusoidal | c.NoPositions, dim: int) -> nn.Module | None:
+class AxialPositions(nn.Module):
+    """A trained vector for the row of each position, and one for its column. Source: Kitaev et al. 2020, release."""
+
+    def __init__(self, config: c.Axial) -> None:
+        """Build the tables [rows, width] and [columns, width]."""
+        super().__init__()
+        self.rows, self.columns = (nn.Parameter(torch.empty(*size))
+                                   for size in zip(config.shape, config.widths, strict=True))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Shapes: positions [B, L] -> [B, L, D]. Raises `InputError` for a position beyond the grid."""
+        columns = len(self.columns)
+        check_positions(positions, len(self.rows) * columns, "places of the grid")
+        return torch.cat([F.embedding(positions // columns, self.rows), F.embedding(positions % columns, self.columns)],
+                         dim=-1)
+
+
+def build_embedding_positions(config: c.EmbeddingPositions, dim: int) -> nn.Module | None:
     """Return the module that is added to the token vectors, if any."""
     match config:
         case c.Learned():
             return LearnedPositions(config, dim)
+        case c.Axial():
+            return AxialPositions(config)
         case c.Sinusoidal():
             return SinusoidalPositions(config, dim)
         case c.NoPositions():

@@ -17,6 +17,7 @@ from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import T5BiasTable
 from saucier.parts.recurrence import Queries, kept
+from saucier.parts.reversible import two_streams
 from saucier.parts.transformer_xl import RelativeBiases
 
 
@@ -48,7 +49,7 @@ class Stack(nn.Module):
                 blocks = config.blocks()
                 self.order = list(range(len(blocks)))
         self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
-        self.final_norm = build_norm(config.final_norm, dim) if config.final_norm else None
+        self.final_norm = build_norm(config.final_norm, config.width(dim)) if config.final_norm else None
         self.dropout = Dropout(config.dropout)
         self.zero_padding = config.zero_padding
         found_biases = shared_biases(config)
@@ -56,9 +57,12 @@ class Stack(nn.Module):
         """Transformer-XL's biases, where all layers share them."""
         self.queries = Queries(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
+        self.reversible = isinstance(config.residual, c.Reversible)
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
+
+        Of two streams it receives the second alone, without a final norm.
 
         Shapes: x [B, L, D] -> [B, L, D].
         """
@@ -69,6 +73,17 @@ class Stack(nn.Module):
         x = self.zeroed(x, context)
         if self.queries is not None and context.asked is not None:
             x = self.queries(x, context.asking)
+        x = self.through_blocks(x, context, record)
+        x = x if self.final_norm is None else self.final_norm(x)
+        x = self.dropout(x)
+        if not self.reversible:
+            note(record, x, context)
+        return x[:, -context.asking:] if context.asking else x
+
+    def through_blocks(self, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
+        """Apply all blocks. Shapes: x [B, L, D] -> [B, L, D], or [B, L, 2D] where there are two streams."""
+        if self.reversible:
+            return two_streams(x, [self.blocks[place] for place in self.order], context, record)
         for number, block in enumerate(self.blocks[place] for place in self.order):
             note(record, x, context)
             self.remember(number, x, context)
@@ -76,10 +91,7 @@ class Stack(nn.Module):
             if number == 0 and self.convolution is not None:
                 x = self.convolution(given, x, context)
             x = self.zeroed(x, context)
-        x = x if self.final_norm is None else self.final_norm(x)
-        x = self.dropout(x)
-        note(record, x, context)
-        return x[:, -context.asking:] if context.asking else x
+        return x
 
     def remember(self, number: int, x: Tensor, context: Context) -> None:
         """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""

@@ -1,0 +1,77 @@
+"""Reformer: attention in chunks, of neighbours and of positions that hash alike, in two reversible streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm
+from typing import Any, Literal
+
+from saucier import config as c
+
+Kind = Literal["local", "lsh"]
+PAPER: tuple[Kind, ...] = ("local", "lsh") * 3
+
+
+def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int = 12, head_dim: int = 64,
+             vocab: int = 320, hidden: int = 512, positions: c.EmbeddingPositions | None = None,
+             **rest: Any) -> c.Transformer:
+    """Reformer; `layers` says what each layer attends by, a number of them takes turns.
+
+    The rest are `local` and `lsh`, the two kernels, `causal`, `dropout`, and `activation`. Source: Kitaev et al. 2020,
+    arXiv:2001.04451, and its code release. Published models drop embeddings before their positions are added, and rows
+    and columns of the grid whole; here dropout stands behind the sum.
+    """
+    kinds = tuple(PAPER[number % 2] for number in range(layers)) if isinstance(layers, int) else tuple(layers)
+    kernels = {"local": rest.pop("local", c.Chunks(dropout=0.05)), "lsh": rest.pop("lsh", c.Hashing())}
+    causal, dropout, eps = rest.pop("causal", True), rest.pop("dropout", 0.05), rest.pop("eps", 1e-12)
+    feed_forward = c.FeedForward(hidden=hidden, activation=rest.pop("activation", "relu"), dropout=dropout)
+    if rest:
+        raise TypeError(f"unknown {', '.join(rest)}")
+    projection = c.Projection(heads=heads, head_dim=head_dim, bias=False, output_bias=False)
+    norm = c.LayerNorm(eps=eps)
+
+    def block(kind: Kind) -> c.Block:
+        attention = c.SelfAttention(projection=projection, visibility=c.Causal() if causal else c.Full(),
+                                    kernel=kernels[kind])
+        return c.Block(sublayers=tuple(c.PreNorm(inner=inner, norm=norm, dropout=dropout)
+                                       for inner in (attention, feed_forward)))
+
+    stack = c.Stack(layers=in_turns(tuple(block(kind) for kind in kinds)), final_norm=norm, dropout=dropout,
+                    residual=c.Reversible())
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, dropout=dropout,
+                          positions=positions or c.Axial(shape=(64, 64), widths=(dim // 4, dim - dim // 4))),
+        encoder=None if causal else stack,
+        decoder=stack if causal else None,
+        head=c.LanguageHead(tied=False),
+    )
+
+
+def in_turns(blocks: tuple[c.Block, ...]) -> c.Repeat | c.Cycle:
+    """Return blocks as the shortest turn that they repeat."""
+    for size in range(1, len(blocks)):
+        if len(blocks) % size == 0 and blocks == blocks[:size] * (len(blocks) // size):
+            turn, times = blocks[:size], len(blocks) // size
+            return c.Repeat(block=turn[0], times=times) if size == 1 else c.Cycle(blocks=turn, times=times)
+    return c.Repeat(block=blocks[0], times=1) if len(blocks) == 1 else c.Cycle(blocks=blocks, times=1)
+
+
+def from_fields(dim: int, layers: Sequence[Kind], **given: Any) -> c.Transformer:
+    """The family by its published fields."""
+    if set(layers) - {"local", "lsh"}:
+        raise ValueError(f"attn_layers {list(layers)}: known are local and lsh")
+    chunk = {kind: given.pop(f"{kind}_length") for kind in ("local", "lsh")}
+    multiple = lcm(*(chunk[kind] for kind in sorted(set(layers))))
+    chunks = {kind: c.Chunks(length=chunk[kind], before=given.pop(f"{kind}_before"), after=given.pop(f"{kind}_after"),
+                             dropout=given.pop(f"{kind}_dropout"), multiple=multiple) for kind in sorted(set(layers))}
+    rest = {name: given.pop(name) for name in ("heads", "head_dim", "vocab", "hidden", "causal", "dropout",
+                                               "activation", "eps")}
+    kernels: dict[str, Any] = {"local": chunks["local"]} if "local" in chunks else {}
+    if "lsh" in chunks:
+        buckets = c.FixedBuckets(factors=given["buckets"]) if given["buckets"] else c.BucketsByLength(
+            longest=given["length"])
+        kernels["lsh"] = c.Hashing(chunks=chunks["lsh"], rounds=given["rounds"], seed=given["seed"], buckets=buckets)
+    grid = c.Axial(shape=given["shape"], widths=given["widths"])
+    return reformer(dim, layers, positions=grid if given["axial"] else c.Learned(length=given["length"]), **kernels,
+                    **rest)

@@ -1,0 +1,194 @@
+"""Reformer's parts against their definitions in float64: chunks, hashes, two streams, position grids."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.model import Transformer, build
+from saucier.parts.hashing import hashed, unit
+
+LENGTH, DIM, HEADS, WIDTH = 12, 8, 2, 4
+
+
+def one_layer(kernel: c.Chunks | c.Hashing, *, causal: bool, streams: bool = False) -> Transformer:
+    """A model of one attention, in float64; with two streams, of an attention and a feed-forward."""
+    attention = c.SelfAttention(projection=c.Projection(heads=HEADS), kernel=kernel,
+                                visibility=c.Causal() if causal else c.Full())
+    sublayers = [c.PreNorm(inner=attention), *([c.PreNorm(inner=c.FeedForward(hidden=9))] if streams else [])]
+    stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=tuple(sublayers)), times=2 if streams else 1),
+                    residual=c.Reversible() if streams else c.OneStream())
+    return build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=31), encoder=stack), seed=1).double().eval()
+
+
+def heads_of(model: Transformer, hidden: Tensor, maps: int) -> list[Tensor]:
+    """What the maps of the one attention give. Shapes: hidden [L, D] -> maps times [H, L, E]."""
+    residual = model.encoder.blocks[0]["attention"]
+    made = residual.inner.qkv(residual.norm(hidden[None]))[0]
+    return [part.view(-1, HEADS, WIDTH).transpose(0, 1) for part in made.split(DIM, dim=-1)[:maps]]
+
+
+def added(model: Transformer, hidden: Tensor, mixed: Tensor) -> Tensor:
+    """The residual and the output map. Shapes: mixed [H, L, E] -> [L, D]."""
+    residual = model.encoder.blocks[0]["attention"]
+    return hidden + residual.inner.out(mixed.transpose(0, 1).flatten(1))
+
+
+def ids(rows: int = 1, length: int = LENGTH) -> Tensor:
+    return torch.randint(0, 31, (rows, length), generator=torch.Generator().manual_seed(5))
+
+
+def mixture(scores: dict[int, float], counts: Counter[int], value: Tensor) -> Tensor:
+    """Softmax over keys that count several times, then the mixed value, from its definition."""
+    weights = {key: torch.tensor(scores[key], dtype=torch.float64).exp() * counts[key] for key in counts}
+    return sum(weight * value[key] for key, weight in weights.items()) / sum(weights.values())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("size", "before", "after"), [(3, 1, 0), (3, 1, 1), (4, 0, 0), (6, 1, 1), (12, 1, 0)])
+def test_chunks_see_their_neighbours_on_a_ring(size: int, before: int, after: int, causal: bool) -> None:
+    if causal and after:
+        return
+    model = one_layer(c.Chunks(length=size, before=before, after=after), causal=causal)
+    tokens, real = ids(), torch.ones(LENGTH, dtype=torch.bool)
+    real[5] = False
+    hidden = model.embed.tokens(tokens[0])
+    query, key, value = heads_of(model, hidden, 3)
+    count, mixed = LENGTH // size, torch.zeros(HEADS, LENGTH, WIDTH, dtype=torch.float64)
+    for head in range(HEADS):
+        for place in range(LENGTH):
+            near = [(place // size + step) % count for step in range(-before, after + 1)] if count > 1 else [0]
+            seen = Counter(number for chunk in near for number in range(chunk * size, (chunk + 1) * size)
+                           if real[number] and (number <= place or not causal))
+            scores = {number: float(query[head, place] @ key[head, number]) / WIDTH**0.5 for number in seen}
+            mixed[head, place] = mixture(scores, seen, value[head]) if seen else 0.0
+    with torch.no_grad():
+        found = model(tokens, real[None].long()).last_hidden_state[0]
+    torch.testing.assert_close(found[real], added(model, hidden, mixed)[real], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal: bool) -> None:
+    """Kitaev et al. 2020, §2: sorted by bucket, a position sees its chunk and the one before it, itself last of all."""
+    size, kernel = 3, c.Hashing(chunks=c.Chunks(length=3), rounds=rounds, buckets=c.FixedBuckets(factors=(4,)), seed=2)
+    model = one_layer(kernel, causal=causal)
+    tokens = ids()
+    hidden = model.embed.tokens(tokens[0])
+    vectors, value = heads_of(model, hidden, 2)
+    buckets = hashed(vectors[None], kernel, rounds, LENGTH)[0][0]
+    mixed = torch.zeros(HEADS, LENGTH, WIDTH, dtype=torch.float64)
+    for head in range(HEADS):
+        line = [place for turn in range(rounds)
+                for place in sorted(range(LENGTH), key=lambda place: (int(buckets[head, turn, place]), place))]
+        chunks = [line[start:start + size] for start in range(0, len(line), size)]
+        for place in range(LENGTH):
+            seen = Counter(other for number, chunk in enumerate(chunks) if place in chunk
+                           for other in chunks[number - 1] + chunk if other <= place or not causal)
+            if set(seen) != {place}:
+                del seen[place]
+            scores = {other: float(vectors[head, place] @ unit(vectors[head, other])) for other in seen}
+            mixed[head, place] = mixture(scores, seen, value[head])
+    with torch.no_grad():
+        found = model(tokens).last_hidden_state[0]
+    torch.testing.assert_close(found, added(model, hidden, mixed), rtol=1e-9, atol=1e-9)
+
+
+def test_hashes_are_full_attention_where_every_chunk_is_seen() -> None:
+    kernel = c.Hashing(chunks=c.Chunks(length=4, before=1, after=1), buckets=c.FixedBuckets(factors=(8,)), seed=0)
+    model, whole = (one_layer(k, causal=False) for k in (kernel, c.Hashing(chunks=c.Chunks(length=LENGTH))))
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids(2)).last_hidden_state, whole(ids(2)).last_hidden_state, rtol=1e-10,
+                                   atol=1e-10)
+
+
+def test_a_hash_is_a_direction() -> None:
+    kernel = c.Hashing(buckets=c.FixedBuckets(factors=(6,)), seed=4)
+    vectors = torch.randn(1, 2, 9, 5, generator=torch.Generator().manual_seed(0))
+    buckets, count = hashed(vectors, kernel, 3, 9)
+    assert count == 6
+    assert torch.equal(hashed(vectors * 7, kernel, 3, 9)[0], buckets)
+    assert torch.equal(hashed(-vectors, kernel, 3, 9)[0], (buckets + 3) % 6)
+    two, product = hashed(vectors, c.Hashing(buckets=c.FixedBuckets(factors=(2, 4)), seed=4), 3, 9)
+    assert product == 8
+    assert int(two.max()) < 8
+
+
+@pytest.mark.parametrize(("length", "chunk", "longest", "factors"), [
+    (256, 64, 4096, (8,)), (4096, 64, 4096, (128,)), (65536, 64, 65536, (32, 64)), (128, 4, 128, (8, 8)), (24, 4, 48,
+                                                                                                         (8,))])
+def test_buckets_follow_from_the_length(length: int, chunk: int, longest: int, factors: tuple[int, ...]) -> None:
+    """About two for each chunk; two factors where there are many. Kitaev et al. 2020, code release."""
+    kernel = c.Hashing(chunks=c.Chunks(length=chunk), buckets=c.BucketsByLength(longest=longest))
+    assert kernel.factors(length) == factors
+
+
+def test_two_streams_and_the_way_back() -> None:
+    """Kitaev et al. 2020, §3, eq 9 and 10."""
+    model = one_layer(c.Chunks(length=3), causal=False, streams=True)
+    tokens = ids(2)
+    with torch.no_grad():
+        output = model(tokens, output_hidden_states=True)
+        from saucier.parts.context import Context
+        from saucier.parts.visibility import Span
+
+        context = Context(Span(LENGTH, LENGTH, 0, tokens.device), torch.arange(LENGTH)[None])
+        first, second = output.last_hidden_state.chunk(2, dim=-1)
+        assert torch.equal(second, output.hidden_states[-1])
+        for number, block in reversed(list(enumerate(model.encoder.blocks))):
+            second = second - block["feed_forward"].change(first, context)
+            first = first - block["attention"].change(second, context)
+            torch.testing.assert_close(second, output.hidden_states[number], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(first, model.embed.tokens(tokens), rtol=1e-12, atol=1e-12)
+
+
+def test_a_grid_gives_row_and_column() -> None:
+    embed = c.Embedding(vocab=31, positions=c.Axial(shape=(3, 5), widths=(2, 6)))
+    config = one_layer(c.Chunks(length=3), causal=False).config.model_copy(update={"embed": embed})
+    model = build(config)
+    table = model.embed.positions(torch.arange(15)[None])[0]
+    for place in range(15):
+        wanted = torch.cat([model.embed.positions.rows[place // 5], model.embed.positions.columns[place % 5]])
+        assert torch.equal(table[place], wanted)
+    from saucier.errors import InputError
+
+    with pytest.raises(InputError, match="position 15"):
+        model(torch.zeros(1, 16, dtype=torch.long))
+
+
+REFUSED = {
+    "visibility": (c.SelfAttention(projection=c.Projection(heads=2), kernel=c.Chunks(length=3), visibility=c.Window(2)),
+                   "full or causal"),
+    "after": (c.SelfAttention(projection=c.Projection(heads=2), kernel=c.Chunks(length=3, after=1),
+                              visibility=c.Causal()), "after: 0"),
+    "groups": (c.SelfAttention(projection=c.Projection(heads=2, kv_heads=1), kernel=c.Hashing()), "kv_heads"),
+    "positions": (c.SelfAttention(projection=c.Projection(heads=2), kernel=c.Chunks(), positions=c.Alibi()),
+                  "embedding"),
+    "multiple": (c.SelfAttention(projection=c.Projection(heads=2), kernel=c.Chunks(length=3, multiple=4)), "multiple"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_chunks_cannot_do_is_refused(name: str) -> None:
+    from saucier.errors import InputError
+
+    attention, remedy = REFUSED[name]
+    block = c.Block(sublayers=(c.PreNorm(inner=attention),))
+    stack = c.Stack(layers=c.Repeat(block=block, times=1))
+    with pytest.raises(InputError, match=remedy):
+        build(c.Transformer(dim=8, embed=c.Embedding(vocab=9), encoder=stack))
+
+
+@pytest.mark.parametrize("change", ["post", "odd"])
+def test_streams_need_pairs_that_add(change: str) -> None:
+    from saucier.errors import InputError
+
+    place = c.PostNorm if change == "post" else c.PreNorm
+    inner = [place(inner=c.FeedForward(hidden=4))] * (2 if change == "post" else 1)
+    stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=tuple(inner)), times=1), residual=c.Reversible())
+    with pytest.raises(InputError, match="even number"):
+        build(c.Transformer(dim=8, embed=c.Embedding(vocab=9), encoder=stack))

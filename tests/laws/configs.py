@@ -12,7 +12,7 @@ VOCAB = 19
 dims = st.sampled_from([8, 12, 16, 24])
 norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm), st.just(c.NoNorm()),
                   st.just(c.PlainLayerNorm()), st.just(c.IdentityNorm()))
-activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"])
+activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu", "mish", "laplace"])
 dropouts = st.sampled_from([0.0, 0.1])
 kernels = st.builds(c.Softmax, dropout=dropouts)
 

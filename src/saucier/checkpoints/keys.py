@@ -45,8 +45,23 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
+    "tanh": "tanh",
+    "linear": "identity",
+    "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_10": "clipped_gelu",
+    "quick_gelu": "quick_gelu",
+    "relu2": "squared_relu",
+    "relu6": "relu6",
+    "leaky_relu": "leaky_relu",
+    "mish": "mish",
+    "hardswish": "hard_swish",
+    "sigmoid": "sigmoid",
+    "laplace": "laplace",
 }
-"""Published names of activations -> ours."""
+"""Published names of activations -> ours; of several for the same function the first is written."""
 Document = Mapping[str, Any]
 
 

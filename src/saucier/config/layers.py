@@ -16,7 +16,9 @@ from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.positions import AttentionPositions, NoPositions
 from saucier.config.visibility import Full, Visibility
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity", "quick_gelu", "clipped_gelu",
+                     "squared_relu", "relu6", "leaky_relu", "mish", "hard_swish", "sigmoid", "laplace"]
+"""Activation functions without weights."""
 
 
 class Projection(Config):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.parts.feedforward import ACTIVATIONS
+from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.linear import Linear
 
 if TYPE_CHECKING:

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
 from saucier.parts.linear import Linear
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """The tanh approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
-    return F.gelu(x, approximate="tanh")
-
-
-def identity(x: Tensor) -> Tensor:
-    """The input itself."""
-    return x
-
-
-ACTIVATIONS: dict[c.Activation, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": F.silu, "tanh": torch.tanh, "identity": identity,
-}
-"""Activation name -> function."""
 
 
 class FeedForward(nn.Module):

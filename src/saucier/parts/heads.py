@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.adaptive import AdaptiveHead, ClusterTables
 from saucier.parts.dropout import Dropout
 from saucier.parts.embedding_head import EmbeddingHead
-from saucier.parts.feedforward import ACTIVATIONS
 from saucier.parts.inputs import Inputs
 from saucier.parts.linear import Linear, linear
 from saucier.parts.norms import build_norm

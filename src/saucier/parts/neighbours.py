@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
-from saucier.parts.feedforward import ACTIVATIONS
 from saucier.parts.norms import build_norm
 
 

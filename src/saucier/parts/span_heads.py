@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.dropout import Dropout
-from saucier.parts.feedforward import ACTIVATIONS
 from saucier.parts.inputs import Inputs
 from saucier.parts.linear import Linear
 from saucier.parts.norms import build_norm

@@ -36,7 +36,7 @@ def test_what_no_layout_expresses_is_written_in_ours(tmp_path: Path) -> None:
         save(model, tmp_path / "other", layout="published")
     with pytest.raises(saucier.InputError, match="cannot be written as gpt2"):
         save(model, tmp_path / "other", layout="gpt2")
-    with pytest.raises(saucier.InputError, match="did you mean 'gpt2'"):
+    with pytest.raises(saucier.InputError, match="did you mean 'gpt"):
         save(model, tmp_path / "other", layout="gpt3")
     assert not (tmp_path / "other").exists()
 

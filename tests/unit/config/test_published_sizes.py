@@ -22,6 +22,8 @@ REFERENCES: dict[str, tuple[str, str, dict[str, Any]]] = {
                {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}),
     "electra": ("ElectraConfig", "ElectraForPreTraining", {}),
     "mpnet": ("MPNetConfig", "MPNetForMaskedLM", {"max_position_embeddings": 514}),
+    "xlnet": ("XLNetConfig", "XLNetLMHeadModel", {}),
+    "xlm": ("XLMConfig", "XLMWithLMHeadModel", {}),
 }
 PAPERS = {"roberta": 125e6, "distilbert": 66e6, "albert": 12e6, "electra": 14e6}
 """Liu et al. 2019, §3.1; Sanh et al. 2019, table 3; Lan et al. 2020, table 1; Clark et al. 2020, table 1."""
@@ -40,3 +42,19 @@ def test_parameters_are_those_of_the_reference(family: str) -> None:
 def test_parameters_are_those_of_the_paper(family: str) -> None:
     """Papers round to millions, and some leave the head out."""
     assert c.parameters(FAMILIES[family]()) == pytest.approx(PAPERS[family], rel=0.04)
+
+
+def test_xlnet_base_has_the_size_of_its_release() -> None:
+    """117 million: Yang et al. 2019, code release, whose base model has BERT's shape."""
+    assert c.parameters(FAMILIES["xlnet"](768, 12, heads=12)) == pytest.approx(117e6, rel=0.01)
+
+
+def test_transformer_xl_has_the_size_of_its_release() -> None:
+    """285 million: the published checkpoint of WikiText-103; the paper's table 1 says 257 million."""
+    config = FAMILIES["transfo_xl"]()
+    assert c.parameters(config) == pytest.approx(285e6, rel=0.01)
+    tables = 20000 * 1024 + 20000 * 256 + 160000 * 64 + 67735 * 16
+    maps = 1024 * (1024 + 256 + 64 + 16)
+    layer = 3 * 1024**2 + 1024**2 + 1024**2 + 2 * 1024 + 2 * 2 * 1024 + 2 * 1024 * 4096 + 4096 + 1024
+    head = 267735 + 3 * 1024 + 3 + 1024 * 1024
+    assert c.parameters(config) == tables + maps + 18 * layer + head

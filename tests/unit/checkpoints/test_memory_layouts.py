@@ -19,8 +19,8 @@ from saucier.checkpoints.rules import PerHead, Reshaped
 from saucier.families.layouts import LAYOUTS
 
 LAYOUT = LAYOUTS["transfo-xl"]
-BASE = {"model_type": "transfo-xl", "vocab_size": 40, "d_model": 16, "d_embed": 16, "d_head": 4, "d_inner": 12, "n_head": 3,
-        "n_layer": 2, "cutoffs": [9, 20], "div_val": 1, "mem_len": 6, "clamp_len": 5, "same_length": True,
+BASE = {"model_type": "transfo-xl", "vocab_size": 40, "d_model": 16, "d_embed": 16, "d_head": 4, "d_inner": 12,
+        "n_head": 3, "n_layer": 2, "cutoffs": [9, 20], "div_val": 1, "mem_len": 6, "clamp_len": 5, "same_length": True,
         "tie_projs": [False, True, True]}
 
 

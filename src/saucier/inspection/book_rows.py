@@ -63,7 +63,8 @@ FOUNDATIONS = Chapter("A", "Foundations", (
             "tests/unit/parts/test_attention.py::test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle",
             "tests/unit/parts/test_attention.py::test_alibi_is_minus_slope_times_distance",
             "tests/laws/test_longer_than_trained.py::test_rotary_and_alibi_hold_where_learned_positions_fail",
-        ), "partly", "the positions of Transformer-XL and DeBERTa"),
+            "tests/unit/parts/test_transformer_xl.py::test_weights_are_those_of_the_definition",
+        ), "partly", "the positions of DeBERTa"),
     Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)",
         (
             "tests/parity/test_reference_forward.py::test_decoders",
@@ -115,7 +116,13 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/unit/objectives/test_corruptions.py::test_masked_shares_are_15_percent_and_80_10_10",
             "tests/cli/test_cook.py::test_bert_learns_and_shows_its_guesses",
         ), "partly", "fine-tuning with the task heads"),
-    Row("B4", "XLNet: permutation language model, two streams, memory"),
+    Row("B4", "XLNet: permutation language model, two streams, memory",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/laws/test_memory.py::test_a_permutation_leaks_nothing_to_the_one_who_asks",
+            "tests/unit/parts/test_transformer_xl.py::test_the_second_stream_is_that_of_the_definition",
+        ), "partly", "pretraining by permutations"),
     Row("B5", "RoBERTa: dynamic masks, full sentences, byte-level BPE",
         (
             "tests/golden/test_published_folders.py::test_folder",
@@ -216,7 +223,14 @@ KNOWLEDGE = Chapter("F", "With knowledge", (
 
 LONGER = Chapter("G", "Longer and cheaper", (
     Row("G1", "Deep character models with auxiliary losses"),
-    Row("G2", "Transformer-XL: memory across segments"),
+    Row("G2", "Transformer-XL: memory across segments",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/golden/test_transfo_xl_losses.py::test_one_loss_a_token_and_their_mean",
+            "tests/laws/test_memory.py::test_segments_with_a_memory_are_one_long_pass",
+            "tests/unit/parts/test_transformer_xl.py::test_weights_are_those_of_the_definition",
+            "tests/unit/parts/test_adaptive.py::test_log_probabilities_and_losses_are_those_of_the_definition",
+        ), "partly", "training over segments"),
     Row("G3", "Longformer: windows, gaps and global tokens"),
     Row("G4", "ETC: global and local attention"),
     Row("G5", "BigBird: random, window and global blocks"),

@@ -103,7 +103,7 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
                                                  groups=st.sampled_from([1, 2])))
     # Memory and second stream are not drawn: what they need of a block is rare; tests/laws/test_memory.py has them.
     return st.builds(c.Stack, layers=layers, convolution=convolution, final_norm=st.one_of(st.none(), norms),
-                     dropout=dropouts, zero_padding=st.booleans())
+                     narrow=st.sampled_from([None, None, 12]), dropout=dropouts, zero_padding=st.booleans())
 
 
 projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())

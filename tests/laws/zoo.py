@@ -26,6 +26,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "mixtral": {"kv_heads": 2, "hidden": 40, "experts": 3}, "bart": {"length": LENGTH}, "mbart": {"length": LENGTH},
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
+    "opt": {"length": LENGTH, "narrow": 16}, "ctrl": {"length": LENGTH, "hidden": 40},
     "llama": {"kv_heads": 2, "hidden": 40}, "mistral": {"kv_heads": 2, "hidden": 40, "window": 5},
     "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},

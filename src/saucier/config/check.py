@@ -48,6 +48,9 @@ def check(config: Transformer) -> None:
             where="embed.padding",
             remedy="remove it, and give attention_mask",
         )
+    if config.encoder and config.decoder and config.encoder.narrow:
+        raise InputError("the decoder reads vectors as wide as the model", where="encoder.narrow",
+                         remedy="remove it, or give it to the decoder")
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
@@ -206,15 +209,15 @@ def check_parallel(name: str, stack: Stack) -> None:
     """A parallel sublayer stands beside a pre-norm one, whose input is known without a memory or an encoder."""
     for index, block in enumerate(stack.blocks()):
         where = f"{name}.blocks.{index}"
-        for before, residual in pairwise((None, *block.sublayers)):
-            parallel = isinstance(residual, Parallel)
-            if parallel and not isinstance(before, PreNorm | Parallel):
+        for before, residual in pairwise([None, *block.sublayers]):
+            if isinstance(residual, Parallel) and not isinstance(before, PreNorm | Parallel):
                 raise InputError("a parallel sublayer stands beside a pre-norm one", where=where,
                                  remedy="put a sublayer of kind: pre before it")
-            if parallel and before and any(
-                    isinstance(one.inner, CrossAttention) for one in (before, residual)):
+            beside = [one for one in (before, residual) if one] if isinstance(residual, Parallel) else []
+            if any(isinstance(one.inner, CrossAttention) for one in beside):
                 raise InputError("cross-attention does not stand beside another sublayer", where=where,
                                  remedy="use kind: pre for it and for what follows")
+            assert residual is not None, "only the first of the list is no sublayer"
             if isinstance(residual, Parallel | FromNorm) and (stack.memory or stack.queries):
                 raise InputError(f"a memory or a second stream does not go with {residual.kind} sublayers", where=where,
                                  remedy="use kind: pre or post")

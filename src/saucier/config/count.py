@@ -258,7 +258,9 @@ def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
             turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
             children.append(group("blocks", "cycle", turns, times=times))
     if stack.final_norm:
-        children.append(norm_node("final_norm", stack.final_norm, stack.width(dim)))
+        children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
+    if stack.narrow:
+        children.append(linear("narrow", stack.stream_width(dim), stack.narrow, bias=False))
     if stack.queries:
         children.append(Node("queries", "vector", "where the second stream begins", str(dim), dim))
     return group(name, "stack", children)

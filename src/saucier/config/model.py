@@ -80,6 +80,8 @@ class Stack(Config):
     """What stands beside the first block (DeBERTa-v2)."""
     final_norm: Norm | None = None
     """The norm after the last block (pre-norm stacks need one)."""
+    narrow: int | None = Field(default=None, gt=0)
+    """Width that a last map without bias takes the output to; None: there is no such map (OPT-350M has one)."""
     dropout: Probability = 0.0
     """Dropout on the stack's output (T5)."""
     memory: SegmentMemory | None = None
@@ -89,9 +91,13 @@ class Stack(Config):
     zero_padding: bool = False
     """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
 
+    def stream_width(self, dim: int) -> int:
+        """Return the width of the vectors behind the last block."""
+        return 2 * dim if isinstance(self.residual, Reversible) else dim
+
     def width(self, dim: int) -> int:
         """Return the width of the vectors that the stack gives."""
-        return 2 * dim if isinstance(self.residual, Reversible) else dim
+        return self.narrow or self.stream_width(dim)
 
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""

@@ -8,6 +8,8 @@ from saucier.families.bart import bart, mbart
 from saucier.families.bert import bert
 from saucier.families.bert_generation import bert_generation
 from saucier.families.big_bird import big_bird
+from saucier.families.bloom import bloom
+from saucier.families.ctrl import ctrl
 from saucier.families.deberta import deberta, deberta_v2
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
@@ -24,6 +26,7 @@ from saucier.families.marian import m2m_100, marian, pegasus
 from saucier.families.mixtral import mixtral
 from saucier.families.modernbert import modernbert
 from saucier.families.mpnet import mpnet
+from saucier.families.opt import opt
 from saucier.families.realm import realm
 from saucier.families.reformer import reformer
 from saucier.families.roberta import camembert, roberta, xlm_roberta
@@ -45,5 +48,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "mpnet": mpnet, "mt5": mt5, "albert": albert, "transfo_xl": transfo_xl, "fnet": fnet, "gpt_neo": gpt_neo,
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
+    "bloom": bloom, "ctrl": ctrl, "opt": opt,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -8,6 +8,8 @@ from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT
 from saucier.families.bert import BERT_LAYOUT
 from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
+from saucier.families.bloom import BLOOM_LAYOUT
+from saucier.families.ctrl import CTRL_LAYOUT
 from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
@@ -24,6 +26,7 @@ from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOU
 from saucier.families.mixtral import MIXTRAL_LAYOUT
 from saucier.families.modernbert import MODERNBERT_LAYOUT
 from saucier.families.mpnet import MPNET_LAYOUT
+from saucier.families.opt import OPT_LAYOUT
 from saucier.families.realm import REALM_LAYOUT
 from saucier.families.reformer_tables import REFORMER_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
@@ -41,5 +44,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     LONGFORMER_LAYOUT, M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MIXTRAL_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT,
     REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, SWITCH_LAYOUT, MT5_LAYOUT,
     T5_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT, REFORMER_LAYOUT,
+    BLOOM_LAYOUT, CTRL_LAYOUT, OPT_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

@@ -92,8 +92,10 @@ class Embedding(nn.Module):
         return vectors if self.scale == 1.0 else vectors * self.scale
 
     def segment_tokens(self, segments: Tensor) -> Tensor:
-        """The token vectors of segment ids. Shapes: [B, L] -> [B, L, D]."""
+        """The token vectors of segment ids, scaled as those of tokens are. Shapes: [B, L] -> [B, L, D]."""
         vectors: Tensor = self.tokens(segments)
+        if self.scale != 1.0:
+            vectors = vectors * self.scale
         return self.projected(vectors, c.ProjectTokens)
 
     def projected(self, x: Tensor, where: type[c.Config]) -> Tensor:

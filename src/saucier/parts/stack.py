@@ -13,6 +13,7 @@ from saucier.parts.block import Block
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DistanceTable
 from saucier.parts.dropout import Dropout
+from saucier.parts.linear import Linear
 from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import T5BiasTable
@@ -49,7 +50,9 @@ class Stack(nn.Module):
                 blocks = config.blocks()
                 self.order = list(range(len(blocks)))
         self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
-        self.final_norm = build_norm(config.final_norm, config.width(dim)) if config.final_norm else None
+        width = config.stream_width(dim)
+        self.final_norm = build_norm(config.final_norm, width) if config.final_norm else None
+        self.narrow = Linear(width, config.narrow, bias=False) if config.narrow else None
         self.dropout = Dropout(config.dropout)
         self.zero_padding = config.zero_padding
         found_biases = shared_biases(config)
@@ -75,7 +78,7 @@ class Stack(nn.Module):
             x = self.queries(x, context.asking)
         x = self.through_blocks(x, context, record)
         x = x if self.final_norm is None else self.final_norm(x)
-        x = self.dropout(x)
+        x = self.dropout(x if self.narrow is None else self.narrow(x))
         if not self.reversible:
             note(record, x, context)
         return x[:, -context.asking:] if context.asking else x

@@ -66,12 +66,16 @@ def open_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device
 def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Transformer:
     """Read the body of a sentence-transformers folder and put its head on."""
     body, head, maps = read_modules(folder)
-    model_type = read_json(body / "config.json").get("model_type")
+    document = read_json(body / "config.json")
+    model_type = document.get("model_type")
     layout = LAYOUTS.get(str(model_type))
     if layout is None:
         raise InputError(f"model_type {str(model_type)[:80]!r} is not known", where=str(body / "config.json"),
                          remedy=nearest(str(model_type), [*LAYOUTS]))
-    bare = next((name for name, published in layout.classes.items() if published.base == ""), None)
+    said = document.get("architectures")
+    bodies = [name for name in layout.classes if name.endswith("Model") and isinstance(said, list) and name in said]
+    bodies += [name for name, published in layout.classes.items() if published.base == ""]
+    bare = bodies[0] if bodies else None
     model = read_foreign(body, layout, published=bare, dtype=dtype, device=device)
     return put_head(model, head, maps)
 

@@ -109,6 +109,21 @@ def test_poolings_by_hand(name: str, left: bool, tmp_path: Path) -> None:
     torch.testing.assert_close(out.embeddings, by_hand(name, hidden), atol=1e-5, rtol=1e-5)
 
 
+def test_the_encoder_of_an_encoder_decoder_as_body(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.T5Config(d_model=16, num_layers=2, num_heads=2, d_ff=24, d_kv=8, vocab_size=40)
+    reference = transformers.T5EncoderModel(config).eval()
+    reference.save_pretrained(tmp_path / "model")
+    (tmp_path / "model/modules.json").write_text(json.dumps(
+        [{"path": path, "type": f"x.{kind}"} for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"))]))
+    (tmp_path / "model/1_Pooling").mkdir()
+    (tmp_path / "model/1_Pooling/config.json").write_text('{"pooling_mode": "mean"}')
+    ids = torch.tensor([[4, 5, 6, 1]])
+    with torch.no_grad():
+        found = saucier.load(tmp_path / "model", dtype="float32", device="cpu")(ids).embeddings
+        torch.testing.assert_close(found, reference(ids).last_hidden_state.mean(1), atol=1e-5, rtol=1e-5)
+
+
 def test_maps_and_several_poolings_come_back_from_disk(tmp_path: Path) -> None:
     folder = body(tmp_path, ["", "1_Pooling", "2_Dense", "3_Normalize"],
                   {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, TIED, bare, keep_all, labelling, language, with_head
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
-from saucier.checkpoints.rules import Rule, Rules
-from saucier.errors import InputError
+from saucier.checkpoints.keys import Document, Key, Layout, Published
+from saucier.checkpoints.rules import Rule
 from saucier.families import lineage
+from saucier.families.summary import SUMMARY, spelled_out, summarizing
 
 
 def electra(
@@ -80,38 +80,6 @@ KEYS = (
 FIRST = c.ClassificationHead(pick=c.First(), transform=c.Transform())
 
 
-def summarizing(tree: c.Transformer, document: Document) -> c.Head:
-    """Return the head that compares choices. Raises `InputError` for an activation without a map before it."""
-    if not document.get("summary_use_proj", True) and document.get("summary_activation", "gelu") not in NONE:
-        raise InputError("summary_use_proj False with a summary_activation cannot be expressed", where="electra",
-                         remedy="the published class with it computes an activation of the bare vector")
-    return c.ChoiceHead(pick=c.First(), transform=c.Transform())
-
-
-NONE = ("", "linear")
-SUMMARY = (
-    Key("summary_type", ("head.pick",), default="first",
-        names={"first": c.First(), "last": c.Last(), "cls_index": c.Last()}),
-    Key("summary_use_proj", ("head.transform",), default=True, ours=lambda used: c.Transform() if used else None,
-        found=lambda tree: getattr(tree.head, "transform", None) is not None),
-    Key("summary_activation", ("head.transform.activation",), default="gelu",
-        names={**ACTIVATIONS, **dict.fromkeys(NONE, "identity")}),
-    Key("summary_first_dropout", ("head.transform.dropout",), default=0.0),
-    Key("summary_last_dropout", ("head.dropout",), default=0.1),
-)
-
-
-def spelled_out(document: Document) -> Document:
-    """Tell "no activation", which a config says by null, from a field that is missing."""
-    said = "summary_activation" in document and document["summary_activation"] is None
-    return {**document, "summary_activation": "linear"} if said else dict(document)
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of ELECTRA's body: BERT's, and the map behind the embedding."""
-    return lineage.body(tree)
-
-
 def settle(tree: c.Transformer) -> c.Transformer:
     """Leave the map behind the embedding out where it would change no width, and decoders in their place."""
     if tree.embed.projection is not None and tree.embed.projection.width == tree.dim:
@@ -139,7 +107,7 @@ ELECTRA_LAYOUT = Layout(
     "electra",
     lineage.positioned(electra),
     KEYS,
-    weights,
+    lineage.body,
     CLASSES,
     "electra.",
     fixed={"add_cross_attention": False},

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.parity.batches import batch
 from tests.parity.draws.bert_generation import sizes
+from torch import Tensor
 from transformers import BertConfig, BertGenerationConfig, EncoderDecoderConfig, RobertaConfig
 
 KINDS: list[Any] = [BertConfig, BertGenerationConfig, RobertaConfig]
@@ -18,3 +20,8 @@ def draw(rng: random.Random) -> tuple[EncoderDecoderConfig, list[str]]:
     config = EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 3, 0, 4
     return config, ["EncoderDecoderModel"]
+
+
+def inputs(config: Any, name: str, rng: random.Random) -> dict[str, Tensor]:
+    """Return a batch for both sides."""
+    return batch(config, "both sides", rng)

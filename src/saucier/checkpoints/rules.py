@@ -244,7 +244,8 @@ class Rules:
         `carried`: names of tensors that the reference stores and never reads; they are written back as they were.
         """
         self.rules = [(pattern(rule.ours), rule) for rule in rules]
-        self.ignored = [pattern(template) for template in ignored]
+        self.spare = tuple(ignored)
+        self.ignored = [pattern(template) for template in self.spare]
         self.tables = list(tables)
         self.carried = tuple(carried)
 
@@ -252,7 +253,7 @@ class Rules:
         """Return these rules and more."""
         joined = Rules(more)
         joined.rules, joined.ignored, joined.tables = [*self.rules, *joined.rules], self.ignored, self.tables
-        joined.carried = self.carried
+        joined.carried, joined.spare = self.carried, self.spare
         return joined
 
     def match(self, name: str) -> Match | None:

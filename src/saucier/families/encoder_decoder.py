@@ -12,17 +12,33 @@ from saucier.checkpoints.rules import Rule, Rules
 from saucier.errors import InputError
 from saucier.families.bert import BERT_LAYOUT, bert
 from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
+from saucier.families.distilbert import DISTILBERT_LAYOUT
+from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.lineage import settle, with_cross
+from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 
-PARTS = {layout.model_type: layout for layout in (BERT_LAYOUT, BERT_GENERATION_LAYOUT, ROBERTA_LAYOUT,
-                                                  XLM_ROBERTA_LAYOUT, CAMEMBERT_LAYOUT)}
-ENCODERS = {"bert": "BertModel", "bert-generation": "BertGenerationEncoder", "roberta": "RobertaModel",
-            "xlm-roberta": "XLMRobertaModel", "camembert": "CamembertModel"}
-"""The class that stands for the encoder of a pair, by its `model_type`."""
-DECODERS = {"bert": "BertLMHeadModel", "bert-generation": "BertGenerationDecoder", "roberta": "RobertaForCausalLM",
-            "xlm-roberta": "XLMRobertaForCausalLM", "camembert": "CamembertForCausalLM"}
-"""Likewise for the decoder."""
+ENCODERS: dict[str, tuple[Layout, str]] = {layout.model_type: (layout, name) for layout, name in (
+    (BERT_LAYOUT, "BertModel"), (BERT_GENERATION_LAYOUT, "BertGenerationEncoder"), (ROBERTA_LAYOUT, "RobertaModel"),
+    (XLM_ROBERTA_LAYOUT, "XLMRobertaModel"), (CAMEMBERT_LAYOUT, "CamembertModel"), (ELECTRA_LAYOUT, "ElectraModel"),
+    (DISTILBERT_LAYOUT, "DistilBertModel"), (LONGFORMER_LAYOUT, "LongformerModel"))}
+"""Layout and class of what may be the encoder of a pair, by its `model_type`."""
+DECODERS: dict[str, tuple[Layout, str]] = {layout.model_type: (layout, name) for layout, name in (
+    (BERT_LAYOUT, "BertLMHeadModel"), (BERT_GENERATION_LAYOUT, "BertGenerationDecoder"),
+    (ROBERTA_LAYOUT, "RobertaForCausalLM"), (XLM_ROBERTA_LAYOUT, "XLMRobertaForCausalLM"),
+    (CAMEMBERT_LAYOUT, "CamembertForCausalLM"))}
+"""Likewise for the decoder, of the families that have cross-attention."""
+Parts = Mapping[str, tuple[Layout, str]]
+NEUTRAL = {"is_encoder_decoder": False, "tie_encoder_decoder": False, "torchscript": False, "use_bfloat16": False,
+           "pruned_heads": {}, "cross_attention_hidden_size": None}
+"""What older configs of a part say beside, and the only value that can be expressed."""
+GENERATION = frozenset({
+    "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "length_penalty", "max_length", "min_length",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
+    "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "suppress_tokens", "temperature",
+    "tf_legacy_loss", "top_k", "top_p", "typical_p"})
+"""What they say of generation, which concerns the pair and stands in generation_config.json."""
 
 
 def bert2bert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522, length: int = 512,
@@ -60,39 +76,49 @@ def writer(tree: c.Transformer) -> c.Transformer:
     return tree.model_copy(update={"encoder": None, "embed": tree.output_embed, "decoder_embed": None, "pooler": None})
 
 
-def part(side: str, nested: Any, names: Mapping[str, str]) -> tuple[Layout, str]:
+def plain(nested: Document) -> dict[str, Any]:
+    """Return a part's config without what older ones say beside."""
+    return {name: value for name, value in nested.items()
+            if name not in GENERATION and not (name in NEUTRAL and value == NEUTRAL[name])}
+
+
+def part(side: str, nested: Any, parts: Parts) -> tuple[Layout, str]:
     """Return layout and class of one side's config. Raises `InputError` for a family that is no part of a pair."""
     model_type = nested.get("model_type") if isinstance(nested, Mapping) else None
-    if not isinstance(model_type, str) or model_type not in names:
+    if not isinstance(model_type, str) or model_type not in parts:
         raise InputError(f"{side} of model_type {model_type!r} cannot be expressed", where=side,
-                         remedy=f"known: {', '.join(names)}")
-    return PARTS[model_type], names[model_type]
+                         remedy=f"known: {', '.join(parts)}")
+    layout, name = parts[model_type]
+    return layout.spelled(layout, nested), name
 
 
-def made(side: str, nested: Any, names: Mapping[str, str]) -> c.Transformer:
+def made(side: str, nested: Any, parts: Parts) -> c.Transformer:
     """Return the tree of one side's config."""
-    layout, name = part(side, nested, names)
-    return layout.tree(nested, name, side)
+    layout, name = part(side, nested, parts)
+    return layout.tree(plain(nested), name, side)
 
 
-def written(tree: c.Transformer, said: Any, names: Mapping[str, str]) -> dict[str, Any] | None:
+def written(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] | None:
     """Return one side's config, in the layout that it had if that still fits; None where no layout fits."""
     had = said if isinstance(said, Mapping) else {}
     if tree.encoder is None and tree.decoder is None:
         return None
-    for model_type in sorted(names, key=lambda name: name != had.get("model_type")):
-        layout = PARTS[model_type]
+    for model_type in sorted(parts, key=lambda name: name != had.get("model_type")):
+        layout, name = parts[model_type]
         try:
-            return layout.document(tree, {**had, "architectures": [names[model_type]]})
+            return layout.document(tree, {**had, "architectures": [name]})
         except InputError:
             continue
     return None
 
 
-def prefixed(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> list[Rule]:
-    """Return rules under the names of a pair's side: `ours` says what stands for the beginnings of our names."""
+def prefixed(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> tuple[list[Rule], list[str]]:
+    """Return rules, and names of what a file may hold beside, under the names of a pair's side.
+
+    `ours` says what stands for the beginnings of our names.
+    """
     def theirs(name: str) -> str:
-        return side + (name.replace("@", base) if "@" in name else name)
+        return side + name.replace("@", base)
 
     found = []
     for _, rule in rules.rules:
@@ -100,14 +126,11 @@ def prefixed(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> lis
         if first in ours:
             found.append(replace(rule, ours=f"{ours[first]}.{rest}", theirs=tuple(map(theirs, rule.foreign)),
                                  instead=rule.instead and theirs(rule.instead)))
-    return found
+    return found, [theirs(name) for name in rules.spare]
 
 
 READS, WRITES = ({name: name for name in ("embed", "encoder", "pooler")},
                  {"embed": "decoder_embed", "decoder": "decoder", "head": "head"})
-COPIES = tuple(side + name for side in ("encoder.", "decoder.", "decoder.bert.", "decoder.roberta.")
-               for name in ("embeddings.position_ids", "embeddings.token_type_ids"))
-OUTPUTS = ("decoder.cls.predictions.decoder.{p}", "decoder.lm_head.decoder.{p}", "decoder.lm_head.bias")
 
 
 def spelled(layout: Layout, document: Document) -> Layout:
@@ -116,9 +139,10 @@ def spelled(layout: Layout, document: Document) -> Layout:
                                         part("decoder", document.get("decoder"), DECODERS))
 
     def weights(tree: c.Transformer) -> Rules:
-        rules = [*prefixed(first.rules(reader(tree), reads), READS, first.base_of(reads), "encoder."),
-                 *prefixed(second.rules(writer(tree), writes), WRITES, second.base_of(writes), "decoder.")]
-        return Rules(rules, ignored=(*COPIES, *OUTPUTS))
+        found = (prefixed(first.rules(reader(tree), reads), READS, first.base_of(reads), "encoder."),
+                 prefixed(second.rules(writer(tree), writes), WRITES, second.base_of(writes), "decoder."))
+        (own, beside), (others, also) = found
+        return Rules([*own, *others], ignored=[*beside, *also])
 
     return replace(layout, weights=weights)
 

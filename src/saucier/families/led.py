@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
-from saucier.families.longformer import finding, in_turn, reaches, windows
+from saucier.families.longformer import WINDOW, anywhere, finding, in_turn, reaches, windows
 
 
 def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,
@@ -41,16 +40,11 @@ def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: boo
     return tree if tied else put(put(tree, "decoder_embed.tied", False), "head.tied", False)
 
 
-def anywhere(key: Key) -> Key:
-    """The same field for encoders whose blocks differ."""
-    return replace(key, paths=tuple(path.replace("encoder.layers.block", "encoder.layers.*") for path in key.paths))
-
-
 OWN = ("encoder_layers", "scale_embedding")
 KEYS = (
-    *(anywhere(key) for key in bart_lineage.KEYS if key.foreign not in OWN),
+    *anywhere(*(key for key in bart_lineage.KEYS if key.foreign not in OWN)),
     Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
-    Key("attention_window", (), argument="window", default=512, found=windows),
+    WINDOW,
     Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
     Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
     bart_lineage.START,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, bare, keep_language, labelling
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, put
+from saucier.checkpoints.choices import LABELS, TIED, bare, keep_language, labelling, language
+from saucier.checkpoints.keys import Document, Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.families.bert import weights as bert_weights
+from saucier.families import lineage
 
 
 def longformer(
@@ -68,23 +69,23 @@ def windows(tree: c.Transformer) -> list[int]:
     return [2 * (reach or 0) for reach in found]
 
 
-ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0", "encoder.layers.*.sublayers.1"
-OTHERWISE = f"{ATTENTION}.inner.visibility.terms.1.otherwise"
+OTHERWISE = "encoder.layers.*.sublayers.0.inner.visibility.terms.1.otherwise"
+
+
+def anywhere(*keys: Key) -> tuple[Key, ...]:
+    """Return the same fields for encoders whose blocks differ."""
+    return tuple(replace(key, paths=tuple(path.replace("encoder.layers.block", "encoder.layers.*")
+                                          for path in key.paths)) for key in keys)
+
+
+WINDOW = Key("attention_window", (), argument="window", default=512, found=windows)
 KEYS = (
-    Key("hidden_size", ("dim",)),
+    *anywhere(*(key for key in lineage.SIZES if key.foreign != "num_hidden_layers"), lineage.DROPOUT,
+              lineage.activation(), lineage.norms("head.transform.norm.eps")),
+    lineage.SEGMENTS,
     Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))),
-    Key("attention_window", (), argument="window", default=512, found=windows),
-    Key("num_attention_heads", (f"{ATTENTION}.inner.projection.heads",)),
-    Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("max_position_embeddings", ("embed.positions.length",)),
+    WINDOW,
     Key("pad_token_id", ("embed.positions.places.padding",), default=1),
-    Key("type_vocab_size", ("embed.segments.count",), default=2),
-    Key("hidden_act", (f"{FEED_FORWARD}.inner.activation",), names=ACTIVATIONS, default="gelu"),
-    Key("layer_norm_eps", ("embed.norm.eps", f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps",
-                           "head.transform.norm.eps"), default=1e-12),
-    Key("hidden_dropout_prob", ("embed.dropout", f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-    Key("attention_probs_dropout_prob", (f"{ATTENTION}.inner.kernel.dropout",), default=0.1),
 )
 
 
@@ -92,16 +93,10 @@ def weights(tree: c.Transformer) -> Rules:
     """The names of BERT's body, and of the maps for global tokens."""
     theirs = tuple(f"@encoder.layer.{{i}}.attention.self.{name}_global.{{p}}" for name in ("query", "key", "value"))
     maps = Rule("encoder.blocks.{i}.attention.inner.global_qkv.{p}", theirs, Concat((tree.dim,) * 3))
-    rules = bert_weights(tree).plus([maps])
-    return Rules([rule for _, rule in rules.rules], ignored=["@embeddings.position_ids", "lm_head.decoder.{p}"])
+    return lineage.body(tree, copies=("lm_head.decoder.{p}",)).plus([maps])
 
 
-LANGUAGE = (
-    Rule("head.transform.dense.{p}", "lm_head.dense.{p}"),
-    Rule("head.transform.norm.{p}", "lm_head.layer_norm.{p}"),
-    Rule("head.bias", "lm_head.bias"),
-)
-DROPPED = Key("hidden_dropout_prob", ("head.dropout",), default=0.1)
+words = language("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", bias="lm_head.bias")
 SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 
 
@@ -114,16 +109,17 @@ def finding(tokens: c.GlobalTokens, published: Published) -> Published:
 
 
 CLASSES = {
-    "LongformerForMaskedLM": Published(keep_language, LANGUAGE),
+    "LongformerForMaskedLM": Published(keep_language, words, (TIED,)),
     "LongformerForSequenceClassification": finding(c.FirstToken(), labelling(
         c.ClassificationHead(pick=c.First(), transform=c.Transform(activation="tanh")), "classifier.out_proj",
         dense="classifier.dense",
-        keys=(LABELS, Key("hidden_dropout_prob", ("head.dropout", "head.transform.dropout"), default=0.1)))),
-    "LongformerForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPPED)),
+        keys=(LABELS, lineage.HEAD_DROPOUT))),
+    "LongformerForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
     "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), labelling(c.SpanHead(), "qa_outputs",
                                                                              keys=(SEPARATOR,))),
-    "LongformerForMultipleChoice": finding(c.AfterSeparator(), labelling(c.ChoiceHead(), keys=(SEPARATOR, DROPPED))),
+    "LongformerForMultipleChoice": finding(c.AfterSeparator(), labelling(
+        c.ChoiceHead(), keys=(SEPARATOR, lineage.HEAD_DROPOUT))),
     "LongformerModel": bare,
 }
 LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, weights, CLASSES, "longformer.",
-                           fixed={"tie_word_embeddings": True}, free=frozenset({"onnx_export"}))
+                           free=frozenset({"onnx_export", "tie_word_embeddings"}))

@@ -16,7 +16,6 @@ def draw(rng: random.Random) -> tuple[LEDConfig, list[str]]:
     """Return a config, and the classes it may be used with."""
     given = sizes(rng)
     given.pop("scale_embedding"), given.pop("max_position_embeddings")
-    given["tie_word_embeddings"] = True  # the reference does not save an untied output layer as such
     window = rng.choice([4, 6, [rng.choice([4, 8]) for _ in range(given["encoder_layers"])]])
     config = LEDConfig(**given, attention_window=window, max_encoder_position_embeddings=rng.choice([20, 40]),
                        max_decoder_position_embeddings=rng.choice([20, 30]))

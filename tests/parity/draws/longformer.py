@@ -20,7 +20,8 @@ def draw(rng: random.Random) -> tuple[LongformerConfig, list[str]]:
         hidden_act=rng.choice(["gelu", "relu", "silu", "gelu_new"]), max_position_embeddings=rng.choice([24, 40]),
         type_vocab_size=rng.choice([1, 2, 3]), layer_norm_eps=rng.choice([1e-12, 1e-5]),
         pad_token_id=rng.choice([1, 3]), sep_token_id=rng.choice([2, 5]), hidden_dropout_prob=rng.choice([0.0, 0.1]),
-        attention_probs_dropout_prob=rng.choice([0.0, 0.2]), num_labels=rng.choice([1, 2, 5]))
+        attention_probs_dropout_prob=rng.choice([0.0, 0.2]), num_labels=rng.choice([1, 2, 5]),
+        tie_word_embeddings=rng.random() < 0.7)
     classes = ["LongformerForMaskedLM", "LongformerModel", "LongformerForSequenceClassification",
                "LongformerForTokenClassification", "LongformerForMultipleChoice"]
     return config, [*classes, "LongformerForQuestionAnswering"] if config.num_labels == 2 else classes

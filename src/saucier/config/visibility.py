@@ -167,7 +167,8 @@ class Permutation(Algebra):
     """A query sees the keys that the batch does not hide from it (`perm_mask`), all of the memory, and itself.
 
     Rows of a second stream, which ask about a place, see what that place may, and not what stands there if it is
-    hidden. Source: Yang et al. 2019 (XLNet), §2.3, eq 5, arXiv:1906.08237.
+    hidden; one that sees nothing at all gets zeros, where the published code gives it the mean of all tokens.
+    Source: Yang et al. 2019 (XLNet), §2.3, eq 5, arXiv:1906.08237.
     """
 
     kind: Literal["permutation"] = "permutation"

@@ -107,7 +107,8 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
 
 
 projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())
-                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed, c.ProjectUndropped)),
+                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed, c.ProjectUndropped,
+                                                  c.ProjectTrigram)),
                         st.just(c.ProjectClusters(width=8, division=2, cutoffs=(5, 11))))
 embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, projection=projections,
                        segments=st.sampled_from([None, c.SegmentTable(), c.FirstSegment(), c.SegmentTokens()]),

@@ -31,7 +31,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "bert": {"length": LENGTH}, "t5": {"head_dim": 6, "hidden": 40},
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "modernbert": {"window": 6, "hidden": 20}, "roformer": {"length": LENGTH, "embedding": 10},
-    "fnet": {"length": LENGTH},
+    "fnet": {"length": LENGTH}, "mobilebert": {"length": LENGTH, "narrow": 12, "embedding": 8, "hidden": 20,
+                                               "forwards": 2},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "reformer": {"head_dim": 6, "hidden": 40, "positions": c.Axial(shape=(4, 16), widths=(8, 16)),
@@ -273,8 +274,12 @@ def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
 
 
 def reads_padding(config: c.Transformer) -> bool:
-    """Say whether padding is read like any token, as in the published models: FNet's transform has no mask."""
-    return any(c.mixes_padding(stack) for stack in (config.encoder, config.decoder) if stack)
+    """Say whether padding is read like any token, as in the published models.
+
+    FNet's transform has no mask, and the last token's trigram (MobileBERT) holds the padding after it.
+    """
+    return isinstance(config.embed.projection, c.ProjectTrigram) or any(
+        c.mixes_padding(stack) for stack in (config.encoder, config.decoder) if stack)
 
 
 def of_any_future(models: dict[str, c.Transformer]) -> list[str]:

@@ -114,7 +114,8 @@ def without_empty_slots(names: Names, source: Source) -> c.Transformer:
     for slot in names.layout.classes[names.published].optional:
         rules = [rule for _, rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
         known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
-        if not any(names.present(name, source) for name in known):
+        has_weights = getattr(getattr(tree, slot), "dense", True)
+        if has_weights and not any(names.present(name, source) for name in known):
             tree = tree.model_copy(update={slot: None})
     return tree
 

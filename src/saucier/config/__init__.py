@@ -6,6 +6,7 @@ No torch here.
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.anatomy import Node
 from saucier.config.base import Config
+from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, ReadsWide
 from saucier.config.check import check, mixes_padding, reads_pooled
 from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
@@ -76,6 +77,7 @@ from saucier.config.model import (
     ProjectNormed,
     ProjectSum,
     ProjectTokens,
+    ProjectTrigram,
     ProjectUndropped,
     Repeat,
     SegmentScores,
@@ -190,3 +192,4 @@ __all__ = [
     "cache_bytes", "check", "flops_per_token", "global_terms", "is_causal", "longest_input", "memory",
     "mixes_padding", "parameters", "permutes", "reads_pooled", "sliding", "visible_keys",
 ]
+__all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide"]

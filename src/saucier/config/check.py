@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
+from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
@@ -22,7 +23,13 @@ from saucier.config.heads import (
 )
 from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, Projection, SelfAttention
 from saucier.config.mixing import FourierMixing
-from saucier.config.model import AfterToken, SegmentTable, Share, Stack, Transformer
+from saucier.config.model import (
+    AfterToken,
+    SegmentTable,
+    Share,
+    Stack,
+    Transformer,
+)
 from saucier.config.norms import Norm
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
@@ -61,6 +68,7 @@ def check(config: Transformer) -> None:
     check_adaptive(config)
     check_axial(config)
     check_streams(config)
+    check_trigram(config)
     check_head(config)
 
 
@@ -102,11 +110,11 @@ def check_head(config: Transformer) -> None:
     table, given = config.output_embed.widths(config.dim)[0], config.width
     if language.transform is not None and language.transform.width is not None:
         given = language.transform.width
-    if table != given:
+    if table + language.columns != given:
         raise InputError(
             f"the output layer reads vectors of {given}, and the token table that it is tied to has {table}",
             where="head",
-            remedy=f"use tied: false, or a transform of width {table}",
+            remedy=f"use tied: false, or a transform of width {table}, or {max(given - table, 0)} columns more",
         )
 
 
@@ -161,13 +169,15 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     check_mixing(name, stack)
     check_parallel(name, stack)
     for index, block in enumerate(stack.blocks()):
+        dim = block.width(config.dim)
+        check_bottleneck(f"{name}.blocks.{index}.bottleneck", name, stack, block)
         for place, residual in enumerate(block.sublayers):
             before = sum(other.inner.kind == residual.inner.kind for other in block.sublayers[:place])
             path = f"{name}.blocks.{index}.{residual.inner.kind}" + (f"_{before + 1}" if before else "")
             match residual.inner:
                 case SelfAttention() as attention:
-                    check_projection(path, attention.projection, config.dim)
-                    check_positions(path, attention, config.dim)
+                    check_projection(path, attention.projection, dim)
+                    check_positions(path, attention, dim)
                     check_kernel(path, attention)
                     check_global_maps(path, name, attention)
                     if isinstance(attention.positions, T5Bias):

@@ -12,6 +12,7 @@ from functools import singledispatch
 from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.base import Config
+from saucier.config.bottleneck import Bottleneck, ReadsShared
 from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
 from saucier.config.count_heads import head_node
 from saucier.config.disentangled import Disentangled, OwnMaps
@@ -29,6 +30,7 @@ from saucier.config.model import (
     Cycle,
     Embedding,
     FirstSegment,
+    ProjectTrigram,
     Repeat,
     SegmentTable,
     Share,
@@ -170,7 +172,8 @@ def projection_detail(projection: Projection) -> str:
 
 def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
     """Return one node for each sublayer of a block, its norms included."""
-    nodes = []
+    wide, dim = dim, block.width(dim)
+    nodes = bottleneck_nodes(block.bottleneck, wide) if block.bottleneck else []
     for residual in block.sublayers:
         inner = residual.inner
         norms = [norm_node("norm", residual.norm, dim)] if residual.norm else []
@@ -180,10 +183,28 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
         plain = residual.kind in ("parallel", "from_norm")
         kind = residual.kind.replace("_", " ") if plain else f"{residual.kind}-norm"
         detail = kind + (f", {detail}" if detail else "")
-        nodes.append(
-            group(sublayer_name(inner), inner.kind, [*norms, *sublayer_nodes(inner, dim, length)], detail=detail)
-        )
+        parts = sublayer_nodes(inner, dim, length)
+        if isinstance(inner, SelfAttention) and block.bottleneck:
+            parts[0] = split_node(block.bottleneck.attention_inputs(wide), inner.projection, dim)
+        nodes.append(group(sublayer_name(inner), inner.kind, [*norms, *parts], detail=detail))
     return nodes
+
+
+def bottleneck_nodes(bottleneck: Bottleneck, dim: int) -> list[Node]:
+    """Return the maps into and out of a narrow block."""
+    width, norm = bottleneck.width, bottleneck.norm
+    inputs = 2 if isinstance(bottleneck.reads, ReadsShared) else 1
+    maps = [linear("down", dim, width, bias=True), norm_node("down_norm", norm, width)] * inputs
+    return [group("bottleneck", "bottleneck", [*maps, linear("up", width, dim, bias=True),
+                                               norm_node("norm", norm, dim)], detail=f"{width} wide")]
+
+
+def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Node:
+    """Return the maps of an attention whose values are made of another input than its queries and keys."""
+    query, key, _ = projection.widths(dim)
+    maps = [linear("qk", inputs[0], query + key, bias=projection.bias),
+            linear("v", inputs[1], key, bias=projection.bias)]
+    return group("qkv", "maps", maps)
 
 
 Shared = T5Bias | Disentangled
@@ -294,7 +315,8 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
         children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
     elif embed.projection:
-        children.append(linear("project", embed.projection.width, dim, bias=embed.projection.bias))
+        taken = 3 if isinstance(embed.projection, ProjectTrigram) else 1
+        children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
     return group(name, "embedding", children)
 
 
@@ -312,7 +334,8 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.decoder:
         parts.append(stack_node("decoder", config.decoder, dim, length))
     if config.pooler:
-        pooler = linear("pooler", config.width, config.width, bias=True)
+        width = config.width
+        pooler = linear("pooler", width, width, bias=True) if config.pooler.dense else Node("pooler", "first token")
         parts.append(replace(pooler, flops=0.0, detail="once a sequence"))
     if config.head:
         parts.append(head_node(config.head, config.width, config.output_embed.vocab))

@@ -80,7 +80,8 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
     """Return the parts of a language head."""
     nodes, width = transform_nodes(head.transform, dim)
     output = linear("output", width, vocab, bias=False)
-    nodes.append(replace(output, parameters=0, detail="tied to the token embedding") if head.tied else output)
+    tied = replace(output, parameters=head.columns * vocab, detail="tied to the token embedding")
+    nodes.append(tied if head.tied else output)
     return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
 
 

@@ -124,6 +124,8 @@ class LanguageHead(Config):
     kind: Literal["language"] = "language"
     tied: bool = True
     """Use the token embedding's table as the output matrix. Source: Press and Wolf 2017, arXiv:1608.05859."""
+    columns: int = Field(default=0, ge=0)
+    """Trained columns beside those of a tied table that is narrower. Source: Sun et al. 2020, release of MobileBERT."""
     bias: bool = False
     """A trained bias for every token."""
     transform: Transform | None = None
@@ -272,5 +274,7 @@ Head = Annotated[
 class Pooler(Config):
     """A dense layer and an activation on the first token. Source: Devlin et al. 2019, code release."""
 
+    dense: bool = True
+    """Whether there is a dense layer; without one and with activation identity it is the first token's vector."""
     activation: Activation = "tanh"
     """What follows the dense layer."""

@@ -31,7 +31,10 @@ class Memory:
 def stack_activations(stack: Stack, dim: int) -> int:
     """Return how many values a token leaves behind in a stack for the backward pass."""
     total = 0
+    wide = dim
     for block in stack.blocks():
+        dim = block.width(wide)
+        total += 0 if block.bottleneck is None else 2 * wide + 2 * dim
         for residual in block.sublayers:
             total += 2 * dim  # the norm's input, and its output which the next map reads
             match residual.inner:

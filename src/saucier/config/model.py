@@ -8,6 +8,7 @@ from pydantic import Field
 
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
+from saucier.config.bottleneck import Bottleneck
 from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead, VectorHead
 from saucier.config.layers import Norm, Probability, Residual
 from saucier.config.neighbours import Convolution
@@ -25,6 +26,12 @@ class Block(Config):
 
     sublayers: tuple[Residual, ...] = Field(min_length=1)
     """In the order they are applied."""
+    bottleneck: Bottleneck | None = None
+    """What narrows the stream inside the block (MobileBERT)."""
+
+    def width(self, dim: int) -> int:
+        """Return the width of the stream inside the block."""
+        return dim if self.bottleneck is None else self.bottleneck.width
 
 
 class Repeat(Config):
@@ -206,6 +213,20 @@ class ProjectNormed(Config):
     """Bias on the map to `dim`."""
 
 
+class ProjectTrigram(Config):
+    """The next token's narrow vector, the token's own and the one before, side by side, widened before positions.
+
+    Padding beside the last token is read like any token, as in the published models.
+    Source: Sun et al. 2020 (MobileBERT), §3.2, arXiv:2004.02984.
+    """
+
+    kind: Literal["trigram"] = "trigram"
+    width: int = Field(gt=0)
+    """Width of the token table."""
+    bias: bool = True
+    """Bias on the map to `dim`."""
+
+
 class ProjectUndropped(Config):
     """As `ProjectNormed`, but before dropout. Source: Lee-Thorp et al. 2022 (FNet), code release, arXiv:2105.03824."""
 
@@ -217,7 +238,8 @@ class ProjectUndropped(Config):
 
 
 EmbeddingProjection = Annotated[
-    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters, Field(discriminator="kind")
+    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters | ProjectTrigram,
+    Field(discriminator="kind"),
 ]
 
 
@@ -259,7 +281,7 @@ class Embedding(Config):
         match self.projection:
             case None:
                 return dim, dim
-            case ProjectTokens(width=width) | ProjectClusters(width=width):
+            case ProjectTokens(width=width) | ProjectClusters(width=width) | ProjectTrigram(width=width):
                 return width, dim
             case ProjectSum(width=width) | ProjectNormed(width=width) | ProjectUndropped(width=width):
                 return width, width

@@ -24,6 +24,7 @@ from saucier.families.llama import llama, mistral
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
 from saucier.families.mixtral import mixtral
+from saucier.families.mobilebert import mobilebert
 from saucier.families.modernbert import modernbert
 from saucier.families.mpnet import mpnet
 from saucier.families.opt import opt
@@ -49,5 +50,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
     "bloom": bloom, "ctrl": ctrl, "opt": opt,
+    "mobilebert": mobilebert,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -24,6 +24,7 @@ from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT
 from saucier.families.mixtral import MIXTRAL_LAYOUT
+from saucier.families.mobilebert import MOBILEBERT_LAYOUT
 from saucier.families.modernbert import MODERNBERT_LAYOUT
 from saucier.families.mpnet import MPNET_LAYOUT
 from saucier.families.opt import OPT_LAYOUT
@@ -45,5 +46,6 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, SWITCH_LAYOUT, MT5_LAYOUT,
     T5_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT, REFORMER_LAYOUT,
     BLOOM_LAYOUT, CTRL_LAYOUT, OPT_LAYOUT,
+    MOBILEBERT_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""

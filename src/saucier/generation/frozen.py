@@ -82,7 +82,7 @@ class PackedHead(nn.Module):
         """Share everything with the head but the matrix."""
         super().__init__()
         self.prepare = head.prepare
-        self.output = PackedLinear(head.weight, head.bias)
+        self.output = PackedLinear(head.matrix, head.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., V]."""

@@ -72,7 +72,7 @@ def token_sums(model: nn.Module, features: Tensor, targets: Tensor, *, smoothing
     """
     if not isinstance(adaptive := getattr(model, "head", None), AdaptiveHead):
         head = language_head(model)
-        return cross_entropy(head.prepare(features), head.weight, head.bias, targets, smoothing=smoothing)
+        return cross_entropy(head.prepare(features), head.matrix, head.bias, targets, smoothing=smoothing)
     if smoothing:
         raise InputError("an adaptive head scores only the clusters of its targets, and smoothing needs all tokens",
                          where="objective.label_smoothing", remedy="use 0")

@@ -100,9 +100,9 @@ class SelfAttention(nn.Module):
         """Shapes: x [B, L, D] -> [B, L, D]."""
         number = context.self_slot()
         query_width, key_width, _ = self.widths
-        context.maps = self.qkv
+        context.maps, read = self.qkv, x if context.read is None else context.read
         query, key, value = (split(part, self.head_dim)
-                             for part in self.qkv(x).split([query_width, key_width, key_width], dim=-1))
+                             for part in self.qkv(read).split([query_width, key_width, key_width], dim=-1))
         query, key, value = parted(query, key, value, context)
         positions = self.config.positions
         if isinstance(positions, c.Rotary):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.count import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.bottleneck import Bottleneck, SplitMaps
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
 from saucier.parts.experts import Experts
@@ -137,6 +138,35 @@ def build_residual(config: c.Residual, dim: int) -> nn.Module:
             return Parallel(config, dim)
         case c.FromNorm():
             return FromNorm(config, dim)
+
+
+class NarrowBlock(nn.Module):
+    """A block inside a bottleneck. Source: Sun et al. 2020 (MobileBERT), §3.1, arXiv:2004.02984."""
+
+    def __init__(self, config: c.Block, dim: int) -> None:
+        """Build the bottleneck, and the block of its width; attentions get maps from what they read."""
+        super().__init__()
+        assert config.bottleneck is not None, "build_block asks only then"
+        self.bottleneck = Bottleneck(config.bottleneck, dim)
+        self.inside = Block(config, config.bottleneck.width)
+        for residual in self.inside.values():
+            if isinstance(residual.inner, SelfAttention) and not isinstance(config.bottleneck.reads, c.ReadsNarrow):
+                query, key, _ = residual.inner.widths
+                maps = SplitMaps(config.bottleneck.attention_inputs(dim), (query + key, key),
+                                 bias=residual.inner.config.projection.bias)
+                residual.inner.qkv = maps  # type: ignore[assignment]  # called like the one map it replaces
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        stream, context.read = self.bottleneck.narrow(x)
+        stream = self.inside(stream, context)
+        context.read = None
+        return self.bottleneck.widen(x, stream)
+
+
+def build_block(config: c.Block, dim: int) -> nn.Module:
+    """Return the module for a block config."""
+    return NarrowBlock(config, dim) if config.bottleneck else Block(config, dim)
 
 
 class Block(nn.ModuleDict):

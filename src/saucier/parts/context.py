@@ -42,6 +42,8 @@ class Context:
     memory_layout: Ragged | None = None
     shared: Tensor | None = None
     """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K], or a table."""
+    read: Tensor | None = None
+    """What an attention reads in place of its residual's stream, inside a bottleneck."""
     maps: nn.Module | None = None
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
     biases: RelativeBiases | None = None

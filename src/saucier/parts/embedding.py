@@ -14,6 +14,7 @@ from saucier.parts.adaptive import ClusterTables
 from saucier.parts.dropout import Dropout
 from saucier.parts.inputs import Side
 from saucier.parts.linear import Linear, Table
+from saucier.parts.neighbours import neighbours
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import build_embedding_positions
 from saucier.parts.span_heads import in_question
@@ -37,20 +38,30 @@ class Embedding(nn.Module):
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
         self.project: nn.Module | None = None
         if config.projection and not isinstance(config.projection, c.ProjectClusters):
-            self.project = Linear(narrow, dim, bias=config.projection.bias)
+            taken = 3 if isinstance(config.projection, c.ProjectTrigram) else 1
+            self.project = Linear(taken * narrow, dim, bias=config.projection.bias)
         self.norm = build_norm(config.norm, config.norm_width(dim)) if config.norm else None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
         ids = side.packed(side.ids)
-        x: Tensor = self.scaled(self.tokens(ids)) if side.vectors is None else side.packed(side.vectors)
+        if isinstance(self.config.projection, c.ProjectTrigram):
+            x = self.trigrams(side)
+        else:
+            x = self.scaled(self.tokens(ids)) if side.vectors is None else side.packed(side.vectors)
         x = self.summed(self.projected(x, c.ProjectTokens), ids, side)
         x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
             x = self.norm(x)
         x = self.projected(x, c.ProjectUndropped)
         return self.projected(self.dropout(x), c.ProjectNormed)
+
+    def trigrams(self, side: Side) -> Tensor:
+        """Each token with the next and the one before, widened; padding is dropped only then."""
+        x = self.scaled(self.tokens(side.ids)) if side.vectors is None else side.vectors
+        around = neighbours(x, 1, side.documents).flip(2).flatten(2)
+        return self.projected(side.packed(around), c.ProjectTrigram)
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
         """Add what stands for the place and the segment of each token. Shapes: x [B, L, D] -> the same."""

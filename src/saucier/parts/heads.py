@@ -57,12 +57,13 @@ class Pooler(nn.Module):
     def __init__(self, config: c.Pooler, dim: int) -> None:
         """Build the dense layer."""
         super().__init__()
-        self.dense = Linear(dim, dim)
+        self.dense = Linear(dim, dim) if config.dense else None
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: hidden [B, L, D] -> [B, D]."""
-        return self.activation(self.dense(hidden[:, 0]))
+        first = hidden[:, 0]
+        return self.activation(first if self.dense is None else self.dense(first))
 
 
 class Transform(nn.Module):
@@ -93,7 +94,13 @@ class LanguageHead(nn.Module):
         self.transform = Transform(config.transform, dim) if config.transform else None
         width = dim if self.transform is None else self.transform.width
         self.weight = tokens.weight if config.tied else nn.Parameter(torch.empty(tokens.num_embeddings, width))
+        self.columns = nn.Parameter(torch.empty(tokens.num_embeddings, config.columns)) if config.columns else None
         self.bias = nn.Parameter(torch.empty(tokens.num_embeddings)) if config.bias else None
+
+    @property
+    def matrix(self) -> Tensor:
+        """The whole output matrix [V, D], for those who apply it in pieces."""
+        return self.weight if self.columns is None else torch.cat([self.weight, self.columns], dim=-1)
 
     def prepare(self, hidden: Tensor) -> Tensor:
         """Everything before the output matrix, for those who apply it in pieces. Shapes: [..., D] -> [..., D]."""
@@ -103,7 +110,7 @@ class LanguageHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., V]."""
-        return linear(self.prepare(hidden), self.weight, self.bias)
+        return linear(self.prepare(hidden), self.matrix, self.bias)
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Token logits [B, L, V]."""

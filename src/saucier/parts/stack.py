@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.count import shared_biases, stack_positions
-from saucier.parts.block import Block
+from saucier.parts.block import build_block
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DistanceTable
 from saucier.parts.dropout import Dropout
@@ -49,7 +49,7 @@ class Stack(nn.Module):
             case _:
                 blocks = config.blocks()
                 self.order = list(range(len(blocks)))
-        self.blocks = nn.ModuleList(Block(block, dim) for block in blocks)
+        self.blocks = nn.ModuleList(build_block(block, dim) for block in blocks)
         width = config.stream_width(dim)
         self.final_norm = build_norm(config.final_norm, width) if config.final_norm else None
         self.narrow = Linear(width, config.narrow, bias=False) if config.narrow else None

@@ -159,15 +159,20 @@ def check_mixing(name: str, stack: Stack) -> None:
                          remedy="use it in an encoder")
 
 
+def check_layout(name: str, stack: Stack, dim: int) -> None:
+    """What concerns a stack as a whole."""
+    check_groups(name, stack)
+    check_convolution(name, stack, dim)
+    check_mixing(name, stack)
+    check_parallel(name, stack)
+
+
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, and that a stack has at most one T5 bias, since its layers share it."""
     biases: dict[str, tuple[T5Bias, int]] = {}
     tables: dict[str, tuple[Distances, Norm | None]] = {}
     crossed = False
-    check_groups(name, stack)
-    check_convolution(name, stack, config.dim)
-    check_mixing(name, stack)
-    check_parallel(name, stack)
+    check_layout(name, stack, config.dim)
     for index, block in enumerate(stack.blocks()):
         dim = block.width(config.dim)
         check_bottleneck(f"{name}.blocks.{index}.bottleneck", name, stack, block)

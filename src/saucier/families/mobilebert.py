@@ -21,26 +21,24 @@ def mobilebert(
     heads: int = 4,
     vocab: int = 30522,
     length: int = 512,
-    hidden: int = 512,
     narrow: int = 128,
-    embedding: int = 128,
     forwards: int = 4,
     dropout: float = 0.0,
 ) -> c.Transformer:
     """MobileBERT with both pretraining heads. Source: Sun et al. 2020, §3 and table 1, arXiv:2004.02984.
 
-    `narrow` is the width inside a block, `forwards` the number of feed-forwards in it. The published models are
-    taught by a larger one; that is a matter of training, not of this tree.
+    `narrow` is the width inside a block and of the token table, a quarter of the feed-forwards'; `forwards` their
+    number in a block. The published models are taught by a larger one: a matter of training, not of this tree.
     """
     bottleneck = c.Bottleneck(width=narrow, norm=c.NoNorm(), dropout=dropout)
-    forward = c.FeedForward(hidden=hidden, activation="relu")
+    forward = c.FeedForward(hidden=4 * narrow, activation="relu")
     block = block_of(bottleneck, c.NoNorm(), heads=heads, forward=forward, forwards=forwards, dropout=dropout)
     norm = c.LayerNorm(eps=1e-12)
-    language = c.LanguageHead(bias=True, columns=dim - embedding, transform=c.Transform(activation="relu", norm=norm))
+    language = c.LanguageHead(bias=True, columns=dim - narrow, transform=c.Transform(activation="relu", norm=norm))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTable(), norm=c.NoNorm(),
-                          dropout=dropout, projection=c.ProjectTrigram(width=embedding)),
+                          dropout=dropout, projection=c.ProjectTrigram(width=narrow)),
         encoder=c.Stack(layers=c.Repeat(block=block, times=layers)),
         pooler=c.Pooler(), head=c.PretrainingHead(language=language))
 
@@ -72,7 +70,7 @@ def from_fields(dim: int, **fields: Any) -> c.Transformer:
     block = block_of(around, norm, heads=fields["heads"], forward=forward, forwards=fields["forwards"],
                      dropout=dropout)
     wide = c.ProjectTokens(width=narrow) if narrow != dim else None
-    tree = mobilebert(dim, embedding=narrow, dropout=dropout)
+    tree = mobilebert(dim, narrow=narrow, dropout=dropout)
     embed = tree.embed.model_copy(update={
         "norm": unset(norm), "projection": c.ProjectTrigram(width=narrow) if fields["trigram"] else wide})
     transform = c.Transform(activation=fields["activation"], norm=c.LayerNorm(eps=fields["eps"]))

@@ -19,6 +19,7 @@ from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, Objective
 from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
 from saucier.objectives.prediction import Prediction
+from saucier.parts.targets import derived
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden checkpoints are not beside this checkout")
@@ -77,10 +78,10 @@ def objective(model: Transformer, given: Batch, kind: str) -> tuple[Objective, B
 
 
 def teacher_forced(model: Transformer, given: Batch) -> Batch:
-    """The decoder reads the labels one place later, behind the start token."""
+    """The decoder reads the labels one place later, behind the start token or the last of them (a language)."""
     start, padding = (model.generation.get(f"{name}_token_id") for name in ("decoder_start", "pad"))
-    ids = F.pad(given["labels"][:, :-1], (1, 0), value=start)
-    return given | {"decoder_input_ids": ids.masked_fill(ids == -100, padding)}
+    labels = given["labels"].masked_fill(given["labels"] == -100, padding)
+    return given | {"decoder_input_ids": derived(model.config.default_target or c.ShiftedSource(start=start), labels)}
 
 
 @pytest.mark.parametrize(("folder", "name"), cases())

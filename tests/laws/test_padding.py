@@ -12,7 +12,7 @@ from tests.laws.zoo import (
     of_any_length,
     of_any_place,
     reads_padding,
-    scrambled,
+    steady,
     tokens,
 )
 from tests.tolerances import MODEL, assert_close
@@ -67,7 +67,7 @@ def right_mask(lengths: list[int]) -> Tensor:
 def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of leaving padding out (rows packed without it, and a mask) give what the row gives alone."""
     monkeypatch.setattr(ragged, "WORTH", worth)
-    model = scrambled(MODELS[name])
+    model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     ids, mask = tokens(model.config, len(lengths), max(lengths)), right_mask(lengths)
     found = run(model, ids, mask.long())
@@ -81,7 +81,7 @@ def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pyt
 def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other ids under the padding leave the real positions equal to the last bit."""
     monkeypatch.setattr(ragged, "WORTH", worth)
-    model = scrambled(MODELS[name])
+    model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     ids, mask = tokens(model.config, len(lengths), max(lengths)), right_mask(lengths)
     other = torch.where(mask, ids, (ids + 1) % model.config.embed.vocab)
@@ -92,7 +92,7 @@ def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, mon
 @pytest.mark.parametrize("name", of_any_place(SINGLE))
 def test_left_padding_changes_nothing(name: str) -> None:
     """Rows padded at their start, with positions counted from the first real token, as generation does it."""
-    model = scrambled(SINGLE[name])
+    model = steady(SINGLE[name])
     lengths = lengths_for(model.config)
     mask = right_mask(lengths).flip(1)
     ids, places = tokens(model.config, len(lengths), max(lengths)), (mask.long().cumsum(1) - 1).clamp(min=0)
@@ -106,7 +106,7 @@ def test_left_padding_changes_nothing(name: str) -> None:
 def test_padding_leaves_gradients_as_they_are(name: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training on padded rows moves every weight as training on the rows alone would, and nothing becomes NaN."""
     monkeypatch.setattr(ragged, "WORTH", 0.9 if side == "right" else 0.0)
-    model = scrambled(MODELS[name])
+    model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     mask = right_mask(lengths) if side == "right" else right_mask(lengths).flip(1)
     ids = tokens(model.config, len(lengths), max(lengths))
@@ -129,7 +129,7 @@ def gradients(model: Transformer, states: Tensor) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_batch_is_its_rows(name: str) -> None:
     """Rows of a batch do not see each other, and their order is kept."""
-    model = scrambled(MODELS[name])
+    model = steady(MODELS[name])
     ids = tokens(model.config, 3, longest(model.config))
     found = run(model, ids)
     assert_close(run(model, ids[[2, 0, 1]]), found[[2, 0, 1]])
@@ -139,7 +139,7 @@ def test_a_batch_is_its_rows(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_row_without_any_real_token_stays_finite(name: str) -> None:
     """A fully masked row gives numbers, never NaN, and leaves its neighbours alone."""
-    model = scrambled(MODELS[name])
+    model = steady(MODELS[name])
     ids = tokens(model.config, 2, 5)
     mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
     found = run(model, ids, mask)

@@ -84,3 +84,11 @@ def test_a_decoder_alone_reads_what_it_is_given() -> None:
     found = alone(target, encoder_hidden_states=wanted.encoder_last_hidden_state, encoder_attention_mask=mask)
     torch.testing.assert_close(found.logits, wanted.logits, rtol=1e-5, atol=1e-5)
     assert not torch.allclose(alone(target).logits, wanted.logits)
+
+
+def test_what_older_configs_say_beside_is_read_only_where_it_changes_nothing() -> None:
+    """Fields of generation, and neutral values of others; anything else is refused by name."""
+    older = {"is_encoder_decoder": False, "num_beam_groups": 1, "pruned_heads": {}, "output_scores": False}
+    assert pair({**READS, **older}, {**WRITES, **older}) == pair(READS, WRITES)
+    with pytest.raises(InputError, match="pruned_heads"):
+        pair(READS, {**WRITES, "pruned_heads": {"0": [1]}})

@@ -1,0 +1,39 @@
+"""Published sizes of the encoders beyond BERT: the reference's config, built on the meta device, has our count."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from saucier import config as c
+from saucier.families.layouts import LAYOUTS
+
+transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
+
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
+LATER = {**RELATIVE, "position_buckets": 256, "share_att_key": True, "norm_rel_ebd": "layer_norm"}
+V3_BASE = {**LATER, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+SIZES = {
+    "deberta-base": ("DebertaForMaskedLM", "DebertaConfig", RELATIVE),
+    "deberta-v2-xlarge": ("DebertaV2Model", "DebertaV2Config", {**LATER, "conv_kernel_size": 3, "conv_act": "gelu"}),
+    "deberta-v3-base": ("DebertaV2Model", "DebertaV2Config", V3_BASE),
+    "deberta-v3-small": ("DebertaV2Model", "DebertaV2Config", {**V3_BASE, "num_hidden_layers": 6}),
+    "roformer-base": ("RoFormerForMaskedLM", "RoFormerConfig", {}),
+    "mobilebert": ("MobileBertForPreTraining", "MobileBertConfig", {}),
+    "modernbert-base": ("ModernBertForMaskedLM", "ModernBertConfig", {}),
+    "fnet-base": ("FNetForPreTraining", "FNetConfig", {}),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_published_size_is_counted(name: str) -> None:
+    published, settings, fields = SIZES[name]
+    config: Any = getattr(transformers, settings)(**fields)
+    with torch.device("meta"):
+        reference = getattr(transformers, published)(config)
+    trained = sum(one.numel() for one in reference.parameters() if one.requires_grad)
+    document = {**json.loads(config.to_json_string()), "architectures": [published]}
+    assert c.parameters(LAYOUTS[config.model_type].tree(document, published, "config.json")) == trained

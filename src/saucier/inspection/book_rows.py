@@ -173,11 +173,15 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/parts/test_experts.py::test_equal_to_the_definition",
             "tests/unit/parts/test_experts.py::test_only_chosen_experts_are_computed",
         ), "partly", "training with the balance loss, GShard and GLaM"),
-    Row("C9", "CTRL: control codes"),
+    Row("C9", "CTRL: control codes",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+        ), "works"),
     Row("C10", "GPT-Neo, GPT-J, GPT-NeoX, OPT, BLOOM, LLaMA, Mistral",
         (
             "tests/golden/test_published_folders.py::test_folder",
-        ), "partly", "all but LLaMA"),
+            "tests/unit/recipes/test_decoder_sizes.py::test_as_many_parameters_as_published",
+        ), "works"),
     Row("C11", "M2M-100: many languages to many",
         (
             "tests/golden/test_published_folders.py::test_folder",

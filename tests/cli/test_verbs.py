@@ -53,6 +53,11 @@ def test_families_lists_what_can_be_opened(saucier: Saucier) -> None:
     assert "bert" in answer.error
 
 
+def test_the_page_of_published_layouts_is_current(saucier: Saucier, root: Path) -> None:
+    page = (root / "docs" / "published.md").read_text(encoding="utf-8")
+    assert page == saucier("families", "--page").out, "run `make book`"
+
+
 def test_schema_knows_every_section(saucier: Saucier) -> None:
     found = json.loads(saucier("schema").out)
     assert {"model", "tokenizer", "data", "objective", "training", "evaluation",

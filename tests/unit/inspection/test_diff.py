@@ -52,7 +52,8 @@ def test_gpt2_is_gpt_with_other_norms_sizes_and_start() -> None:
 
 def test_parts_of_different_kinds_are_one_difference() -> None:
     found = families("gpt2", "llama")
-    assert found["model.embed.positions"] == ({"kind": "learned", "length": 1024}, {"kind": "none"})
+    assert found["model.embed.positions"] == (
+        {"kind": "learned", "length": 1024, "places": {"kind": "in_order", "offset": 0}}, {"kind": "none"})
     assert not any(path.startswith("model.embed.positions.") for path in found)
 
 

@@ -210,7 +210,7 @@ class Transformer(nn.Module):
         every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)
         span = side.span(every if wanted.weights else asked)
         context = Context(span, side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
-                          inputs=side.inputs, rows=len(side.ids), recalled=side.past, asked=asked,
+                          inputs=side.inputs, rows=side.ids.shape[0], recalled=side.past, asked=asked,
                           remembered=[] if self.remembers(stack, side) else None)
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
@@ -233,7 +233,7 @@ class Transformer(nn.Module):
         """Return what a stack remembers of earlier segments, [B, M, D] for each block; None where it has no memory."""
         mems = side.inputs.get("mems")
         like = self.embed.tokens.weight.new_zeros(self.config.dim)
-        past = recalled(stack.config, mems, len(side.ids), like)
+        past = recalled(stack.config, mems, side.ids.shape[0], like)
         if past is not None and (cache is not None or side.documents is not None):
             raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
                              remedy="give mems alone, and one text a row")

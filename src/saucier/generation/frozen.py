@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier.model import Transformer
-from saucier.parts.heads import LanguageHead
+from saucier.parts.heads import LanguageHead, Reading
 
 LARGEST = 4 * 2**30
 """Models of up to so many bytes are packed: the packed matrices are a second copy, kept as long as the model."""
@@ -87,6 +87,10 @@ class PackedHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., V]."""
         return self.output(self.prepare(hidden))  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Token logits [B, L, V], as the head gives them."""
+        return {"logits": self(reading.hidden)}
 
 
 def packed_copy(module: nn.Module) -> nn.Module:

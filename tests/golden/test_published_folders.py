@@ -12,34 +12,34 @@ import torch
 
 import saucier
 from saucier.checkpoints.foreign import write_foreign
+from saucier.checkpoints.source import Weights
 from saucier.families.layouts import LAYOUTS
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden checkpoints are not beside this checkout")
 
 
-REFUSED: dict[str, str] = {}
-"""Folders with a setting that the parts cannot express yet."""
+LEFT_OUT = {"funnel": "it pools the text between blocks, and a stack here has one length",
+            "nystromformer": "its attention through landmarks is not built"}
+"""Families of the golden set that are not here: none of them is in the Book."""
+DROPPED = {
+    "bert-relative-key": {"@embeddings.position_embeddings.weight"}, "transfo-xl": {"@pos_emb.inv_freq"},
+    "fnet-masked-lm": {"@pooler.dense.weight", "@pooler.dense.bias"},
+    "fnet-question-answering": {"@pooler.dense.weight", "@pooler.dense.bias"},
+    "fnet-token-classification": {"@pooler.dense.weight", "@pooler.dense.bias"},
+}
+"""Tensors that the model of a folder never reads, so that they are not written again; `@` is the body's prefix."""
 
 
-LONG_AND_PAIRED = [
-    "longformer", "longformer-model", "longformer-multiple-choice", "longformer-question-answering",
-    "longformer-sequence-classification", "longformer-token-classification", "led", "dpr-context-encoder",
-    "dpr-question-encoder", "dpr-reader", "realm-embedder", "realm-knowledge-augmented-encoder", "realm-scorer",
-    "bert-generation-encoder", "encoder-decoder-bert2bert", "encoder-decoder-bertgeneration"]
+def family(folder: Path) -> str:
+    return str(json.loads((folder / "config.json").read_text())["model_type"])
 
 
 def published() -> list[str]:
-    """Folders of listed families whose every case is one of the classes that the family knows."""
-    names = []
-    for path in sorted(GOLDEN.glob("*/golden.json")):
-        golden, config = json.loads(path.read_text()), path.parent / "config.json"
-        layout = LAYOUTS.get(json.loads(config.read_text()).get("model_type")) if config.is_file() else None
-        safe = (path.parent / "model.safetensors").is_file() or (path.parent / "model.safetensors.index.json").is_file()
-        if layout and safe and path.parent.name not in REFUSED and all(case["class"] in layout.classes
-                                                                       for case in golden["cases"]):
-            names.append(path.parent.name)
-    return names
+    """Every folder with a model, but for the families that are left out."""
+    folders = [path.parent for path in sorted(GOLDEN.glob("*/golden.json"))
+               if json.loads(path.read_text()).get("kind", "model") == "model"]
+    return [folder.name for folder in folders if family(folder) not in LEFT_OUT]
 
 
 def without_labels(folder: Path) -> dict[str, object]:
@@ -59,9 +59,9 @@ def checker() -> ModuleType:
     return module
 
 
-def test_every_listed_family_has_folders() -> None:
-    assert {"bert", "gpt2", "llama", "t5", "t5-v1_1", "openai-gpt", "gpt2-sharded",
-            "gpt2-fp16-checkpoint"} <= set(published())
+def test_nothing_else_is_left_out() -> None:
+    assert len(published()) == 174 - len(list(GOLDEN.glob("funnel*"))) - len(list(GOLDEN.glob("nystromformer*")))
+    assert {family(GOLDEN / name) for name in published()} <= LAYOUTS.keys()
 
 
 @pytest.mark.parametrize("name", published())
@@ -72,29 +72,33 @@ def test_folder(name: str) -> None:
     assert [f"{case}: {faults}" for case, good, _, faults in results if not good] == []
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "gpt2-model", "llama", "t5", "t5-v1_1", "openai-gpt",
-                                  "bert-causal-lm", "roberta", "roberta-model", "xlm-roberta", "camembert",
-                                  "distilbert", "electra", "electra-masked-lm", "mpnet", "albert", "albert-masked-lm",
-                                  "xlm", "xlm-causal", "xlm-multiple-choice", "xlm-sequence-classification", "xlnet",
-                                  "xlnet-multiple-choice", "xlnet-token-classification", "xlnet-question-answering",
-                                  "transfo-xl", "transfo-xl-div4", "transfo-xl-sequence-classification",
-                                  "big_bird", "big_bird-original_full-question-answering", "reformer",
-                                  "reformer-masked-lm", "reformer-sequence-classification", *LONG_AND_PAIRED])
+@pytest.mark.parametrize("name", published())
 def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
+    """Tensor by tensor, whatever the form of the file that was read."""
     model = saucier.load(GOLDEN / name, dtype="float32", device="cpu")
-    write_foreign(model, LAYOUTS[json.loads((GOLDEN / name / "config.json").read_text())["model_type"]],
-                  tmp_path / "out")
-    first, second = load_file(GOLDEN / name / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
-    first.pop("transformer.pos_emb.inv_freq", None)  # Transformer-XL's table of frequencies, which is no weight
-    assert set(first) == set(second)
-    assert all(torch.equal(first[key], second[key]) for key in first)
+    layout = LAYOUTS[family(GOLDEN / name)]
+    write_foreign(model, layout, tmp_path / "out")
+    first, second = Weights(GOLDEN / name), Weights(tmp_path / "out")
+    dropped = {key.replace("@", base) for key in DROPPED.get(name, DROPPED.get(family(GOLDEN / name), set()))
+               for base in layout.bases}
+    there, here = ({key: source[key].float() for key in source} for source in (first, second))
+    one_name = (there.keys() ^ here.keys()) - dropped
+    assert not one_name or name in RENAMED
+    assert all(holds(here, there[key]) if key in there else holds(there, here[key]) for key in one_name)
+    assert all(torch.equal(there[key], here[key]) for key in there.keys() & here.keys())
     again = saucier.load(tmp_path / "out", dtype="float32", device="cpu")
     assert again.config == model.config and again.generation == model.generation
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_expressed_is_refused_by_name(name: str) -> None:
-    with pytest.raises(saucier.InputError, match=REFUSED[name]):
+RENAMED = {"bert-pytorch-bin", "openai-gpt-double-heads"}
+"""Folders whose file holds a tied tensor under both of its names, or under the other one."""
+
+
+def holds(tensors: dict[str, torch.Tensor], wanted: torch.Tensor) -> bool:
+    return any(one.shape == wanted.shape and torch.equal(one, wanted) for one in tensors.values())
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_refused_by_name(name: str) -> None:
+    with pytest.raises(saucier.InputError, match=f"model_type '{name}' is not known"):
         saucier.load(GOLDEN / name)

@@ -67,10 +67,10 @@ FOUNDATIONS = Chapter("A", "Foundations", (
         ), "partly", "the positions of DeBERTa"),
     Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)",
         (
-            "tests/parity/test_reference_forward.py::test_decoders",
-            "tests/parity/test_reference_forward.py::test_t5",
-            "tests/parity/test_reference_forward.py::test_bert_with_both_heads",
-        ), "partly", "NoNorm"),
+            "tests/unit/parts/test_plain_norms.py::test_no_norm_is_a_gain_and_a_bias",
+            "tests/unit/parts/test_activations.py::test_published_names_mean_the_same_function",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "works"),
     Row("A6", "Subword tokenizers: BPE, byte-level BPE, WordPiece, Unigram, SentencePiece files",
         (
             "tests/unit/text/test_train_tokenizer.py::test_byte_level_gives_back_every_unicode_string",
@@ -78,7 +78,9 @@ FOUNDATIONS = Chapter("A", "Foundations", (
             "tests/unit/text/test_train_tokenizer.py::test_wordpiece_takes_the_longest_known_piece",
             "tests/unit/text/test_train_tokenizer.py::test_unigram_takes_the_likeliest_pieces",
             "tests/unit/text/test_tokenizer.py::test_ids_and_texts_of_published_tokenizers",
-        ), "partly", "SentencePiece files"),
+            "tests/unit/text/test_older_tokenizers.py::test_files_alone",
+            "tests/unit/text/test_older_tokenizers.py::test_published_folders_without_tokenizer_json",
+        ), "works"),
     Row("A7", "Scores: BLEU, ROUGE, perplexity, bits per byte, GLUE metrics, exact match and F1, entity F1",
         (
             "tests/unit/tasks/test_metrics.py::test_bleu_is_golden",
@@ -135,7 +137,13 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
         ), "partly", "the translation language model"),
-    Row("B8", "DeBERTa, versions 1 to 3"),
+    Row("B8", "DeBERTa, versions 1 to 3",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_disentangled.py::test_weights_are_those_of_the_definition",
+            "tests/unit/parts/test_disentangled.py::test_log_buckets_are_exact_when_near_and_odd_functions",
+        ), "works"),
     Row("B9", "SpanBERT, whole-word, n-gram and PMI masking"),
     Row("B10", "BERT for a domain or a language; pretraining continued on one's own text"),
     Row("B11", "Feed-forward layers read as key-value memories"),
@@ -176,7 +184,8 @@ GENERATION = Chapter("C", "Generation", (
     Row("C9", "CTRL: control codes",
         (
             "tests/golden/test_published_folders.py::test_folder",
-        ), "works"),
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "its tokenizer, so codes are given as ids"),
     Row("C10", "GPT-Neo, GPT-J, GPT-NeoX, OPT, BLOOM, LLaMA, Mistral",
         (
             "tests/golden/test_published_folders.py::test_folder",
@@ -196,13 +205,21 @@ GENERATION = Chapter("C", "Generation", (
             "tests/laws/test_cache.py::test_reordered_cache_continues_the_reordered_rows",
         ), "works"),
     Row("C13", "Text from masked models: Gibbs, Metropolis-Hastings, Mask-Predict"),
-    Row("C14", "Sequence generation from pretrained encoders and decoders"),
+    Row("C14", "Sequence generation from pretrained encoders and decoders",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "a warm start against a cold one"),
     Row("C15", "Scaling laws"),
 ))
 
 ADAPTING = Chapter("D", "Adapting and aligning", (
     Row("D1", "Fine-tuning for classification, regression, tagging, answers, translation, summaries"),
-    Row("D2", "LoRA and QLoRA"),
+    Row("D2", "LoRA and QLoRA",
+        (
+            "tests/checkpoints/test_adapters.py::test_the_sum_by_hand",
+            "tests/checkpoints/test_adapters.py::test_the_numbers_of_peft",
+        ), "partly", "adapters are read and merged; training them, QLoRA"),
     Row("D3", "Prefix tuning and prompt tuning"),
     Row("D4", "Instruction tuning"),
     Row("D5", "InstructGPT: reward model and PPO"),
@@ -217,8 +234,17 @@ SMALLER = Chapter("E", "Smaller", (
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
         ), "partly", "distillation from a teacher, every second layer, DistilGPT"),
     Row("E3", "TinyBERT"),
-    Row("E4", "MobileBERT"),
-    Row("E5", "MiniLM"),
+    Row("E4", "MobileBERT",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_bottleneck.py::test_a_narrow_block_is_what_the_paper_draws",
+        ), "partly", "the three ways of transfer"),
+    Row("E5", "MiniLM",
+        (
+            "tests/checkpoints/test_sentence_folders.py::test_vectors_of_a_published_model",
+            "tests/checkpoints/test_sentence_folders.py::test_sentences_that_mean_the_same_are_close",
+        ), "partly", "its distillation"),
     Row("E6", "Magnitude pruning with retraining"),
     Row("E7", "LayerDrop"),
     Row("E8", "Poor Man's BERT: layers left out"),
@@ -236,9 +262,16 @@ SMALLER = Chapter("E", "Smaller", (
 ))
 
 KNOWLEDGE = Chapter("F", "With knowledge", (
-    Row("F1", "DPR: dense retrieval with two encoders"),
+    Row("F1", "DPR: dense retrieval with two encoders",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "training, the index, retrieval"),
     Row("F2", "ORQA: the inverse cloze task, latent retrieval"),
-    Row("F3", "REALM: retrieval inside masked language modelling"),
+    Row("F3", "REALM: retrieval inside masked language modelling",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+        ), "partly", "training with retrieval"),
     Row("F4", "RAG, by sequence and by token"),
     Row("F5", "GoldEn Retriever: one question in several hops"),
 ))
@@ -253,11 +286,27 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_transformer_xl.py::test_weights_are_those_of_the_definition",
             "tests/unit/parts/test_adaptive.py::test_log_probabilities_and_losses_are_those_of_the_definition",
         ), "partly", "training over segments"),
-    Row("G3", "Longformer: windows, gaps and global tokens"),
+    Row("G3", "Longformer: windows, gaps and global tokens",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_global_attention.py::test_global_tokens_by_definition",
+        ), "partly", "gaps in the window, a cost that is linear in the length"),
     Row("G4", "ETC: global and local attention"),
-    Row("G5", "BigBird: random, window and global blocks"),
+    Row("G5", "BigBird: random, window and global blocks",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_blocks.py::test_attention_is_the_softmax_over_all_keys_and_their_repetitions",
+        ), "partly", "the form with added global tokens, a cost that is linear in the length"),
     Row("G6", "Sparse Transformer: strided and fixed patterns"),
-    Row("G7", "Reformer: hashed attention, reversible layers"),
+    Row("G7", "Reformer: hashed attention, reversible layers",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_reformer.py::test_hashes_are_a_softmax_over_the_chunks_of_all_rounds",
+            "tests/unit/parts/test_reformer.py::test_two_streams_and_the_way_back",
+        ), "partly", "a backward pass in constant memory"),
     Row("G8", "Linformer: keys and values projected to fewer"),
     Row("G9", "Performer: random features for softmax"),
     Row("G10", "ELECTRA: telling replaced tokens",

@@ -18,6 +18,7 @@ from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, Objective
 from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
+from saucier.objectives.marginal import MarginalPrediction
 from saucier.objectives.prediction import Prediction
 from saucier.parts.targets import derived
 
@@ -52,8 +53,10 @@ def objective(model: Transformer, given: Batch, kind: str) -> tuple[Objective, B
     head = model.config.head
     labels = given.get("labels")
     match head:
-        case c.SpanHead():
+        case c.SpanHead() | c.QuestionSpanHead():
             return Spans(), given
+        case _ if "relevance_score" in given:
+            return MarginalPrediction(), given
         case c.ClassificationHead(classes=1):
             return Numbers(), given
         case c.ClassificationHead() if labels is not None and labels.is_floating_point():
@@ -94,7 +97,7 @@ def test_loss(folder: str, name: str) -> None:
         loss: Loss = learned(model, batch)
     weights = {part: one.weight for part, one in loss.parts.items()}
     wanted = tensors[case["outputs"]["loss"]].float()
-    if isinstance(model.config.head, c.SpanHead):
+    if isinstance(model.config.head, c.SpanHead | c.QuestionSpanHead):
         wanted = without_padding(case, tensors, wanted)
     torch.testing.assert_close(loss.over(weights), wanted, atol=case["atol"], rtol=case["rtol"])
 

@@ -11,6 +11,7 @@ from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
+from saucier.objectives.marginal import MarginalPrediction
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [4, 4, 8, 2, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
@@ -87,3 +88,15 @@ def test_choices_compete_within_their_group() -> None:
                  -logits.log_softmax(-1)[torch.arange(2), labels].mean())
     one = body(ids[:, 1])
     assert_close(one.logits, logits[:, 1])
+
+
+def test_a_token_found_in_one_text_counts_by_the_relevance_of_that_text() -> None:
+    body = model(c.LanguageHead())
+    ids, relevance = torch.stack([IDS, IDS.flip(1)], dim=1), torch.tensor([[2.0, -1.0], [0.0, 0.5]])
+    labels = torch.full_like(IDS, -100)
+    labels[0, 1], labels[1, 3] = 4, 7
+    batch = {"input_ids": ids, "relevance_score": relevance, "labels": labels}
+    chance = body(ids).logits.softmax(-1).unflatten(0, (2, 2))
+    weight = relevance.softmax(-1)
+    found = torch.stack([(weight[0] * chance[0, :, 1, 4]).sum(), (weight[1] * chance[1, :, 3, 7]).sum()])
+    assert_close(mean(MarginalPrediction(), body, batch), -found.log().mean())

@@ -51,7 +51,8 @@ REFUSED: dict[str, tuple[Callable[[], c.Transformer], str]] = {
     "nothing": (lambda: c.Transformer(dim=8, embed=c.Embedding(vocab=4)), r"needs an encoder, a decoder or both"),
     "blind decoder": (lambda: decoder().model_copy(update={"encoder": decoder().decoder}),
                       r"never looks at the encoder"),
-    "cross alone": (lambda: FAMILIES["t5"]().model_copy(update={"encoder": None}), r"no encoder output to read"),
+    "cross alone": (lambda: FAMILIES["t5"]().model_copy(update={"encoder": FAMILIES["t5"]().decoder, "decoder": None}),
+                    r"no encoder output to read"),
     "no pooler": (lambda: FAMILIES["bert"]().model_copy(update={"pooler": None}), r"the model has no pooler"),
 }
 

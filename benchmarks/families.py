@@ -32,7 +32,7 @@ SHAPES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "max_relative_positions": -1}),
 }
 """Name -> config class, model class and the fields of the published size that are not the class's defaults."""
-BATCH = {"texts": 8, "length": 128}
+BATCH = {"texts": 4, "length": 128}
 QUICK_SHAPES = ("electra-small",)
 
 
@@ -91,7 +91,7 @@ def compared(name: str, folder: Path, quick: bool) -> list[Row]:
     for dtype in ("float32", "bfloat16"):
         settings = BATCH | {"folder": str(folder), "dtype": dtype, "model": SHAPES[name][1],
                             "both": "Conditional" in SHAPES[name][1]}
-        found = race("benchmarks.families", dict.fromkeys(CONTENDERS, settings), 2 if quick else 9)
+        found = race("benchmarks.families", dict.fromkeys(CONTENDERS, settings), 2 if quick else 5)
         ours, theirs = found["saucier"], found["transformers"]
         rows.append(at_least(f"{name}, {dtype}", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.0))
     return rows

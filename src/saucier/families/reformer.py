@@ -14,19 +14,17 @@ PAPER: tuple[Kind, ...] = ("local", "lsh") * 3
 
 def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int = 12, head_dim: int = 64,
              vocab: int = 320, hidden: int = 512, positions: c.EmbeddingPositions | None = None,
-             **rest: Any) -> c.Transformer:
+             local: c.Chunks | None = None, lsh: c.Hashing | None = None, causal: bool = True, dropout: float = 0.05,
+             eps: float = 1e-12, activation: c.Activation = "relu") -> c.Transformer:
     """Reformer; `layers` says what each layer attends by, a number of them takes turns.
 
-    The rest are `local` and `lsh`, the two kernels, `causal`, `dropout`, and `activation`. Source: Kitaev et al. 2020,
-    arXiv:2001.04451, and its code release. Published models drop embeddings before their positions are added, and rows
-    and columns of the grid whole; here dropout stands behind the sum.
+    `local` and `lsh` are the two kernels. Source: Kitaev et al. 2020, arXiv:2001.04451, and its code release. Published
+    models drop embeddings before their positions are added, and rows and columns of the grid whole; here dropout stands
+    behind the sum.
     """
     kinds = tuple(PAPER[number % 2] for number in range(layers)) if isinstance(layers, int) else tuple(layers)
-    kernels = {"local": rest.pop("local", c.Chunks(dropout=0.05)), "lsh": rest.pop("lsh", c.Hashing())}
-    causal, dropout, eps = rest.pop("causal", True), rest.pop("dropout", 0.05), rest.pop("eps", 1e-12)
-    feed_forward = c.FeedForward(hidden=hidden, activation=rest.pop("activation", "relu"), dropout=dropout)
-    if rest:
-        raise TypeError(f"unknown {', '.join(rest)}")
+    kernels = {"local": local or c.Chunks(dropout=0.05), "lsh": lsh or c.Hashing()}
+    feed_forward = c.FeedForward(hidden=hidden, activation=activation, dropout=dropout)
     projection = c.Projection(heads=heads, head_dim=head_dim, bias=False, output_bias=False)
     norm = c.LayerNorm(eps=eps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_a_head_that_was_never_trained_is_not_made_up(folder: Path) -> None:
 def test_an_unknown_kind_is_refused_with_the_nearest(folder: Path) -> None:
     with pytest.raises(saucier.InputError, match="did you mean 'language'"):
         saucier.load(folder, head="langauge")
+
+
+def test_a_config_that_makes_no_model_says_why(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    document = json.loads((folder / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(document | {"hidden_size": -1}))
+    (broken / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    with pytest.raises(saucier.InputError, match="dim: Input should be greater than 0"):
+        saucier.load(broken, head="language")

@@ -161,6 +161,11 @@ def put(tree: Any, path: str, value: Any) -> Any:
     return tree.model_copy(update={first: put(getattr(tree, first), rest, value) if rest else value})
 
 
+def below(roots: tuple[str, ...], end: str) -> tuple[str, ...]:
+    """The same place below several parts of a tree."""
+    return tuple(f"{root}.{end}" for root in roots)
+
+
 Keep = Callable[[c.Transformer, Document], c.Transformer]
 """What a published class makes of a family's tree, given its config."""
 

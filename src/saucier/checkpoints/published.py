@@ -65,6 +65,8 @@ def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str)
         return head
     kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
     found = [name for name, kind in kinds.items() if kind == head]
+    if not any(kinds.values()):  # no class can be made of this config: say why
+        published_tree(layout.spelled(layout, document), document, saved_class(document, layout, where), where)
     if not found:
         known = [*layout.classes, *sorted({kind for kind in kinds.values() if kind})]
         raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=nearest(head, known))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, bare, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published, below
 from saucier.checkpoints.rules import Concat, Row, Rule, Rules, Table
 
 Inner = c.SelfAttention | c.CrossAttention | c.FeedForward
@@ -70,11 +70,6 @@ READER, WRITER = "encoder.layers.block.sublayers", "decoder.layers.block.sublaye
 READERS, WRITERS = (f"{READER}.0",), (f"{WRITER}.0", f"{WRITER}.1")
 FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
 EMBEDS = ("embed", "decoder_embed")
-
-
-def below(roots: tuple[str, ...], end: str) -> tuple[str, ...]:
-    """The same place below several parts of the tree."""
-    return tuple(f"{root}.{end}" for root in roots)
 
 
 KEYS = (

@@ -9,7 +9,8 @@ from saucier.checkpoints.keys import Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
-from saucier.families.longformer import WINDOW, anywhere, finding, in_turn, reaches, windows
+from saucier.families.longformer import WINDOW, anywhere, finding, reaches, windows
+from saucier.families.turns import in_turns
 
 
 def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,
@@ -30,7 +31,7 @@ def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 5026
     return tree.model_copy(update={
         "embed": tree.embed.model_copy(update={"positions": c.Learned(length=length)}),
         "decoder_embed": tree.decoder_embed.model_copy(update={"positions": c.Learned(length=target_length)}),
-        "encoder": c.Stack(layers=in_turn(tuple(map(block, reaches(window, layers))))),
+        "encoder": c.Stack(layers=in_turns(tuple(map(block, reaches(window, layers))))),
     })
 
 

@@ -10,6 +10,7 @@ from saucier.checkpoints.choices import LABELS, TIED, bare, keep_language, label
 from saucier.checkpoints.keys import Document, Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import lineage
+from saucier.families.turns import in_turns
 
 
 def longformer(
@@ -40,7 +41,7 @@ def longformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding()), norm=norm,
                           dropout=dropout, segments=c.SegmentTable(count=1)),
-        encoder=c.Stack(layers=in_turn(tuple(map(block, reaches(window, layers))))),
+        encoder=c.Stack(layers=in_turns(tuple(map(block, reaches(window, layers))))),
         pooler=c.Pooler(),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
     )
@@ -52,14 +53,6 @@ def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
     if not widths or len(widths) != layers or any(width < 2 or width % 2 for width in widths):
         raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
     return tuple(width // 2 for width in widths)
-
-
-def in_turn(blocks: tuple[c.Block, ...]) -> c.Repeat | c.Cycle:
-    """Lay out blocks as the shortest turn that gives them all."""
-    count = len(blocks)
-    turn = next(size for size in range(1, count + 1) if count % size == 0 and blocks[:size] * (count // size) == blocks)
-    return (c.Repeat(block=blocks[0], times=count) if turn == 1
-            else c.Cycle(blocks=blocks[:turn], times=count // turn))
 
 
 def windows(tree: c.Transformer) -> list[int]:

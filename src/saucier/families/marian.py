@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout, Published
+from saucier.checkpoints.keys import Key, Layout, Published, below
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,
     HEAD,
     KEYS,
-    below,
     classes,
     encoder_decoder,
     fixed,

@@ -7,6 +7,7 @@ from math import lcm
 from typing import Any, Literal
 
 from saucier import config as c
+from saucier.families.turns import in_turns
 
 Kind = Literal["local", "lsh"]
 PAPER: tuple[Kind, ...] = ("local", "lsh") * 3
@@ -44,15 +45,6 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
         decoder=stack if causal else None,
         head=c.LanguageHead(tied=False),
     )
-
-
-def in_turns(blocks: tuple[c.Block, ...]) -> c.Repeat | c.Cycle:
-    """Return blocks as the shortest turn that they repeat."""
-    for size in range(1, len(blocks)):
-        if len(blocks) % size == 0 and blocks == blocks[:size] * (len(blocks) // size):
-            turn, times = blocks[:size], len(blocks) // size
-            return c.Repeat(block=turn[0], times=times) if size == 1 else c.Cycle(blocks=turn, times=times)
-    return c.Repeat(block=blocks[0], times=1) if len(blocks) == 1 else c.Cycle(blocks=blocks, times=1)
 
 
 def from_fields(dim: int, layers: Sequence[Kind], **given: Any) -> c.Transformer:

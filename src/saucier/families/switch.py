@@ -6,7 +6,7 @@ from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints.choices import bare, encoder_alone, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
 from saucier.checkpoints.rules import Rule
 from saucier.errors import InputError
 from saucier.families.bart_lineage import tied_output
@@ -14,12 +14,12 @@ from saucier.families.t5_lineage import (
     FEED_FORWARDS,
     FREE,
     HEAD,
-    below,
     encoder_decoder,
     first_feed_forward,
     keys,
     weights,
 )
+from saucier.families.turns import in_turns
 
 
 def switch_transformers(
@@ -57,10 +57,7 @@ def with_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> 
     dense = stack.blocks()[0]
     many = c.Block(sublayers=(*dense.sublayers[:-1], dense.sublayers[-1].model_copy(update={"inner": experts})))
     blocks = [many if step == 1 or (step > 0 and layer % step == 1) else dense for layer in range(layers)]
-    if len(set(blocks)) == 1:
-        return stack.model_copy(update={"layers": c.Repeat(block=blocks[0], times=layers)})
-    turn = step if layers % step == 0 else layers
-    return stack.model_copy(update={"layers": c.Cycle(blocks=tuple(blocks[:turn]), times=layers // turn)})
+    return stack.model_copy(update={"layers": in_turns(tuple(blocks))})
 
 
 def from_fields(dim: int, *, activation: c.Activation, tied: bool, layers: tuple[int, int],

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, bare, encoder_alone, keep_encoder, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published, below
 from saucier.checkpoints.rules import Concat, Rule, Rules
 
 Inner = c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward
@@ -46,11 +46,6 @@ INNER = tuple(f"{place}.{inner}" for place in FEED_FORWARDS for inner in ("inner
 """Feed-forwards, and those inside experts."""
 BIASES = (f"{READER}.0.inner.positions", f"{WRITER}.0.inner.positions")
 STACKS = ("encoder", "decoder")
-
-
-def below(roots: tuple[str, ...], end: str) -> tuple[str, ...]:
-    """The same place below several parts of the tree."""
-    return tuple(f"{root}.{end}" for root in roots)
 
 
 PLAIN = {name: ("feed_forward", ours) for name, ours in ACTIVATIONS.items()}

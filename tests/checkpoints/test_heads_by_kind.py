@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import saucier
+from saucier.checkpoints.published import published_tree
 from saucier.families import bert
+from saucier.families.layouts import LAYOUTS
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +54,15 @@ def test_a_config_that_makes_no_model_says_why(folder: Path, tmp_path: Path) -> 
     (broken / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     with pytest.raises(saucier.InputError, match="dim: Input should be greater than 0"):
         saucier.load(broken, head="language")
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5", "bart", "longformer", "switch_transformers", "modernbert"])
+def test_a_billion_layers_are_refused_before_they_are_written_out(family: str, shared: Path) -> None:
+    document = json.loads((shared / "golden" / family / "config.json").read_text())
+    layout, published = LAYOUTS[document["model_type"]], document["architectures"][0]
+    counts = [name for name in ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers") if name in document]
+    assert counts
+    for name in counts:
+        for count in (10**9, 10**12):
+            with pytest.raises(saucier.InputError, match=f"{name} is {count}"):
+                published_tree(layout, document | {name: count}, published, "config.json")

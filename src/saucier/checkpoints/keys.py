@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from saucier import config as c
 from saucier.checkpoints.rules import Rule, Rules
+from saucier.config.model import MAX_LAYERS
 from saucier.errors import InputError
 
 GENERATION = ("max_length", "min_length", "do_sample", "num_beams", "length_penalty", "early_stopping", "temperature",
@@ -266,6 +267,7 @@ class Layout:
             if document.get(name, value) not in (value, None):
                 raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
                                  remedy=f"only {value!r} can")
+        refuse_too_many_layers(document, where)
         arguments = {key.argument: key.read(document, where) for key in self.keys if key.argument}
         tree = placed(built(self.family, arguments, where), self.keys, document, where)
         chosen = self.classes[published]
@@ -304,6 +306,14 @@ class Layout:
         known = {name: value for name, value in fields.items() if value is not None or name in null}
         labels, had = known.get("id2label"), said.get("id2label")
         return {**known, "id2label": had} if labels and had and len(labels) == len(had) else known
+
+
+def refuse_too_many_layers(document: Document, where: str) -> None:
+    """Raise `InputError` for more layers than any model has, before a family's function writes every one out."""
+    for name, count in document.items():
+        if "layer" in name and isinstance(count, int) and count > MAX_LAYERS:
+            raise InputError(f"{name} is {str(count)[:40]}", where=where,
+                             remedy=f"at most {MAX_LAYERS:,} layers can be built")
 
 
 def built(family: Callable[..., c.Transformer], arguments: Document, where: str) -> c.Transformer:

@@ -47,7 +47,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.families import FAMILIES
     from saucier.inspection.probe import Fixed
     from saucier.model import build
-    from saucier.objectives.base import TokenIds
+    from saucier.objectives.base import Given, TokenIds
     from saucier.objectives.build import build_objective
     from saucier.objectives.config import Causal
     from saucier.text.rows import Rows
@@ -66,7 +66,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     each = np.arange(len(ids))
     none, no_text = np.zeros_like(each), np.zeros_like(ids)
     rows = Rows(ids, no_text, places, no_text, none, none, each, each)
-    corruption, objective = build_objective(Causal(), TokenIds(settings["vocab"]))
+    corruption, objective = build_objective(Causal(), Given(TokenIds(settings["vocab"])))
     dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"))
     study = Study(Fixed((rows,), {}), corruption, objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))

@@ -43,7 +43,7 @@ training:
     (("heads: 2", "heads: 5"), 3, ["model.decoder.blocks.0.attention", "does not divide into 5 heads"]),
     (("  length: 32\n", "  length: 16\n"), 13,
      ["training.length", "32 tokens", "16 learned positions", "training.length=16"]),
-    (("kind: causal", "kind: masked"), 10, ["objective.kind", "encoder"]),
+    (("kind: causal", "kind: masked"), 10, ["objective.kind", "only looks back"]),
     (("about: A test", "about: A test\nabout: B"), 3, ["about", "second time", "line 2"]),
     (("model:", "model: &x\nmodel2: *x\nmodel3:"), 4, ["aliases"]),
     (("about: A test", "about: !!python/name:os.system x"), 2, ["about", "python/name"]),

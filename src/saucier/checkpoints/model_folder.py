@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.checkpoints.source import SafeShard
@@ -58,7 +58,7 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
 
 
-def stored_weights(model: Transformer) -> dict[str, Tensor]:
+def stored_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return every parameter once, under its first name, contiguous and on the CPU."""
     return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
 
@@ -102,7 +102,7 @@ def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device)
     return model
 
 
-def fill(model: Transformer, path: Path) -> None:
+def fill(model: nn.Module, path: Path) -> None:
     """Copy the weights of a file into a model, each exactly once."""
     wanted, faults, shard = dict(model.named_parameters()), [], SafeShard(path)
     for name in shard.names():

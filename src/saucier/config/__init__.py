@@ -163,6 +163,7 @@ from saucier.config.visibility import (
     Visibility,
     Window,
     global_terms,
+    has_prefix,
     is_causal,
     permutes,
     sliding,
@@ -190,7 +191,7 @@ __all__ = [
     "SinusoidLayout", "Sinusoidal", "SkipPadding", "Softmax", "SoftmaxOfTop", "SpanHead", "Stack", "Sublayer",
     "T5Bias", "TokenHead", "TopOfSoftmax", "Transform", "Transformer", "TransformerXL", "VectorHead", "Visibility",
     "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes", "check", "flops_per_token",
-    "global_terms", "is_causal", "longest_input", "memory", "mixes_padding", "parameters", "permutes", "reads_pooled",
-    "sliding", "visible_keys",
+    "global_terms", "has_prefix", "is_causal", "longest_input", "memory", "mixes_padding", "parameters", "permutes",
+    "reads_pooled", "sliding", "visible_keys",
 ]
 __all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide"]

@@ -326,6 +326,11 @@ def fits_any_place(visibility: Visibility) -> bool:
     return fits_any_length(visibility) and not any(isinstance(term, BlockWindow) for term in terms_of(visibility))
 
 
+def has_prefix(visibility: Visibility) -> bool:
+    """Say whether the batch names first tokens that all may see."""
+    return any(isinstance(term, Prefix) for term in terms_of(visibility))
+
+
 def permutes(visibility: Visibility) -> bool:
     """Say whether the batch may hide keys from single queries."""
     return any(isinstance(term, Permutation) for term in terms_of(visibility))

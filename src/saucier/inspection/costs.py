@@ -1,19 +1,25 @@
-"""What a recipe costs, from its numbers alone: tokens, FLOPs, bytes. No torch, no clock."""
+"""What a recipe costs, counted: tokens, by making some batches; FLOPs and bytes, from its numbers alone. No clock."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from saucier.config import Memory, Node, anatomy, memory
-from saucier.inspection.workload import Workload, tokens_in
-from saucier.objectives.config import Causal, Masked, SpanCorruption
+from saucier.inspection.workload import Workload, planned_lessons
 from saucier.recipes import Recipe
-from saucier.text.rows import PairRows
 
 STATES = {"adamw": 2, "muon": 1, "adafactor": 0}
 """32-bit values that an optimizer keeps for a parameter (Muon's for matrices; Adafactor's rows and columns are few)."""
 BACKWARD = 2
 """A backward pass costs twice its forward pass."""
+
+
+LOOKED_AT = 32
+"""Batches that are made to count their tokens."""
+IGNORED = -100
+"""The label of a position that is no target, as `objectives.base` has it; that module loads torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +33,20 @@ class Tokens:
 
 def tokens_a_step(recipe: Recipe, workload: Workload) -> Tokens:
     """Return the mean tokens of an update."""
-    count = len(workload.batches)
-    total = sum(tokens_in(batch) for batch in workload.batches) / count
-    match recipe.objective:
-        case Causal():
-            total -= sum(len(batch) for batch in workload.batches) / count  # the last token of a row is only a target
-            return Tokens(total, 0, total)
-        case Masked(rate=rate):
-            return Tokens(total, 0, rate * total)
-        case SpanCorruption(rate=rate, mean_span=span):
-            return Tokens(total * (1 - rate + rate / span), total * (rate + rate / span), total * (rate + rate / span))
-        case _:
-            pairs = [batch for batch in workload.batches if isinstance(batch, PairRows)]
-            second = sum(int(batch.target_lengths.sum()) for batch in pairs) / count
-            return Tokens(total - second, second, second or total)
+    from saucier.objectives.build import joint
+
+    seed = recipe.training.seed
+    corruption, _ = joint(planned_lessons(recipe, workload.ids), seed)
+    made = [corruption(rows, seed=seed, step=step) for step, rows in enumerate(workload.batches[:LOOKED_AT])]
+    return Tokens(*(sum(counted(batch)[side] for batch in made) / len(made) for side in range(3)))
+
+
+def counted(batch: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Count the real tokens of a batch that each stack reads, and the targets."""
+    first, second = (int(mask.sum()) if (mask := batch.get(f"{side}attention_mask")) is not None
+                     else ids.numel() if (ids := batch.get(f"{side}input_ids")) is not None else 0
+                     for side in ("", "decoder_"))
+    return first, second, int((batch["labels"] != IGNORED).sum())
 
 
 def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:

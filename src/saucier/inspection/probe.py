@@ -27,8 +27,8 @@ from saucier.inspection.costs import STATES
 from saucier.inspection.products import rates
 from saucier.inspection.workload import load, tokens_in
 from saucier.model import build
-from saucier.objectives.base import TokenIds
-from saucier.objectives.build import build_objective
+from saucier.objectives.base import Given, TokenIds
+from saucier.objectives.build import joint, lessons
 from saucier.recipes import Recipe
 from saucier.text.rows import PairRows, Rows
 from saucier.training.allocator import keep_memory
@@ -189,17 +189,20 @@ class Bench:
     def sample(self, model: c.Transformer, batches: list[Any], seconds: float) -> Sample:
         """Build a model, train it for `seconds`, and return the medians."""
         machine.reset_peak()
-        corruption, objective = build_objective(self.recipe.objective, self.ids)
+        training = self.recipe.training
+        given = Given(self.ids, model, training.steps, training.length)
+        corruption, objective = joint(lessons(self.recipe.objective, given), training.seed)
         built = build(model, device=self.device).train()
+        objective.bind(built)
         study = Study(Fixed(tuple(batches), {}), corruption, objective)
-        optimizer = build_optimizer(self.recipe.training.optimizer, built)
+        optimizer = build_optimizer(training.optimizer, built, objective.modules)
         with TemporaryDirectory() as folder:
-            updater = Updater(built, study, Processes(), self.dtype, 0, None, self.recipe.training.clip, Path(folder))
+            updater = Updater(built, study, Processes(), self.dtype, 0, None, training.clip, Path(folder))
             micro, update, peaks = self.timed(updater, optimizer, seconds)
 
         def evaluation() -> None:
             with autocast(self.dtype, self.device):
-                totals(built, objective, [corruption(batches[0], seed=0, step=0)], Processes())
+                totals(built, objective.at(0), [corruption(batches[0], seed=0, step=0)], Processes())
 
         evaluate = min(clock(evaluation), clock(evaluation)) / tokens_in(batches[0])
         growth = settled([peak - self.base for peak in peaks], self.recipe.training.steps)
@@ -216,7 +219,7 @@ class Bench:
             spent = clock(lambda step=step: updater.gradients(step))  # type: ignore[misc]
             micro.append(spent / tokens_in(updater.study.batches[step]))
             update.append(clock(lambda: optimizer.step(SCALE)))
-            updater.model.zero_grad(set_to_none=True)
+            updater.forget()
             peaks.append(self.peak())
         return statistics.median(micro[WARM:]), statistics.median(update[WARM:]), peaks
 

@@ -1,19 +1,24 @@
 """What a step of training works on: rows of ids, real ones or ones made up with the shapes that a recipe expects.
-
-Numpy only. Axes: B rows, L positions, S source, T target positions.
+Axes: B rows, L positions, S source, T target positions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCorruption
+from saucier.objectives.material import materials
 from saucier.recipes import Recipe
+from saucier.text.config import PairData
+from saucier.text.material import TwoSegments
 from saucier.text.rows import Ints, PairRows, Rows
+
+if TYPE_CHECKING:
+    from saucier.objectives.build import Lesson
 
 FEWEST, MOST, TOKENS = 4, 128, 400_000
 """Batches that are tried: enough to know their mean length and to meet all shapes, few enough to hold at once."""
@@ -48,7 +53,7 @@ def made_up(recipe: Recipe, vocab: int) -> Workload:
     """Make up batches for a recipe whose text has not been read: full rows; pairs of a length up to the longest."""
     random = np.random.default_rng(recipe.training.seed)
     ids = special_ids(recipe, vocab)
-    make = pair_rows if isinstance(recipe.objective, SequenceToSequence) else text_rows
+    make = pair_rows if isinstance(recipe.data, PairData) else text_rows
     return Workload(tuple(make(recipe, vocab, random) for _ in range(enough(recipe))), ids)
 
 
@@ -65,20 +70,25 @@ def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
 def row_tokens(recipe: Recipe) -> int:
     """Return how many tokens a row is cut from."""
     length = recipe.training.length
-    match recipe.objective:
-        case Causal():
-            return length + 1
-        case SpanCorruption(rate=rate, mean_span=span):
-            return max(2, int((length - 2) / (1 - rate + rate / span)))  # as the corruption counts
-        case _:
-            return length
+    corruptions = [lesson.corruption for lesson in planned_lessons(recipe, special_ids(recipe, recipe.vocab))]
+    return max(one.row_length(length) + one.overlap for one in corruptions)
+
+
+def planned_lessons(recipe: Recipe, ids: Mapping[str, Any]) -> tuple[Lesson, ...]:
+    """Build the objective of a recipe for a plan; its own modules are not made before they are bound to a model."""
+    from saucier.objectives.base import Given, TokenIds
+    from saucier.objectives.build import lessons
+
+    training, known = recipe.training, TokenIds(**ids)
+    return lessons(recipe.objective, Given(known, recipe.model_for(known.vocab), training.steps, training.length,
+                                           training.seed))
 
 
 def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
     """Make up a batch of running text: full rows of some documents, or of two sentences for BERT."""
     shape = (recipe.training.batch, row_tokens(recipe))
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
-    sentences = isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
+    sentences = any(isinstance(one, TwoSegments) for one in materials(recipe.objective))
     starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
     documents = starts.cumsum(axis=1)
     halves = np.arange(shape[1]) >= shape[1] // 2

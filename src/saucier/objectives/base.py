@@ -1,4 +1,4 @@
-"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Part`, `Loss`, and the two protocols.
+"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Given`, `Part`, `Loss`, and what each of both is.
 
 A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and knows
 no optimizer and no device. Letters: B batch, L length.
@@ -6,6 +6,7 @@ no optimizer and no device. Letters: B batch, L length.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from saucier import config as architecture
 from saucier.errors import InputError
 
 Batch = dict[str, Tensor]
@@ -92,6 +94,21 @@ class TokenIds:
         return np.setdiff1d(np.arange(self.vocab), np.array(self.special, dtype=np.int64))
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """All that an objective is built from, beside its own config."""
+
+    ids: TokenIds
+    body: architecture.Transformer | None = None
+    """The model that will learn; None: one of the kind that the objective was published with."""
+    steps: int = 1
+    """Steps of the training, for schedules."""
+    length: int = 512
+    """Tokens of a row, as the model sees them."""
+    seed: int = 0
+    """Feeds the starting weights of the objective's own modules."""
+
+
 @dataclass(slots=True)
 class Part:
     """A sum over targets and the number of targets."""
@@ -140,14 +157,41 @@ class Corruption(Protocol[R_contra]):
         """How many tokens of its own a row must have so that the model sees `length`."""
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """(model, batch) to a loss."""
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of all parts that its losses may have, the main one first."""
+        return ("tokens",)
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """Figures beside `nll` and `correct` that its losses may have, and what a report calls each."""
+        return {}
+
+    @abstractmethod
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Compute the loss; with gradients where they are on."""
 
+    @abstractmethod
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets of each part, known before the forward pass."""
+
+    def at(self, step: int) -> Objective:
+        """Return what is learned at a step (from 0); the same at every step, unless a schedule says otherwise."""
+        return self
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Modules of its own that are trained and saved with the model (a generator, a second head), by name.
+
+        There are none before `bind`: an objective alone is cheap to make.
+        """
+        return {}
+
+    def bind(self, model: nn.Module) -> None:  # noqa: B027 - most objectives have no modules
+        """Make its modules, on the model's device, before anything is learned; they may share tables with it."""
 
 
 def tensor(values: NDArray[np.generic]) -> Tensor:

@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from saucier.objectives import config as c
-from saucier.objectives.base import Corruption, Objective, TokenIds
-from saucier.objectives.corruptions import CausalCorruption, PairCorruption, build_masked
-from saucier.objectives.prediction import Prediction
+from saucier.objectives.base import Corruption, Given, Objective
+from saucier.objectives.corruptions import PairCorruption, build_causal, build_masked
+from saucier.objectives.forms import pair_form
+from saucier.objectives.material import material
+from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
+from saucier.objectives.prediction import NextSentence, Prediction
 from saucier.objectives.spans import build_spans
+from saucier.text.material import Material
 
 
-def build_objective(config: c.ObjectiveConfig, ids: TokenIds) -> tuple[Corruption[Any], Objective]:
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """An objective, built; a mixture has several."""
+
+    config: c.Single
+    material: Material
+    """The rows that it learns from."""
+    corruption: Corruption[Any]
+    objective: Objective
+    weight: float = 1.0
+    """How often its turn comes."""
+
+
+def lessons(config: c.ObjectiveConfig, given: Given) -> tuple[Lesson, ...]:
+    """Build an objective, or every part of a mixture. Raises `InputError` as `build_objective`."""
+    parts = config.parts if isinstance(config, c.Mixture) else (c.MixturePart(objective=config),)
+    return tuple(Lesson(part.objective, material(part.objective), *build_objective(part.objective, given),
+                        weight=part.weight) for part in parts)
+
+
+def turns_of(lessons: Sequence[Lesson], seed: int) -> Turns:
+    """Return whose turn it is at which step."""
+    return Turns(tuple(lesson.weight for lesson in lessons), seed)
+
+
+def joint(lessons: Sequence[Lesson], seed: int) -> tuple[Corruption[Any], Objective]:
+    """Return the two halves of all lessons together."""
+    if len(lessons) == 1:
+        return lessons[0].corruption, lessons[0].objective
+    turns = turns_of(lessons, seed)
+    return (MixedCorruption(turns, tuple(lesson.corruption for lesson in lessons)),
+            MixedObjective(turns, tuple(lesson.objective for lesson in lessons)))
+
+
+def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Objective]:
     """Build both halves. Raises `InputError` when the tokenizer lacks a token that the objective needs."""
     match config:
         case c.Causal(label_smoothing=smoothing):
-            return CausalCorruption(), Prediction(smoothing)
-        case c.Masked():
-            return build_masked(config, ids), Prediction()
+            return build_causal(given), Prediction(smoothing)
+        case c.Masked(next_sentence=next_sentence):
+            return build_masked(config, given), Prediction(beside=(NextSentence(),) if next_sentence else ())
         case c.SequenceToSequence(label_smoothing=smoothing):
-            return PairCorruption(ids), Prediction(smoothing)
+            return PairCorruption(pair_form(given)), Prediction(smoothing)
         case c.SpanCorruption():
-            return build_spans(config, ids), Prediction()
+            return build_spans(config, given), Prediction()

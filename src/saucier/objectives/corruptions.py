@@ -1,7 +1,7 @@
 """The corruptions: rows of ids in, batches out. Numpy only until the last line of each; no model here.
 
 Randomness comes from one generator per row, seeded by the row's number, so that micro-batches and processes do not
-change it. Letters: B batch, L length, S source, T target.
+change it. Letters: B batch, L length.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, TokenIds, required, tensor
-from saucier.text.rows import PADDING, PairRows, Rows, generator
+from saucier.objectives.base import IGNORED, Batch, Given, required, tensor
+from saucier.objectives.fit import sees_prefix
+from saucier.objectives.forms import MarkForm, PairForm, mark_form, placed
+from saucier.text.rows import PairRows, Rows, generator
 
 Ints = NDArray[np.int64]
 MASKING, SPANS = 1, 2
@@ -24,22 +26,12 @@ FOR_EVER = 2**32
 """Stands for the step where a mask is the same at every step."""
 
 
-def placed(rows: Rows, batch: Batch) -> Batch:
-    """Add to a batch what a model must know of its rows: padding, or several documents in one row."""
-    documents = rows.documents
-    if (documents == PADDING).any():
-        batch["attention_mask"] = tensor(documents != PADDING)
-    real = np.where(documents == PADDING, documents[:, :1], documents)
-    if (real != documents[:, :1]).any():
-        batch["documents"] = tensor(documents)
-        batch["places"] = tensor(rows.positions)
-    return batch
-
-
 @dataclass(frozen=True, slots=True)
 class CausalCorruption:
     """Each token's label is the next token of its document. Source: Radford et al. 2018 (GPT), §3.1."""
 
+    prefix: bool = False
+    """Whether the decoder must be told that no first tokens are seen by all."""
     overlap: ClassVar[int] = 1
     """The last token of a row is only a label there, and an input in the next."""
 
@@ -53,8 +45,9 @@ class CausalCorruption:
         wanted = np.arange(1, rows.tokens.shape[1]) >= rows.context[:, None]
         labels = np.where(follows & wanted, rows.tokens[:, 1:], IGNORED)
         kept = Rows(rows.tokens[:, :-1], rows.documents[:, :-1], rows.positions[:, :-1], rows.segments[:, :-1],
-                    rows.context, rows.next_is_random, rows.row, rows.item)
-        return placed(kept, {"input_ids": tensor(kept.tokens), "labels": tensor(labels)})
+                    rows.context, rows.sentence_label, rows.row, rows.item)
+        batch = placed(kept, {"input_ids": tensor(kept.tokens), "labels": tensor(labels)})
+        return batch | ({"prefix_length": tensor(np.zeros(len(rows)))} if self.prefix else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +63,7 @@ class MaskedCorruption:
     mask_id: int
     special: Ints
     ordinary: Ints
+    form: MarkForm
     overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
@@ -84,9 +78,9 @@ class MaskedCorruption:
         for number in range(len(rows)):
             place = (step, int(rows.row[number])) if self.config.dynamic else (FOR_EVER, int(rows.item[number]))
             self.hide(tokens[number], labels[number], candidates[number].nonzero()[0], generator(seed, MASKING, *place))
-        batch = placed(rows, {"input_ids": tensor(tokens), "labels": tensor(labels)})
+        batch = self.form(rows, tokens, labels)
         if self.config.next_sentence is not None:
-            batch["next_sentence"] = tensor(rows.next_is_random)
+            batch["next_sentence"] = tensor(rows.sentence_label)
             batch["token_type_ids"] = tensor(rows.segments)
         return batch
 
@@ -106,9 +100,9 @@ class MaskedCorruption:
 
 @dataclass(frozen=True, slots=True)
 class PairCorruption:
-    """The decoder reads the target shifted by one (teacher forcing). Source: Vaswani et al. 2017, §3.1."""
+    """Nothing is changed: the target is written from its source."""
 
-    ids: TokenIds
+    form: PairForm
     overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
@@ -116,22 +110,19 @@ class PairCorruption:
         return length
 
     def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
-        """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], the rest [B, T]."""
-        start = np.full_like(rows.target[:, :1], self.ids.decoder_start)
-        shifted = np.concatenate([start, rows.target[:, :-1]], axis=1)
-        batch = {"input_ids": tensor(rows.source), "decoder_input_ids": tensor(shifted),
-                 "labels": tensor(np.where(rows.target_mask, rows.target, IGNORED))}
-        if not rows.source_mask.all():
-            batch["attention_mask"] = tensor(rows.source_mask)
-        if not rows.target_mask.all():
-            batch["decoder_attention_mask"] = tensor(rows.target_mask)
-        return batch
+        """Lay them out."""
+        return self.form(rows)
 
 
-def build_masked(config: c.Masked, ids: TokenIds) -> MaskedCorruption:
-    """Check the shares and the tokenizer. Raises `InputError`."""
+def build_masked(config: c.Masked, given: Given) -> MaskedCorruption:
+    """Check the shares, the tokenizer and the body. Raises `InputError`."""
     total = config.mask + config.random
     if total > 1:
         raise InputError(f"mask + random is {total:g}, more than 1", where="objective", remedy="lower one of them")
-    mask = required(ids.mask, "mask", "masked")
-    return MaskedCorruption(config, mask, np.array(ids.special, dtype=np.int64), ids.ordinary())
+    ids, mask = given.ids, required(given.ids.mask, "mask", "masked")
+    return MaskedCorruption(config, mask, np.array(ids.special, dtype=np.int64), ids.ordinary(), mark_form(given))
+
+
+def build_causal(given: Given) -> CausalCorruption:
+    """Look at the body."""
+    return CausalCorruption(prefix=given.body is not None and sees_prefix(given.body.decoder))

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saucier.objectives.base import IGNORED, Batch, Loss, Part
+from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
 
 TARGETS = ("labels", "start_positions", "end_positions")
 
@@ -31,8 +31,19 @@ def classified(logits: Tensor, labels: Tensor) -> Loss:
     return Loss({"labels": Part(wrong, count)}, {"correct": Part(right.detach(), count)})
 
 
+class Labels(Objective):
+    """What has one loss, over `labels`."""
+
+    __slots__ = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """One part."""
+        return ("labels",)
+
+
 @dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(Labels):
     """Cross-entropy of one label for each text, token or group of choices: `labels` [B] or [B, L], -100 is no target.
 
     Source: Devlin et al. 2019, §4 (texts, tokens); Radford et al. 2018, §3.2, eq 4, and §3.3 (choices).
@@ -48,7 +59,7 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Labels):
     """Squared error of one number a text: `labels` [B], a head of one class.
 
     Source: Devlin et al. 2019, §4.1 (STS-B).
@@ -66,7 +77,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class ManyLabels:
+class ManyLabels(Labels):
     """Each label is true or false on its own: `labels` [B, C] of 0 and 1; cross-entropy of each with its sigmoid."""
 
     def count(self, batch: Batch) -> dict[str, float]:
@@ -79,7 +90,7 @@ class ManyLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Labels):
     """Was this token replaced? `labels` [B, L] of 0 and 1, at every real token.
 
     Source: Clark et al. 2020, §3.1, eq 3, arXiv:2003.10555.
@@ -107,13 +118,18 @@ def decided(logits: Tensor, labels: Tensor, counted: Callable[[Tensor], Tensor])
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Objective):
     """Where an answer starts and ends: `start_positions` and `end_positions` [B].
 
     A place outside the row is no target. The loss is the mean of both. Padding does not compete with the text, which
     the published code lets it do: there, the loss of a row depends on how far it was padded.
     Source: Devlin et al. 2019, §4.2.
     """
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Both ends of an answer."""
+        return ("start", "end")
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of starts and of ends."""

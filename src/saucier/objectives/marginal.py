@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saucier.objectives.base import IGNORED, Batch, Loss, Part
+from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
 
 TARGETS = ("labels", "mlm_mask", "relevance_score")
 
 
 @dataclass(frozen=True, slots=True)
-class MarginalPrediction:
+class MarginalPrediction(Objective):
     """The chance of a hidden token, summed over the texts that may help to find it.
 
     The batch holds `input_ids` [B, N, L], `relevance_score` [B, N] and `labels` [B, L]. `mlm_mask` [B, L], 1 at a

@@ -7,53 +7,156 @@ Letters: B batch, L length, D dim, V vocab, N targets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Batch, Loss, Part
+from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
 from saucier.objectives.cross_entropy import Sums, chunk_rows, cross_entropy
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.heads import DoubleHead, LanguageHead, PretrainingHead
+from saucier.parts.output import Output
 
-TARGETS = ("labels", "next_sentence")
+
+class Beside(ABC):
+    """What is learned from the same forward pass as the tokens: a further part of the loss."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def part(self) -> str:
+        """The name of its part."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What it takes from the batch, and the model does not get."""
+        return ()
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """Its figures, and what a report calls each."""
+        return {}
+
+    @property
+    def asks(self) -> Mapping[str, bool]:
+        """What the model must be asked to give, such as `output_hidden_states`."""
+        return {}
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Modules of its own that are trained with the model."""
+        return {}
+
+    def at(self, step: int) -> Beside | None:
+        """Return what it is at a step of the training; None when it rests."""
+        return self
+
+    @abstractmethod
+    def count(self, batch: Batch) -> float:
+        """Number of its targets."""
+
+    @abstractmethod
+    def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
+        """Return its part of the loss, and its figures."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """Cross-entropy of `labels` [B, L], and of `next_sentence` [B] where the batch has it.
+class Prediction(Objective):
+    """Cross-entropy of `labels` [B, L], and what is learned beside them.
 
     Source: Devlin et al. 2019, §3.1, arXiv:1810.04805.
     """
 
     label_smoothing: float = 0.0
+    beside: tuple[Beside, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Tokens, and a part for each companion."""
+        return ("tokens", *(one.part for one in self.beside))
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """Those of the companions."""
+        return {name: words for one in self.beside for name, words in one.figures.items()}
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Those of the companions."""
+        return {name: module for one in self.beside for name, module in one.modules.items()}
+
+    def at(self, step: int) -> Prediction:
+        """Return the prediction with the companions that are awake at a step."""
+        awake = tuple(found for one in self.beside if (found := one.at(step)) is not None)
+        return self if awake == self.beside else replace(self, beside=awake)
 
     def count(self, batch: Batch) -> dict[str, float]:
-        """Number of targets: tokens with a label, and rows with a second sentence."""
-        counts = {"tokens": float((batch["labels"] != IGNORED).sum())}
-        if "next_sentence" in batch:
-            counts["sentences"] = float(len(batch["next_sentence"]))
-        return counts
+        """Number of targets: tokens with a label, and those of each companion."""
+        tokens = float((batch["labels"] != IGNORED).sum())
+        return {"tokens": tokens, **{one.part: one.count(batch) for one in self.beside}}
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the summed loss; `nll` and, without gradients, `correct` are among its figures."""
-        inputs = {name: value for name, value in batch.items() if name not in TARGETS}
-        output = model(**inputs, compute_logits=False)
+        output = model(**inputs_of(batch, self.beside), compute_logits=False)
         features, targets = chosen(output.last_hidden_state, batch["labels"])
         sums = token_sums(model, features, targets, smoothing=self.label_smoothing)
         count = float(len(targets))
         figures = {"nll": Part(sums.nll, count), "correct": Part(sums.correct, count)}
         loss = Loss({"tokens": Part(sums.loss, count)}, figures)
-        if "next_sentence" in batch:
-            logits = sentence_head(model)(output.pooler_output).float()
-            wrong = F.cross_entropy(logits, batch["next_sentence"], reduction="sum")
-            loss.parts["sentences"] = Part(wrong, float(len(logits)))
-            right = (logits.argmax(dim=-1) == batch["next_sentence"]).sum().float()
-            loss.figures["sentences_correct"] = Part(right, float(len(logits)))
+        for one in self.beside:
+            found = one(model, output, batch)
+            loss.parts |= found.parts
+            loss.figures |= found.figures
         return loss
+
+
+def inputs_of(batch: Batch, beside: tuple[Beside, ...]) -> dict[str, Any]:
+    """Return what the model is called with: the batch without targets, and what the companions ask for."""
+    targets = {"labels", *(name for one in beside for name in one.targets)}
+    asked = {name: value for one in beside for name, value in one.asks.items()}
+    return {name: value for name, value in batch.items() if name not in targets} | asked
+
+
+@dataclass(frozen=True, slots=True)
+class NextSentence(Beside):
+    """Does the second piece of a row follow the first? `next_sentence` [B], 1 = it does not.
+
+    Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805.
+    """
+
+    @property
+    def part(self) -> str:
+        """One part."""
+        return "sentences"
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The answers."""
+        return ("next_sentence",)
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """How often the answer is right."""
+        return {"sentences_correct": "next-sentence accuracy"}
+
+    def count(self, batch: Batch) -> float:
+        """Number of rows."""
+        return float(len(batch["next_sentence"]))
+
+    def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
+        """Return the summed cross-entropy, and how many answers are right."""
+        logits = sentence_head(model)(output.pooler_output).float()
+        wrong = F.cross_entropy(logits, batch["next_sentence"], reduction="sum")
+        right = (logits.argmax(dim=-1) == batch["next_sentence"]).sum().float()
+        return Loss({self.part: Part(wrong, float(len(logits)))},
+                    {"sentences_correct": Part(right, float(len(logits)))})
 
 
 def chosen(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

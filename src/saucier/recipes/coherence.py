@@ -5,12 +5,9 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from saucier.config import (
-    AdaptiveHead,
     MusicTransformer,
-    PretrainingHead,
     RelativeKey,
     RelativeKeyQuery,
-    SegmentTable,
     SelfAttention,
     SkipPadding,
     Transformer,
@@ -18,10 +15,10 @@ from saucier.config import (
     longest_input,
 )
 from saucier.errors import InputError
-from saucier.objectives.config import Causal, Masked, SequenceToSequence, SpanCorruption
+from saucier.objectives.config import Mixture, singles
+from saucier.objectives.fit import Around, misfits
 from saucier.recipes.reading import Path, Source, dotted
 from saucier.recipes.recipe import Recipe
-from saucier.text.config import PairData
 
 
 def check_recipe(recipe: Recipe, source: Source) -> None:
@@ -50,31 +47,11 @@ def build_tree(recipe: Recipe, source: Source) -> Transformer:
 
 def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
     """Each objective asks something of the model, the tokenizer and the data."""
-    stacks = " and ".join(name for name in ("encoder", "decoder") if getattr(model, name))
-    kind, special = recipe.objective.kind, recipe.tokenizer.special
-    needed = {"causal": "decoder", "masked": "encoder"}.get(kind, "encoder and decoder")
-    if stacks != needed:
-        raise fault(source, ("objective", "kind"), f"{kind} trains a model of {needed}, and this one is {stacks}",
-                    "change the objective or the model")
-    if model.language_head is None and not isinstance(model.head, AdaptiveHead):
-        raise fault(source, ("model", "head"), f"{kind} needs a head that gives token logits", "use kind: language")
-    match recipe.objective:
-        case Masked(next_sentence=next_sentence):
-            if special.mask is None:
-                raise fault(source, ("tokenizer", "special", "mask"), "masked needs a mask token",
-                            "name one, such as [MASK]")
-            if next_sentence and not (isinstance(model.head, PretrainingHead) and two_segments(model)):
-                raise fault(source, ("objective", "next_sentence"), "needs a pretraining head and two segments",
-                            "set next_sentence: null, or add them")
-        case SpanCorruption() if special.sentinels == 0:
-            raise fault(source, ("tokenizer", "special", "sentinels"), "span_corruption needs sentinel tokens",
-                        "set it to 100")
-        case Causal() | SpanCorruption() if isinstance(recipe.data, PairData):
-            raise fault(source, ("data", "kind"), f"{kind} learns from running text, and the data are pairs",
-                        "use kind: text")
-        case SequenceToSequence() if not isinstance(recipe.data, PairData):
-            raise fault(source, ("data", "kind"), f"{kind} learns from pairs, and the data are running text",
-                        "use kind: pairs")
+    single = not isinstance(recipe.objective, Mixture)
+    for number, objective in enumerate(singles(recipe.objective)):
+        path = ("objective",) if single else ("objective", "parts", str(number), "objective")
+        for found in misfits(objective, Around(model, recipe.tokenizer.special, recipe.data)):
+            raise fault(source, path + found.path if found.own else found.path, found.what, found.remedy)
 
 
 def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None:
@@ -123,8 +100,3 @@ def learned_length(model: Transformer) -> int | None:
 def fault(source: Source, path: Path, what: str, remedy: str | None) -> InputError:
     """Return the error for a place of the recipe."""
     return InputError(f"{dotted(path).rstrip('.')}: {what}", where=source.where(path), remedy=remedy)
-
-
-def two_segments(model: Transformer) -> bool:
-    """Say whether the model tells a second segment from the first."""
-    return isinstance(model.embed.segments, SegmentTable) and model.embed.segments.count > 1

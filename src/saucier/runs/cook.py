@@ -19,7 +19,7 @@ from saucier.runs.judge import judge
 from saucier.runs.pantry import stock
 from saucier.runs.passport import FILE_NAME, Passport, new_passport, read_passport
 from saucier.runs.standard_input import check_input, keep_input, with_kept_input
-from saucier.runs.study import make_study
+from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
 from saucier.runs.writing import special
@@ -80,8 +80,10 @@ def prepare(job: Cooking) -> None:
     if job.us.first:
         job.us.wait()
     job.passport = job.passport.model_copy(update={"data": job.pantry.digests})
-    job.study = make_study(job.recipe, job.pantry.tokenizer, job.pantry.train)
+    job.lessons = make_lessons(job.recipe, job.pantry.tokenizer)
+    job.study = make_study(job.recipe, job.pantry.tokenizer, job.pantry.train, job.lessons)
     job.model = fresh_model(job)
+    job.study.objective.bind(job.model)
 
 
 def fresh_model(job: Cooking) -> Transformer:

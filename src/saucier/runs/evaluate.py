@@ -13,20 +13,24 @@ import torch
 
 from saucier.devices import choose_device
 from saucier.errors import InputError, nearest
+from saucier.hub import folder_of
 from saucier.inspection.results import Baseline, HeldOut, Score
+from saucier.loading import model_folder_of
+from saucier.objectives.build import joint
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.opened import open_model
-from saucier.runs.pantry import Store, ends, open_corpus
+from saucier.runs.pantry import Store, kept, open_corpus
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
-from saucier.runs.study import wants_sentences
+from saucier.runs.study import make_lessons
 from saucier.tasks.baselines import KINDS
 from saucier.text.config import PairData, TextData
-from saucier.text.encode import write_documents, write_pairs
+from saucier.text.encode import write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, choose_dtype
+from saucier.training.resume import fill_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,11 @@ def answer(question: Question) -> Answer:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
     opened = open_model(question.run, dtype="float32")
     recipe = adjusted(opened.needed_recipe(), question)
-    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype))
+    lessons = make_lessons(recipe, opened.tokenizer)
+    _, objective = joint(lessons, recipe.training.seed)
+    objective.bind(opened.model)
+    fill_modules(objective.modules, model_folder_of(folder_of(question.run)))
+    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype), lessons)
     folder = RunFolder(run_of(question.run))
     with material(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()
@@ -106,6 +114,4 @@ def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
                 yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
             case TextData(column=column, document=unit):
                 documents = list(read_documents(files, column=column, unit=unit))
-                begin, end = ends(recipe, tokenizer)
-                yield write_documents(Path(temporary) / "store", documents, tokenizer, begin=begin, end=end,
-                                      sentences=wants_sentences(recipe)), documents
+                yield kept(recipe, tokenizer, documents, Path(temporary) / "store"), documents

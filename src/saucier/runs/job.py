@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from saucier.model import Transformer
+from saucier.objectives.build import Lesson
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder
 from saucier.runs.pantry import Pantry
@@ -38,6 +39,7 @@ class Cooking:
     wishes: Wishes
     passport: Passport
     pantry: Pantry = field(init=False)
+    lessons: tuple[Lesson, ...] = field(init=False)
     study: Study = field(init=False)
     model: Transformer = field(init=False)
 

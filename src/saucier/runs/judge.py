@@ -22,7 +22,7 @@ from saucier.runs.verdict import lines
 from saucier.runs.voice import Voice
 from saucier.training.loop import Result
 from saucier.training.precision import Dtype
-from saucier.training.resume import State, usable_checkpoint
+from saucier.training.resume import State, fill_modules, usable_checkpoint
 
 
 def judge(job: Cooking, trained: Result) -> None:
@@ -30,7 +30,8 @@ def judge(job: Cooking, trained: Result) -> None:
     peak = peak_resident()
     checkpoint = usable_checkpoint(job.folder.path)
     fill(job.model, checkpoint / "model.safetensors")
-    found = Candidate(job.recipe, job.model.eval(), job.pantry.tokenizer, cast(Dtype, trained.dtype))
+    fill_modules(job.study.objective.modules, checkpoint)
+    found = Candidate(job.recipe, job.model.eval(), job.pantry.tokenizer, cast(Dtype, trained.dtype), job.lessons)
     with job.voice.stage("evaluate"), torch.no_grad():
         results = measured(job, found, checkpoint, trained, peak)
         for line in lines(results.held_out, results.baselines, results.scores):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,18 @@ from saucier.errors import InputError
 from saucier.files import write_json
 from saucier.inspection.results import DataCounts, TextCounts
 from saucier.inspection.units import bytes_text
-from saucier.objectives.config import Causal, Masked
+from saucier.objectives.material import materials
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
+from saucier.text import material
 from saucier.text.config import PairData
 from saucier.text.corpus import PairCorpus, TextCorpus, View
-from saucier.text.encode import frame, write_documents, write_pairs
-from saucier.text.read import Counts
+from saucier.text.encode import frame as frame_ids
+from saucier.text.encode import write_documents, write_pairs
+from saucier.text.material import Frame, keeping
+from saucier.text.read import Counts, Document
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
@@ -118,20 +121,25 @@ def written(recipe: Recipe, part: View[Any], path: Path, tokenizer: Tokenizer) -
     digest = Digest()
     if isinstance(recipe.data, PairData):
         return write_pairs(path, digest.over(part, "source", "target"), tokenizer), digest.text()
-    begin, end = ends(recipe, tokenizer)
-    sentences = isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
-    store = write_documents(path, digest.over(part, "text"), tokenizer, begin=begin, end=end, sentences=sentences)
+    store = kept(recipe, tokenizer, digest.over(part, "text"), path)
     return store, digest.text()
 
 
-def ends(recipe: Recipe, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
-    """Return the ids around a document: bos and eos for language models; [CLS] and [SEP] for BERT alone."""
-    match recipe.objective:
-        case Causal():
-            return frame(tokenizer)
-        case Masked(next_sentence=None):
+def kept(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[Document], path: Path) -> TokenStore:
+    """Encode documents into a store as the recipe's objective wants them."""
+    how = keeping(materials(recipe.objective))
+    begin, end = ends(how.frame, tokenizer)
+    return write_documents(path, documents, tokenizer, begin=begin, end=end, sentences=how.sentences)
+
+
+def ends(frame: Frame, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
+    """Return the ids around a document."""
+    match frame:
+        case material.Document():
+            return frame_ids(tokenizer)
+        case material.Segment():
             return tokenizer.cls_id, tokenizer.sep_id
-        case _:
+        case material.Bare():
             return None, None
 
 

@@ -13,7 +13,6 @@ from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.inspection.results import Sample
 from saucier.objectives.base import Batch, TokenIds
-from saucier.objectives.build import build_objective
 from saucier.objectives.config import Causal, Masked, SequenceToSequence
 from saucier.runs.pantry import Pantry
 from saucier.runs.scoring import Candidate, translate
@@ -34,7 +33,7 @@ LONGEST_TOKEN = 20
 def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
     """Let the model show what it has learned."""
     wanted = found.recipe.sampling.samples
-    match found.recipe.objective:
+    match found.lessons[0].config:
         case Causal():
             return tuple(continuations(found, prompts(found, pantry)))
         case SequenceToSequence():
@@ -131,10 +130,9 @@ def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
 
 def corrupted(found: Candidate, ids: list[int], number: int) -> Batch:
     """Make a batch of one text as in training."""
-    corruption, _ = build_objective(found.recipe.objective, TokenIds.of(found.tokenizer))
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
-    batch = corruption(text_rows(tokens, np.array([len(ids)]), row=here, item=here), seed=found.recipe.sampling.seed,
-                       step=STEP)
+    rows = text_rows(tokens, np.array([len(ids)]), row=here, item=here)
+    batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
     return moved(batch, next(found.model.parameters()).device)
 
 

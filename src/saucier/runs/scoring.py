@@ -8,6 +8,7 @@ from itertools import islice
 
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.model import Transformer
+from saucier.objectives.build import Lesson
 from saucier.objectives.config import Causal, SequenceToSequence
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
@@ -21,9 +22,6 @@ from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, autocast
 from saucier.training.processes import Processes
 
-BESIDE = {"sentence_accuracy": "next-sentence accuracy"}
-"""Figures of an evaluation that are not about tokens, and how they are called."""
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -33,11 +31,13 @@ class Candidate:
     model: Transformer
     tokenizer: Tokenizer
     dtype: Dtype
+    lessons: tuple[Lesson, ...]
+    """What it has learned, with the objective's own modules as they were trained."""
 
 
 def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
     """Score all held-out targets once; return also what was learned beside the tokens."""
-    evaluate = make_evaluator(found.recipe, found.tokenizer, store, whole=True, processes=Processes())
+    evaluate = make_evaluator(found.recipe, found.tokenizer, store, found.lessons, whole=True, processes=Processes())
     with autocast(found.dtype, next(found.model.parameters()).device):
         scores = evaluate(found.model)
     size = store.target.bytes if not isinstance(store, TokenStore) else store.bytes
@@ -45,7 +45,9 @@ def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score,
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
                        bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
-    return held_out, tuple(Score(name=words, value=scores[name]) for name, words in BESIDE.items() if name in scores)
+    figures = {name: words for lesson in found.lessons for name, words in lesson.objective.figures.items()}
+    figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
+    return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
 
 
 def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline,

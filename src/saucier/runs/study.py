@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from saucier.errors import InputError
-from saucier.objectives.base import Corruption, TokenIds
-from saucier.objectives.build import build_objective
-from saucier.objectives.config import Masked
+from saucier.objectives.base import Given, TokenIds
+from saucier.objectives.build import Lesson, joint, lessons, turns_of
+from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
 from saucier.text.batches import (
@@ -21,11 +21,12 @@ from saucier.text.batches import (
     PackedRows,
     SentencePairs,
 )
+from saucier.text.material import Pairs, Running, TwoSegments
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
-from saucier.training.evaluation import Evaluator
+from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
-from saucier.training.update import Study
+from saucier.training.update import Evaluate, Study
 
 
 class Countable(Protocol):
@@ -66,62 +67,102 @@ class OneEpoch:
         return self.batches[step]
 
 
-def make_study(recipe: Recipe, tokenizer: Tokenizer, store: Store) -> Study:
-    """Make what the loop learns from. Raises `InputError` where the tokenizer lacks a token that is needed."""
-    corruption, objective = build_objective(recipe.objective, TokenIds.of(tokenizer))
-    return Study(training_batches(recipe, tokenizer, store, corruption), corruption, objective)
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """What decides how rows are cut, beside the lesson."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
 
 
-def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, *, whole: bool,
-                   processes: Processes) -> Evaluator:
-    """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
-    corruption, objective = build_objective(recipe.objective, TokenIds.of(tokenizer))
-    rows: Iterable[Any] = First(held_out_batches(recipe, tokenizer, store, corruption, whole=whole),
-                                None if whole else recipe.evaluation.tokens_while_training)
-    return Evaluator(rows, corruption, objective, recipe.training.seed, processes)
-
-
-def training_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store, corruption: Corruption[Any]) -> Batches[Any]:
-    """Return the endless batches of a recipe."""
+def given(recipe: Recipe, tokenizer: Tokenizer) -> Given:
+    """Return what a recipe's objective is built from."""
     training = recipe.training
-    if isinstance(store, PairStore):
-        return BucketedPairs(store, limits(recipe, tokenizer), seed=training.seed)
-    if wants_sentences(recipe):
-        return sentence_pairs(recipe, tokenizer, store, training.batch)
-    static = isinstance(recipe.objective, Masked) and not recipe.objective.dynamic
-    return PackedRows(store, length=corruption.row_length(training.length), batch=training.batch, seed=training.seed,
-                      overlap=corruption.overlap, shift=not static)
+    return Given(TokenIds.of(tokenizer), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
+                 training.seed)
 
 
-def held_out_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store, corruption: Corruption[Any], *,
-                     whole: bool) -> Countable:
-    """Return the held-out batches of a recipe."""
-    evaluation = recipe.evaluation
-    if isinstance(store, PairStore):
-        return EvaluationPairs(store, limits(recipe, tokenizer))
-    if wants_sentences(recipe):
-        return OneEpoch(sentence_pairs(recipe, tokenizer, store, evaluation.batch))
-    length = corruption.row_length(recipe.training.length)
-    stride = evaluation.stride if whole and corruption.overlap else None
-    return EvaluationRows(store, length=length, batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
+def make_lessons(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Lesson, ...]:
+    """Build the objective of a recipe. Raises `InputError` where the tokenizer lacks a token that is needed."""
+    return lessons(recipe.objective, given(recipe, tokenizer))
 
 
-def wants_sentences(recipe: Recipe) -> bool:
-    """Whether the objective learns from pairs of sentences."""
-    return isinstance(recipe.objective, Masked) and recipe.objective.next_sentence is not None
+def make_study(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[Lesson]) -> Study:
+    """Make what the loop learns from."""
+    cutting = Cutting(recipe, tokenizer)
+    batches = tuple(training_batches(cutting, store, lesson) for lesson in lessons)
+    seed = recipe.training.seed
+    mixed = batches[0] if len(batches) == 1 else MixedBatches(turns_of(lessons, seed), batches)
+    return Study(mixed, *joint(lessons, seed))
 
 
-def sentence_pairs(recipe: Recipe, tokenizer: Tokenizer, store: TokenStore, batch: int) -> SentencePairs:
-    """Return BERT's rows of two sentences."""
-    next_sentence = recipe.objective.next_sentence if isinstance(recipe.objective, Masked) else None
-    if tokenizer.cls_id is None or tokenizer.sep_id is None or next_sentence is None:
+def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[Lesson], *, whole: bool,
+                   processes: Processes) -> Evaluate:
+    """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
+    cutting = Cutting(recipe, tokenizer)
+    targets = None if whole else recipe.evaluation.tokens_while_training
+    parts = []
+    for lesson in lessons:
+        rows: Iterable[Any] = First(held_out_batches(cutting, store, lesson, whole=whole), targets)
+        parts.append(Evaluator(rows, lesson.corruption, lesson.objective, recipe.training.seed, processes))
+    if len(parts) == 1:
+        return parts[0]
+    return MixedEvaluator(tuple(one.weight for one in lessons), tuple(parts), tuple(names(lessons)))
+
+
+def names(lessons: Sequence[Lesson]) -> Iterator[str]:
+    """Call each lesson by its kind, with a number where there are several of a kind."""
+    kinds = [lesson.config.kind for lesson in lessons]
+    for number, kind in enumerate(kinds):
+        yield kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
+
+
+def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[Any]:
+    """Return the endless batches of a lesson."""
+    training, corruption = cutting.recipe.training, lesson.corruption
+    match lesson.material, store:
+        case Pairs(), PairStore():
+            return BucketedPairs(store, limits(cutting), seed=training.seed)
+        case TwoSegments(real=real), TokenStore():
+            return sentence_pairs(cutting, store, training.batch, real)
+        case Running(shifted=shifted), TokenStore():
+            return PackedRows(store, length=corruption.row_length(training.length), batch=training.batch,
+                              seed=training.seed, overlap=corruption.overlap, shift=shifted)
+    raise misplaced(lesson)
+
+
+def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: bool) -> Countable:
+    """Return the held-out batches of a lesson."""
+    evaluation, corruption = cutting.recipe.evaluation, lesson.corruption
+    match lesson.material, store:
+        case Pairs(), PairStore():
+            return EvaluationPairs(store, limits(cutting))
+        case TwoSegments(real=real), TokenStore():
+            return OneEpoch(sentence_pairs(cutting, store, evaluation.batch, real))
+        case Running(), TokenStore():
+            stride = evaluation.stride if whole and corruption.overlap else None
+            return EvaluationRows(store, length=corruption.row_length(cutting.recipe.training.length),
+                                  batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
+    raise misplaced(lesson)
+
+
+def misplaced(lesson: Lesson) -> InputError:
+    """Return the error for a text that is not of the kind that an objective reads."""
+    wanted = "pairs" if isinstance(lesson.material, Pairs) else "text"
+    return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
+
+
+def sentence_pairs(cutting: Cutting, store: TokenStore, batch: int, real: float) -> SentencePairs:
+    """Return BERT's rows of two pieces of text."""
+    tokenizer, training = cutting.tokenizer, cutting.recipe.training
+    if tokenizer.cls_id is None or tokenizer.sep_id is None:
         raise InputError("next-sentence prediction needs the tokens cls and sep", where="tokenizer.special",
                          remedy="name them, such as [CLS] and [SEP]")
-    return SentencePairs(store, length=recipe.training.length, batch=batch, cls=tokenizer.cls_id, sep=tokenizer.sep_id,
-                         seed=recipe.training.seed, random_next=1 - next_sentence.real)
+    return SentencePairs(store, length=training.length, batch=batch, cls=tokenizer.cls_id, sep=tokenizer.sep_id,
+                         seed=training.seed, random_next=1 - real)
 
 
-def limits(recipe: Recipe, tokenizer: Tokenizer) -> Limits:
+def limits(cutting: Cutting) -> Limits:
     """Return how large a batch of pairs may be."""
-    return Limits(batch=recipe.training.batch, length=recipe.training.length, end=tokenizer.eos_id,
-                  pad=tokenizer.pad_id or 0)
+    training, tokenizer = cutting.recipe.training, cutting.tokenizer
+    return Limits(batch=training.batch, length=training.length, end=tokenizer.eos_id, pad=tokenizer.pad_id or 0)

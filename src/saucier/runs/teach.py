@@ -24,7 +24,8 @@ def teach(job: Cooking) -> Result:
             say_plan(job)
     reset_peak()
     with job.voice.stage("train"):
-        evaluate = make_evaluator(job.recipe, job.pantry.tokenizer, job.pantry.held_out, whole=False, processes=job.us)
+        evaluate = make_evaluator(job.recipe, job.pantry.tokenizer, job.pantry.held_out, job.lessons, whole=False,
+                                  processes=job.us)
         identity = essential(job.recipe) | {"data": job.pantry.digests}
         result = train(job.model, job.study, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
                        reporters=reporters(job), recipe=identity)

@@ -158,7 +158,7 @@ def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints) -> Rows:
     place = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
     real, none = place < lengths[:, None], np.zeros(len(tokens), dtype=np.int64)
     return Rows(tokens=tokens, documents=np.where(real, 0, PADDING), positions=np.where(real, place, 0),
-                segments=np.zeros_like(tokens), context=none, next_is_random=none, row=row, item=item)
+                segments=np.zeros_like(tokens), context=none, sentence_label=none, row=row, item=item)
 
 
 class BucketedPairs:

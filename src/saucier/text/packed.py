@@ -133,7 +133,7 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     documents, positions = number_documents(document)
     return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
                 positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),
-                context=context.astype(np.int64), next_is_random=np.zeros(len(places), dtype=np.int64),
+                context=context.astype(np.int64), sentence_label=np.zeros(len(places), dtype=np.int64),
                 row=row, item=item)
 
 

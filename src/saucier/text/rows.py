@@ -21,7 +21,7 @@ PADDING = -1
 class Rows:
     """Rows of running text, packed (several documents in one row) or padded (one text in each row).
 
-    Shapes: tokens, documents, positions, segments [B, L]; context, next_is_random, row, item [B].
+    Shapes: tokens, documents, positions, segments [B, L]; context, sentence_label, row, item [B].
     """
 
     tokens: Ints
@@ -34,7 +34,7 @@ class Rows:
     """Token types: 0, or 1 in the second text of a sentence pair."""
     context: Ints
     """The first `context` tokens of the row are there to be attended to only; they are not targets."""
-    next_is_random: Ints
+    sentence_label: Ints
     """For sentence pairs: 0 where the second text follows the first, 1 where it was drawn at random; else 0."""
     row: Ints
     """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
@@ -53,7 +53,7 @@ class Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""
         length = int(self.mask[rows].sum(axis=1).max(initial=1))
         wide = {name: getattr(self, name)[rows, :length] for name in ("tokens", "documents", "positions", "segments")}
-        flat = {name: getattr(self, name)[rows] for name in ("context", "next_is_random", "row", "item")}
+        flat = {name: getattr(self, name)[rows] for name in ("context", "sentence_label", "row", "item")}
         return replace(self, **wide, **flat)
 
 

@@ -108,7 +108,7 @@ class SentencePairs:
             segments[number, len(first) + 2:len(text)] = 1
         rows = text_rows(tokens, lengths, row=row, item=item)
         is_random = np.array([drawn for *_, drawn in made], dtype=np.int64)
-        return replace(rows, segments=segments, next_is_random=is_random)
+        return replace(rows, segments=segments, sentence_label=is_random)
 
 
 def _units(store: TokenStore, longest: int) -> Ints:

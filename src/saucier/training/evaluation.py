@@ -15,7 +15,8 @@ from saucier.training.processes import Processes
 
 HELD_OUT_STEP = 2**31
 """Step number for the corruption of held-out rows: the same at every evaluation, never that of an update."""
-NAMES = ("tokens", "sentences", "nll", "correct", "sentences_correct")
+NLL, CORRECT = "nll", "correct"
+"""Figures of the main part: its loss without label smoothing, and how many first choices were right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class Evaluator:
     processes: Processes = field(default_factory=Processes)
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return `loss`, `nats` (sum), `targets`, `accuracy`; and `sentence_accuracy` where sentences are learned."""
-        return scores(totals(model, self.objective, self.batches(), self.processes))
+        """Return `loss`, `nats` (sum), `targets`, `accuracy`, and the mean of each further figure of the objective."""
+        return scores(self.objective, totals(model, self.objective, self.batches(), self.processes))
 
     def batches(self) -> Iterator[Batch]:
         """Give the share of this process, corrupted the same way every time."""
@@ -42,7 +43,8 @@ class Evaluator:
 def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
            processes: Processes) -> dict[str, tuple[float, float]]:
     """Add up (total, targets) of every part and figure, over all processes."""
-    sums: dict[str, float] = {name: 0.0 for part in NAMES for name in (part, f"{part}/n")}
+    names = (*objective.parts, NLL, CORRECT, *objective.figures)
+    sums: dict[str, float] = {name: 0.0 for part in names for name in (part, f"{part}/n")}
     device, training = next(model.parameters()).device, model.training
     model.eval()
     with torch.no_grad():
@@ -53,13 +55,33 @@ def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
                 sums[f"{name}/n"] += part.weight
     model.train(training)
     sums = processes.sums(sums)
-    return {name: (sums[name], sums[f"{name}/n"]) for name in NAMES}
+    return {name: (sums[name], sums[f"{name}/n"]) for name in names}
 
 
-def scores(sums: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """Turn sums into figures. `loss` is without label smoothing, and holds the sentence loss where there is one."""
-    nats, targets = sums["nll"]
-    wrong, sentences = sums["sentences"]
-    found = {"loss": nats / max(1.0, targets) + wrong / max(1.0, sentences), "nats": nats, "targets": targets,
-             "accuracy": sums["correct"][0] / max(1.0, targets)}
-    return found | ({"sentence_accuracy": sums["sentences_correct"][0] / sentences} if sentences else {})
+def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """Turn sums into figures. `loss` adds up the means of all parts, that of the main one without label smoothing."""
+    means = {name: total / max(1.0, count) for name, (total, count) in sums.items()}
+    nats, targets = sums[NLL]
+    beside = sum(means[name] for name in objective.parts[1:])
+    found = {"loss": means[NLL] + beside, "nats": nats, "targets": targets, "accuracy": means[CORRECT]}
+    return found | {name: means[name] for name in objective.figures if sums[name][1]}
+
+
+@dataclass(frozen=True, slots=True)
+class MixedEvaluator:
+    """Scores a model on each part of a mixture; the loss is the mean of theirs, by weight."""
+
+    weights: tuple[float, ...]
+    parts: tuple[Evaluator, ...]
+    names: tuple[str, ...]
+    """What to call the loss of each part."""
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Return the scores of an `Evaluator`, `accuracy` over all targets, and the loss of each part by its name."""
+        found = [part(model) for part in self.parts]
+        sums = {name: sum(one[name] for one in found) for name in ("nats", "targets")}
+        right = sum(one["accuracy"] * one["targets"] for one in found)
+        pairs = zip(self.weights, found, strict=True)
+        return {"loss": sum(weight * one["loss"] for weight, one in pairs) / sum(self.weights), **sums,
+                "accuracy": right / max(1.0, sums["targets"]),
+                **{f"{name}_loss": one["loss"] for name, one in zip(self.names, found, strict=True)}}

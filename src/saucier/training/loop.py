@@ -97,13 +97,14 @@ class Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.train()
         notes: list[str] = []
-        optimizer = build_optimizer(training.optimizer, model)
+        modules = study.objective.modules
+        optimizer = build_optimizer(training.optimizer, model, modules)
         found = r.latest(folder, notes.append)
         if found is None:
             state = r.State(recipe=dict(recipe), dtype=agreed_dtype(model, training, us, notes.append))
         else:
             r.refuse_other(r.State.read(found).recipe, recipe, folder)
-            state = r.restore(found, model, optimizer)
+            state = r.restore(found, model, optimizer, modules)
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
@@ -139,7 +140,7 @@ class Run:
         begin, state, training = time.perf_counter(), self.state, self.training
         learned = self.updater.gradients(state.step)
         self.optimizer.step(factor(training.schedule, state.step, training.steps))
-        self.model.zero_grad(set_to_none=True)
+        self.updater.forget()
         spent = time.perf_counter() - begin
         state.step, state.tokens, state.seconds = state.step + 1, state.tokens + learned.targets, state.seconds + spent
         self.loss = learned.loss
@@ -174,7 +175,8 @@ class Run:
         """Save a checkpoint, point to the best one, remove what is no longer kept. Only the first process writes."""
         target, best = self.folder / r.FOLDER / f"step-{self.state.step}", self.state.best
         if self.us.first:
-            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state)
+            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state,
+                                       self.updater.study.objective.modules)
             if best is not None:
                 r.mark_best(self.folder, best)
             r.prune(self.folder, max(self.training.keep, self.training.average), best)

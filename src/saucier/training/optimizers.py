@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from saucier.errors import InputError
 from saucier.training import config as c
-from saucier.training.roles import Role, fused_rows, roles
+from saucier.training.roles import Role, all_roles, fused_rows, learned_parameters
 
 Named = dict[str, nn.Parameter]
 
@@ -85,10 +86,14 @@ def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) ->
             value in fields.items()}
 
 
-def build_optimizer(config: c.OptimizerConfig, model: nn.Module) -> Optimizer:
-    """Build the optimizer of a model. Raises `InputError` for Muon on a torch that lacks it."""
-    parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    kinds = roles(model)
+def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
+                    modules: Mapping[str, nn.Module] = MappingProxyType({})) -> Optimizer:
+    """Build the optimizer of a model, and of the modules of its objective.
+
+    Raises `InputError` for Muon on a torch that lacks it.
+    """
+    parameters = learned_parameters(model, modules)
+    kinds = all_roles(model, modules)
     names = {id(parameter): name for name, parameter in parameters.items()}
     match config:
         case c.AdamW():
@@ -98,7 +103,8 @@ def build_optimizer(config: c.OptimizerConfig, model: nn.Module) -> Optimizer:
         case c.Muon():
             matrices = {name: p for name, p in parameters.items() if kinds[name] is Role.MATRIX}
             others = {name: p for name, p in parameters.items() if name not in matrices}
-            views, pieces = split_fused(matrices, fused_rows(model), names)
+            rows = {key: sizes for one in (model, *modules.values()) for key, sizes in fused_rows(one).items()}
+            views, pieces = split_fused(matrices, rows, names)
             return Optimizer([muon(config, views), adamw(config.others, others, kinds)], names, pieces)
 
 

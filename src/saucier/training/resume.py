@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from saucier.checkpoints.model_folder import fill, write_model
+from saucier.checkpoints.model_folder import fill, stored_weights, write_model
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import remove, write_atomically, write_json
@@ -25,6 +26,8 @@ from saucier.training.optimizers import Optimizer
 FOLDER, BEST, AVERAGE = "checkpoints", "best.json", "average"
 NAME = re.compile(r"step-(\d+)")
 Json = Mapping[str, Any]
+Modules = Mapping[str, nn.Module]
+NO_MODULES: Modules = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -64,10 +67,19 @@ class State:
         return cls(**values, best=Best(**best) if best else None)
 
 
-def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State) -> Path:
-    """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay."""
+def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State,
+                    modules: Modules = NO_MODULES) -> Path:
+    """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay.
+
+    `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`.
+    """
     def write(folder: Path) -> None:
         write_model(model, folder)
+        for name, module in modules.items():
+            if isinstance(module, Transformer):
+                write_model(module, folder / name)
+            else:
+                write_tensors(stored_weights(module), folder / f"{name}.safetensors")
         write_tensors(optimizer.state(), folder / "optimizer.safetensors")
         seal(folder, state)
 
@@ -78,7 +90,8 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
 
 def seal(folder: Path, state: State) -> None:
     """Write `state.json` last, with the size of every other file, so that damage can be seen later."""
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
     (folder / "state.json").write_text(json.dumps({**asdict(state), "files": sizes}, indent=2) + "\n", encoding="utf-8")
 
 
@@ -134,11 +147,19 @@ def usable_checkpoint(run_folder: Path) -> Path:
     return found
 
 
-def restore(folder: Path, model: Transformer, optimizer: Optimizer) -> State:
+def restore(folder: Path, model: Transformer, optimizer: Optimizer, modules: Modules = NO_MODULES) -> State:
     """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
     fill(model, folder / "model.safetensors")
+    fill_modules(modules, folder)
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
     return State.read(folder)
+
+
+def fill_modules(modules: Modules, folder: Path) -> None:
+    """Put the weights of an objective's modules back. Raises `InputError` for files that do not belong to them."""
+    for name, module in modules.items():
+        whole = isinstance(module, Transformer)
+        fill(module, folder / name / "model.safetensors" if whole else folder / f"{name}.safetensors")
 
 
 def refuse_other(then: Json, now: Json, where: Path) -> None:

@@ -5,6 +5,7 @@ This is the one place that says which weights decay and which are orthogonalized
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from torch import nn
@@ -37,6 +38,30 @@ def roles(model: nn.Module) -> dict[str, Role]:
             key = id(parameter)
             found[name] = Role.MATRIX if key in inside else Role.OUTPUT if key in maps - tables else Role.OTHER
     return found
+
+
+def learned_parameters(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
+    """Return every trainable parameter once, by name: the model's own, then those of an objective's modules.
+
+    The latter are named `objective.MODULE.NAME`; one that is shared keeps the name that came first.
+    """
+    found: dict[int, tuple[str, nn.Parameter]] = {}
+    for name, parameter in [*model.named_parameters(), *named_parameters(modules)]:
+        if parameter.requires_grad:
+            found.setdefault(id(parameter), (name, parameter))
+    return dict(found.values())
+
+
+def named_parameters(modules: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters of an objective's modules under the names that a run knows them by."""
+    return [(f"objective.{module}.{name}", parameter)
+            for module, one in modules.items() for name, parameter in one.named_parameters()]
+
+
+def all_roles(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, Role]:
+    """Return the role of every parameter, the model's and those of an objective's modules."""
+    return {f"objective.{module}.{name}": role for module, one in modules.items() for name, role in roles(one).items()
+            } | roles(model)
 
 
 def fused_rows(model: nn.Module) -> dict[int, list[int]]:

@@ -22,6 +22,7 @@ from saucier.objectives.base import Batch, Corruption, Loss, Objective
 from saucier.text.rows import Batches
 from saucier.training.precision import Dtype, autocast, moved
 from saucier.training.processes import Processes
+from saucier.training.roles import learned_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +60,32 @@ class Updater:
     def gradients(self, step: int) -> Learned:
         """Fill the gradients of `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
         device = next(self.model.parameters()).device
+        objective = self.study.objective.at(step)
         micro = list(self.micro_batches(step))
-        targets = self.targets([batch for _, batch in micro])
+        targets = self.targets(objective, [batch for _, batch in micro])
         sums = dict.fromkeys(targets, 0.0)
         for row, batch in micro:
             torch.manual_seed(noise_seed(self.seed, step, row))
             with autocast(self.dtype, device):
-                loss = self.study.objective(self.model, moved(batch, device))
+                loss = objective(self.model, moved(batch, device))
             loss.over(targets).backward()
             add(sums, loss)
-        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        parameters = self.parameters()
         self.processes.sum_gradients(parameters)
         mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
         norm = clipped([p.grad for p in parameters if p.grad is not None], self.clip)
         if not (math.isfinite(mean) and math.isfinite(norm)):
             self.fail(step, mean, norm, [batch for _, batch in micro])
-        return Learned(mean, norm, int(targets["tokens"]))
+        return Learned(mean, norm, int(targets[objective.parts[0]]))
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return everything that is learned: of the model, and of the objective's own modules."""
+        return list(learned_parameters(self.model, self.study.objective.modules).values())
+
+    def forget(self) -> None:
+        """Drop the gradients."""
+        for parameter in self.parameters():
+            parameter.grad = None
 
     def micro_batches(self, step: int) -> Iterator[tuple[int, Batch]]:
         """Give this process's rows in pieces: (number of the first row in the global batch, batch)."""
@@ -84,11 +95,11 @@ class Updater:
             part = rows.select(slice(start, start + size))
             yield int(part.row[0]), self.study.corruption(part, seed=self.seed, step=step)
 
-    def targets(self, micro: list[Batch]) -> dict[str, float]:
+    def targets(self, objective: Objective, micro: list[Batch]) -> dict[str, float]:
         """Count the targets of each part over the whole global batch; every process knows the same parts."""
-        counts: dict[str, float] = {"tokens": 0.0, "sentences": 0.0}
+        counts = dict.fromkeys(objective.parts, 0.0)
         for batch in micro:
-            for name, count in self.study.objective.count(batch).items():
+            for name, count in objective.count(batch).items():
                 counts[name] += count
         return self.processes.sums(counts)
 

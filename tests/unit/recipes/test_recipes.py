@@ -118,7 +118,7 @@ def test_another_kind_starts_its_section_afresh() -> None:
 
 
 @pytest.mark.parametrize(("name", "override", "words"), [
-    ("gpt-nano", "objective.kind=masked", "masked trains a model of encoder, and this one is decoder"),
+    ("gpt-nano", "objective.kind=masked", "a decoder that only looks back cannot fill in what it has passed"),
     ("bert-nano", "objective={kind: causal}", "causal trains a model of decoder, and this one is encoder"),
     ("gpt-nano", "data.kind=pairs", "causal learns from running text"),
     ("transformer-nano", "data.kind=text", "sequence_to_sequence learns from pairs"),

@@ -223,7 +223,7 @@ def test_sentence_pairs_follow_or_come_from_another_document(make: Make) -> None
                 len(tokens) - ends[0] - 1
             )
             apart = document_of(store, first[0]) != document_of(store, second[0])
-            assert apart == bool(batch.next_is_random[row])
+            assert apart == bool(batch.sentence_label[row])
             assert apart or second[0] > first[-1]
             assert (batch.documents[row][: len(tokens)] == 0).all()
             random, total = random + int(apart), total + 1
@@ -285,7 +285,7 @@ def same(one: Rows | PairRows, other: Rows | PairRows) -> None:
         "row",
         "item",
         *(
-            ("tokens", "documents", "positions", "segments", "context", "next_is_random")
+            ("tokens", "documents", "positions", "segments", "context", "sentence_label")
             if isinstance(one, Rows)
             else ("source", "target", "source_lengths", "target_lengths")
         ),

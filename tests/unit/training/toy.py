@@ -16,7 +16,7 @@ from saucier.config import Transformer as Config
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives import config as o
-from saucier.objectives.base import TokenIds
+from saucier.objectives.base import Given, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.text.rows import PADDING, PairRows, Rows, generator, share
 from saucier.training.config import AdamW, Constant, Training
@@ -106,9 +106,9 @@ def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:
     return build(small("gpt2", dropout=dropout), seed=seed)
 
 
-def study(objective: o.ObjectiveConfig | None = None, batches: object | None = None) -> Study:
+def study(objective: o.Single | None = None, batches: object | None = None, body: Config | None = None) -> Study:
     """Pair an objective with the toy data."""
-    corruption, loss = build_objective(objective or o.Causal(), IDS)
+    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body))
     return Study(batches or Counting(), corruption, loss)
 
 

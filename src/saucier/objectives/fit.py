@@ -1,0 +1,102 @@
+"""What an objective asks of the model, the tokenizer and the data, checked before any text is read. No torch.
+
+Any objective goes with any body where the shapes allow; `misfits` says where they do not, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from saucier import config as architecture
+from saucier.objectives import config as c
+from saucier.objectives.material import material
+from saucier.text.config import Data, PairData, SpecialTokens
+from saucier.text.material import Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What surrounds an objective in a recipe."""
+
+    model: architecture.Transformer
+    special: SpecialTokens
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One thing that does not fit: where, what, and what would."""
+
+    path: tuple[str, ...]
+    what: str
+    remedy: str
+    own: bool = False
+    """Whether the path begins at the objective; else at the recipe."""
+
+
+def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
+    """Yield what does not fit, the most basic thing first."""
+    yield from body_misfits(objective, around.model)
+    yield from head_misfits(objective, around.model)
+    yield from token_misfits(objective, around.special)
+    pairs = isinstance(around.data, PairData)
+    if pairs != isinstance(material(objective), Pairs):
+        what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
+                                                                               "pairs")
+        yield Misfit(("data", "kind"), f"{objective.kind} learns from {what[0]}", f"use kind: {what[1]}")
+
+
+def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterator[Misfit]:
+    """Does the model have the stacks, and do they look where they must?"""
+    stacks = " and ".join(name for name in ("encoder", "decoder") if getattr(model, name))
+    match objective:
+        case c.Causal() if stacks != "decoder":
+            yield wrong_body(objective, "decoder", stacks)
+        case c.Masked(next_sentence=c.NextSentence()) if stacks != "encoder":
+            yield wrong_body(objective, "encoder", stacks)
+        case c.Masked() if stacks == "decoder" and not sees_prefix(model.decoder):
+            yield Misfit(("kind",), "a decoder that only looks back cannot fill in what it has passed",
+                         "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
+        case c.SequenceToSequence() | c.SpanCorruption() if stacks == "encoder":
+            yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
+
+
+def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:
+    """Say that the model has other stacks."""
+    return Misfit(("kind",), f"{objective.kind} trains a model of {wanted}, and this one is {stacks}",
+                  "change the objective or the model", own=True)
+
+
+def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterator[Misfit]:
+    """Does the model have the heads?"""
+    if model.language_head is None and not isinstance(model.head, architecture.AdaptiveHead):
+        yield Misfit(("model", "head"), f"{objective.kind} needs a head that gives token logits", "use kind: language")
+    match objective:
+        case c.Masked(next_sentence=c.NextSentence()):
+            if not (isinstance(model.head, architecture.PretrainingHead) and two_segments(model)):
+                yield Misfit(("next_sentence",), "needs a pretraining head and two segments",
+                             "set next_sentence: null, or add them", own=True)
+
+
+def token_misfits(objective: c.Single, special: SpecialTokens) -> Iterator[Misfit]:
+    """Does the tokenizer have the special tokens?"""
+    match objective:
+        case c.Masked() if special.mask is None:
+            yield Misfit(("tokenizer", "special", "mask"), "masked needs a mask token", "name one, such as [MASK]")
+        case c.SpanCorruption() if special.sentinels == 0:
+            yield Misfit(("tokenizer", "special", "sentinels"), "span_corruption needs sentinel tokens",
+                         "set it to 100")
+
+
+def sees_prefix(stack: architecture.Stack | None) -> bool:
+    """Say whether a batch must name the first tokens of its rows that all may see."""
+    return stack is not None and any(isinstance(one.inner, architecture.SelfAttention)
+                                     and architecture.has_prefix(one.inner.visibility)
+                                     for block in stack.blocks() for one in block.sublayers)
+
+
+def two_segments(model: architecture.Transformer) -> bool:
+    """Say whether the model tells a second segment from the first."""
+    segments = model.embed.segments
+    return isinstance(segments, architecture.SegmentTable) and segments.count > 1

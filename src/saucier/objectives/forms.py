@@ -1,0 +1,170 @@
+"""How one thing to be learned is laid out for one kind of body: an encoder, a decoder, or both.
+
+What is learned comes in two shapes. A *source and target* (spans, prefixes, noise, translations) goes to the two sides
+of an encoder-decoder, or one behind the other into a decoder. *Marks in place* (hidden tokens) stay where they are in a
+model that sees both sides; an encoder-decoder reads the text with its marks and writes the whole text.
+Letters: B batch, L length, S source, T target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.errors import InputError
+from saucier.objectives.base import IGNORED, Batch, Given, TokenIds, tensor
+from saucier.objectives.fit import sees_prefix
+from saucier.text.rows import PADDING, PairRows, Rows
+
+Ints = NDArray[np.int64]
+
+
+class PairForm(Protocol):
+    """A source and a target to a batch."""
+
+    def __call__(self, rows: PairRows) -> Batch:
+        """Lay them out."""
+
+    def length(self, source: int, target: int) -> int:
+        """Return how many tokens the model's longer side sees of a row."""
+
+
+class MarkForm(Protocol):
+    """Tokens with some of them changed, and what they were, to a batch."""
+
+    def __call__(self, rows: Rows, tokens: Ints, labels: Ints) -> Batch:
+        """Lay them out. Shapes: tokens, labels [B, L]."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSides:
+    """The encoder reads the source; the decoder the target shifted by one (teacher forcing).
+
+    Source: Vaswani et al. 2017, §3.1.
+    """
+
+    ids: TokenIds
+
+    def __call__(self, rows: PairRows) -> Batch:
+        """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], the rest [B, T]."""
+        start = np.full_like(rows.target[:, :1], self.ids.decoder_start)
+        shifted = np.concatenate([start, rows.target[:, :-1]], axis=1)
+        batch = {"input_ids": tensor(rows.source), "decoder_input_ids": tensor(shifted),
+                 "labels": tensor(np.where(rows.target_mask, rows.target, IGNORED))}
+        if not rows.source_mask.all():
+            batch["attention_mask"] = tensor(rows.source_mask)
+        if not rows.target_mask.all():
+            batch["decoder_attention_mask"] = tensor(rows.target_mask)
+        return batch
+
+    def length(self, source: int, target: int) -> int:
+        """The longer side."""
+        return max(source, target)
+
+
+@dataclass(frozen=True, slots=True)
+class OneSide:
+    """A decoder reads the source and then the target; only the target is learned.
+
+    Source: Raffel et al. 2020, §3.2.1, arXiv:1910.10683.
+    """
+
+    filler: int
+    prefix: bool
+    """Whether the decoder lets the source see all of itself, and must be told how long it is."""
+
+    def __call__(self, rows: PairRows) -> Batch:
+        """Join source and target. Shapes: source [B, S], target [B, T] -> all [B, S + T - 1]."""
+        whole, lengths = self.joined(rows)
+        place = np.arange(whole.shape[1])
+        real = place < lengths[:, None]
+        learned = real & (place >= rows.source_lengths[:, None])
+        batch = {"input_ids": tensor(whole[:, :-1]), "labels": tensor(np.where(learned, whole, IGNORED)[:, 1:])}
+        if not real[:, :-1].all():
+            batch["attention_mask"] = tensor(real[:, :-1])
+        if self.prefix:
+            batch["prefix_length"] = tensor(rows.source_lengths)
+        return batch
+
+    def joined(self, rows: PairRows) -> tuple[Ints, Ints]:
+        """Put each target behind its source. Gives tokens [B, longest] and lengths [B]."""
+        lengths = rows.source_lengths + rows.target_lengths
+        whole = np.full((len(rows), int(lengths.max(initial=2))), self.filler, dtype=np.int64)
+        for row, source, target, first, second in zip(whole, rows.source, rows.target, rows.source_lengths,
+                                                      rows.target_lengths, strict=True):
+            row[:first], row[first:first + second] = source[:first], target[:second]
+        return whole, lengths
+
+    def length(self, source: int, target: int) -> int:
+        """Both together, but for the last token, which is only a target."""
+        return source + target - 1
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """A model that sees both sides reads the changed tokens, and tells what they were."""
+
+    prefix: bool
+    """Whether the model is a decoder that must be told that it may see the whole row."""
+
+    def __call__(self, rows: Rows, tokens: Ints, labels: Ints) -> Batch:
+        """Leave all in its place. Shapes: tokens, labels [B, L] -> input_ids, labels [B, L]."""
+        batch = placed(rows, {"input_ids": tensor(tokens), "labels": tensor(labels)})
+        if self.prefix:
+            batch["prefix_length"] = tensor(rows.mask.sum(axis=1))
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class Retold:
+    """An encoder reads the changed tokens; a decoder writes the whole text as it was.
+
+    Source: Raffel et al. 2020, §3.3.1, "BERT-style", arXiv:1910.10683. A row is one text here, also where it holds
+    several documents.
+    """
+
+    sides: TwoSides
+
+    def __call__(self, rows: Rows, tokens: Ints, labels: Ints) -> Batch:
+        """Make pairs. Shapes: tokens, labels [B, L] -> input_ids, decoder_input_ids, labels [B, L]."""
+        lengths = rows.mask.sum(axis=1)
+        return self.sides(PairRows(tokens, rows.tokens, lengths, lengths, rows.row, rows.item))
+
+
+def placed(rows: Rows, batch: Batch) -> Batch:
+    """Add to a batch what a model must know of its rows: padding, or several documents in one row."""
+    documents = rows.documents
+    if (documents == PADDING).any():
+        batch["attention_mask"] = tensor(documents != PADDING)
+    real = np.where(documents == PADDING, documents[:, :1], documents)
+    if (real != documents[:, :1]).any():
+        batch["documents"] = tensor(documents)
+        batch["places"] = tensor(rows.positions)
+    return batch
+
+
+def pair_form(given: Given) -> PairForm:
+    """Return how a source and a target are laid out for a body. Raises `InputError` for an encoder alone."""
+    body = given.body
+    if body is None or (body.encoder and body.decoder):
+        return TwoSides(given.ids)
+    if body.decoder is None:
+        raise InputError("an encoder alone writes nothing", where="objective.kind",
+                         remedy="use a model with a decoder, or kind: masked")
+    return OneSide(given.ids.filler, sees_prefix(body.decoder))
+
+
+def mark_form(given: Given) -> MarkForm:
+    """Return how hidden tokens are laid out for a body. Raises `InputError` for one that only looks back."""
+    body = given.body
+    if body is None or body.decoder is None:
+        return InPlace(prefix=body is not None and sees_prefix(body.encoder))
+    if body.encoder is not None:
+        return Retold(TwoSides(given.ids))
+    if not sees_prefix(body.decoder):
+        raise InputError("a decoder that only looks back cannot fill in what it has passed", where="objective.kind",
+                         remedy="use causal or span_corruption, or give the decoder the visibility kind: prefix")
+    return InPlace(prefix=True)

@@ -1,0 +1,66 @@
+"""The kinds of rows that can be made of a text, and what each asks of its store. Data only: no reading here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """Nothing stands around a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A language model's frame: bos (or else eos) before a document, eos behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """BERT's frame: cls before a document, sep behind it."""
+
+
+Frame = Bare | Document | Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Rows of one length cut from running text; a row may hold several documents."""
+
+    frame: Frame
+    """What stands around each document."""
+    shifted: bool = True
+    """Whether every epoch lays the row borders anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSegments:
+    """Rows of two pieces of text, each of whole sentences; the second follows the first, or is drawn at random."""
+
+    real: float
+    """Share of the rows whose second piece follows the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A source and a target text in each row."""
+
+
+Material = Running | TwoSegments | Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a text is stored so that some kinds of rows can be cut from it."""
+
+    frame: Frame
+    sentences: bool
+    """Whether it is known where sentences start."""
+
+
+def keeping(materials: Sequence[Material]) -> Keeping:
+    """Return how the text is stored for all these rows; the frame is that of the first."""
+    first = materials[0]
+    frame = first.frame if isinstance(first, Running) else Bare()
+    return Keeping(frame, any(isinstance(one, TwoSegments) for one in materials))

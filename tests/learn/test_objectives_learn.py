@@ -40,6 +40,8 @@ class Sentences(Counting):
 
 
 CASES = {
+    "deeper": ("deep_char", o.Causal(deeper=o.Deeper()), Counting(), 100),
+    "scheduled sampling": ("transformer", o.SequenceToSequence(truth=o.LinearTruth(slope=0.005)), Doubling(), 100),
     "masked words told again": ("t5", o.Masked(rate=0.3), Counting(length=14, padded=False, strides=(0, 1)), 100),
     "spans on a decoder": ("gpt2", o.SpanCorruption(), Counting(length=14, padded=False), 120),
     "causal": ("gpt2", o.Causal(), Counting(), 60),
@@ -56,7 +58,8 @@ def learned(family: str, learning: Study, training: t.Training, folder: Path) ->
     """Return the held-out scores before and after training."""
     model = build(small(family, dropout=0.0), seed=1)
     held_out = dataclasses.replace(learning.batches, seed=77)
-    scores = Evaluator([held_out[step] for step in range(4)], learning.corruption, learning.objective)
+    scores = Evaluator([held_out[step] for step in range(4)], learning.corruption, learning.objective.held_out())
+    learning.objective.bind(model)
     before = scores(model)
     train(model, learning, training, run_folder=folder, reporters=[])
     return before, scores(model)
@@ -66,7 +69,7 @@ def learned(family: str, learning: Study, training: t.Training, folder: Path) ->
 def test_the_loss_falls(name: str, tmp_path: Path) -> None:
     family, objective, batches, steps = CASES[name]
     training = recipe(steps, save_every=steps, batch=8, optimizer=t.AdamW(learning_rate=5e-3))
-    before, after = learned(family, study(objective, batches, small(family)), training, tmp_path)
+    before, after = learned(family, study(objective, batches, small(family), steps), training, tmp_path)
     assert after["loss"] < 0.8 * before["loss"], (before, after)
 
 

@@ -126,6 +126,7 @@ from saucier.config.positions import (
     longest_input,
 )
 from saucier.config.recurrence import FromNothing, FromZeros, QueryVector, SegmentMemory
+from saucier.config.room import stack_room
 from saucier.config.rotary import (
     AcrossHalves,
     DynamicScaling,
@@ -192,6 +193,6 @@ __all__ = [
     "T5Bias", "TokenHead", "TopOfSoftmax", "Transform", "Transformer", "TransformerXL", "VectorHead", "Visibility",
     "WeightedMean", "Window", "XavierInit", "Yarn", "anatomy", "cache_bytes", "check", "flops_per_token",
     "global_terms", "has_prefix", "is_causal", "longest_input", "memory", "mixes_padding", "parameters", "permutes",
-    "reads_pooled", "sliding", "visible_keys",
+    "reads_pooled", "sliding", "stack_room", "visible_keys",
 ]
 __all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide"]

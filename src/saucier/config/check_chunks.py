@@ -22,7 +22,7 @@ def check_streams(config: Transformer) -> None:
                 raise InputError("two streams change in turn, each by what a sublayer adds",
                                  where=f"{name}.blocks.{index}",
                                  remedy="use an even number of sublayers, with pre or sandwich norms")
-        if stack.convolution or stack.memory or stack.queries or stack.zero_padding:
+        if stack.convolution or stack.memory or stack.queries or stack.zero_padding or stack.layer_positions:
             raise InputError("two streams go with plain blocks only", where=f"{name}.residual",
                              remedy="use residual: {kind: one}")
         if name == "encoder" and config.decoder:

@@ -35,9 +35,10 @@ def check_memory(name: str, stack: Stack, config: Transformer) -> None:
     if isinstance(stack.memory.start, FromZeros) and stack.memory.length is None:
         raise InputError("a memory of zeros needs a length", where=f"{name}.memory.length",
                          remedy="give it, or use start: {kind: nothing}")
-    if not isinstance(config.embed.positions, NoPositions):
-        raise InputError("positions of the embedding begin anew in every segment, and a memory would repeat them",
-                         where="embed.positions", remedy="use relative positions: kind: transformer_xl")
+    if not isinstance(config.embed.positions, NoPositions) or stack.layer_positions:
+        raise InputError("positions of the tokens begin anew in every segment, and a memory would repeat them",
+                         where=f"{name}.layer_positions" if stack.layer_positions else "embed.positions",
+                         remedy="use relative positions: kind: transformer_xl")
     for index, block in enumerate(stack.blocks()):
         if not begins_with_attention(block):
             raise InputError("a block with a memory begins with its only attention", where=f"{name}.blocks.{index}",

@@ -235,6 +235,14 @@ def shared_nodes(stack: Stack, dim: int) -> list[Node]:
             return [table, *([norm_node("distance_norm", norm, dim)] if norm else [])]
 
 
+def layer_position_nodes(stack: Stack, dim: int) -> list[Node]:
+    """Return the tables of positions that the blocks have."""
+    if stack.layer_positions is None:
+        return []
+    rows, blocks = stack.layer_positions.length, len(stack.blocks())
+    return [Node("positions", "learned", "one table for each block", f"{blocks} × {rows} × {dim}", blocks * rows * dim)]
+
+
 def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
     """Return the convolution beside the first block."""
     if stack.convolution is None:
@@ -266,7 +274,7 @@ def shared_node(layers: Share, nodes: list[Node]) -> Node:
 
 def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
     """Return the anatomy of an encoder or decoder."""
-    children = [*shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
+    children = [*layer_position_nodes(stack, dim), *shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
     if projection := shared_biases(stack):
         width = projection.widths(dim)[0]
         children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))

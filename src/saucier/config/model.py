@@ -83,6 +83,10 @@ class Stack(Config):
     """How the blocks are laid out."""
     residual: Annotated[OneStream | Reversible, Field(discriminator="kind")] = OneStream()
     """What the sublayers add to."""
+    layer_positions: Learned | None = None
+    """Tables of positions, one for each block, added to what the block reads.
+
+    Source: Al-Rfou et al. 2019, §3.4, arXiv:1808.04444."""
     convolution: Convolution | None = None
     """What stands beside the first block (DeBERTa-v2)."""
     final_norm: Norm | None = None

@@ -11,6 +11,7 @@ from saucier.families.big_bird import big_bird
 from saucier.families.bloom import bloom
 from saucier.families.ctrl import ctrl
 from saucier.families.deberta import deberta, deberta_v2
+from saucier.families.deep_char import deep_char
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
@@ -49,7 +50,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "mpnet": mpnet, "mt5": mt5, "albert": albert, "transfo_xl": transfo_xl, "fnet": fnet, "gpt_neo": gpt_neo,
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
-    "bloom": bloom, "ctrl": ctrl, "opt": opt,
+    "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert,
 }
 """Family name -> function from hyper-parameters to a config."""

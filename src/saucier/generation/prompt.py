@@ -119,11 +119,7 @@ def positions_limit(config: c.Transformer) -> int | None:
     assert stack is not None, "read_prompt refuses models without stacks"
     embed = config.output_embed.positions
     room = c.longest_input(embed)
-    limits = [] if room is None else [room]
-    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    attended = [part.positions for part in inner if isinstance(part, c.SelfAttention)]
-    limits += [positions.length for positions in attended if isinstance(positions, c.MusicTransformer)]
-    return min(limits, default=None)
+    return min([*([] if room is None else [room]), *c.stack_room(stack)], default=None)
 
 
 def check_length(config: c.Transformer, prompt: Prompt, limit: int) -> None:

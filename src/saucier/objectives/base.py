@@ -182,6 +182,10 @@ class Objective(ABC):
         """Return what is learned at a step (from 0); the same at every step, unless a schedule says otherwise."""
         return self
 
+    def held_out(self) -> Objective:
+        """Return what is measured on held-out text; the same, unless some of it is there for training alone."""
+        return self
+
     @property
     def modules(self) -> Mapping[str, nn.Module]:
         """Modules of its own that are trained and saved with the model (a generator, a second head), by name.

@@ -9,10 +9,12 @@ from typing import Any
 from saucier.objectives import config as c
 from saucier.objectives.base import Corruption, Given, Objective
 from saucier.objectives.corruptions import PairCorruption, build_causal, build_masked
+from saucier.objectives.deeper import build_deeper
 from saucier.objectives.forms import pair_form
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
 from saucier.objectives.prediction import NextSentence, Prediction
+from saucier.objectives.sampling import ScheduledSampling
 from saucier.objectives.spans import build_spans
 from saucier.text.material import Material
 
@@ -54,11 +56,12 @@ def joint(lessons: Sequence[Lesson], seed: int) -> tuple[Corruption[Any], Object
 def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Objective]:
     """Build both halves. Raises `InputError` when the tokenizer lacks a token that the objective needs."""
     match config:
-        case c.Causal(label_smoothing=smoothing):
-            return build_causal(given), Prediction(smoothing)
+        case c.Causal(label_smoothing=smoothing, deeper=deeper):
+            return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())
         case c.Masked(next_sentence=next_sentence):
             return build_masked(config, given), Prediction(beside=(NextSentence(),) if next_sentence else ())
-        case c.SequenceToSequence(label_smoothing=smoothing):
-            return PairCorruption(pair_form(given)), Prediction(smoothing)
+        case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
+            plain = Prediction(smoothing)
+            return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
         case c.SpanCorruption():
             return build_spans(config, given), Prediction()

@@ -6,7 +6,7 @@ change it. Letters: B batch, L length.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +30,8 @@ FOR_EVER = 2**32
 class CausalCorruption:
     """Each token's label is the next token of its document. Source: Radford et al. 2018 (GPT), §3.1."""
 
+    positions: c.EveryPosition | c.LastPosition = field(default_factory=c.EveryPosition)
+    """Where the next token is learned."""
     prefix: bool = False
     """Whether the decoder must be told that no first tokens are seen by all."""
     overlap: ClassVar[int] = 1
@@ -43,6 +45,8 @@ class CausalCorruption:
         """Shift the rows by one. Shapes: rows [B, L+1] -> input_ids, labels [B, L]."""
         follows = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
         wanted = np.arange(1, rows.tokens.shape[1]) >= rows.context[:, None]
+        if isinstance(self.positions, c.LastPosition):
+            wanted = wanted & (np.arange(1, rows.tokens.shape[1]) == rows.mask.sum(axis=1, keepdims=True) - 1)
         labels = np.where(follows & wanted, rows.tokens[:, 1:], IGNORED)
         kept = Rows(rows.tokens[:, :-1], rows.documents[:, :-1], rows.positions[:, :-1], rows.segments[:, :-1],
                     rows.context, rows.sentence_label, rows.row, rows.item)
@@ -123,6 +127,6 @@ def build_masked(config: c.Masked, given: Given) -> MaskedCorruption:
     return MaskedCorruption(config, mask, np.array(ids.special, dtype=np.int64), ids.ordinary(), mark_form(given))
 
 
-def build_causal(given: Given) -> CausalCorruption:
+def build_causal(config: c.Causal, given: Given) -> CausalCorruption:
     """Look at the body."""
-    return CausalCorruption(prefix=given.body is not None and sees_prefix(given.body.decoder))
+    return CausalCorruption(config.positions, prefix=given.body is not None and sees_prefix(given.body.decoder))

@@ -60,6 +60,9 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
                          "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
         case c.SequenceToSequence() | c.SpanCorruption() if stacks == "encoder":
             yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
+        case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
+            yield Misfit(("truth",), "only an encoder-decoder reads its own predictions in training",
+                         "leave it out, or use such a model", own=True)
 
 
 def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:

@@ -8,7 +8,7 @@ Letters: B batch, L length, D dim, V vocab, N targets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +58,13 @@ class Beside(ABC):
         """Return what it is at a step of the training; None when it rests."""
         return self
 
+    def held_out(self) -> Beside | None:
+        """Return what is measured of it on held-out text; None where it is there for training alone."""
+        return self
+
+    def bind(self, model: nn.Module) -> None:  # noqa: B027 - most companions have no modules
+        """Make its modules, on the model's device."""
+
     @abstractmethod
     def count(self, batch: Batch) -> float:
         """Number of its targets."""
@@ -94,8 +101,20 @@ class Prediction(Objective):
 
     def at(self, step: int) -> Prediction:
         """Return the prediction with the companions that are awake at a step."""
-        awake = tuple(found for one in self.beside if (found := one.at(step)) is not None)
-        return self if awake == self.beside else replace(self, beside=awake)
+        return self.only([one.at(step) for one in self.beside])
+
+    def held_out(self) -> Prediction:
+        """Return the prediction with the companions that are measured."""
+        return self.only([one.held_out() for one in self.beside])
+
+    def only(self, beside: Sequence[Beside | None]) -> Prediction:
+        """Return the prediction with these companions."""
+        return replace(self, beside=tuple(one for one in beside if one is not None)) if self.beside else self
+
+    def bind(self, model: nn.Module) -> None:
+        """Bind the companions."""
+        for one in self.beside:
+            one.bind(model)
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets: tokens with a label, and those of each companion."""

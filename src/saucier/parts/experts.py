@@ -71,6 +71,8 @@ class Experts(nn.Module):
         tokens, width = experts.shape
         chosen = experts.flatten()
         order = chosen.argsort(stable=True)
+        if context.span.padding is not None and context.layout is None:  # no expert spends time on padding
+            order = order[(sequences(context, width) >= 0)[order]]
         if self.config.capacity is not None:
             order = order[(places(chosen, sequences(context, width)) < self.config.capacity)[order]]
         counts = chosen[order].bincount(minlength=len(self.experts)).tolist()

@@ -16,7 +16,7 @@ from saucier.parts.dropout import Dropout
 from saucier.parts.linear import Linear
 from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
-from saucier.parts.positions import T5BiasTable
+from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recurrence import Queries, kept
 from saucier.parts.reversible import two_streams
 from saucier.parts.transformer_xl import RelativeBiases
@@ -33,6 +33,13 @@ def build_shared(config: c.Stack, dim: int) -> nn.Module | None:
             return None
 
 
+def layer_tables(config: c.Stack, dim: int) -> nn.ModuleList | None:
+    """Return a table of positions for each block, if the blocks have such."""
+    if config.layer_positions is None:
+        return None
+    return nn.ModuleList(LearnedPositions(config.layer_positions, dim) for _ in config.blocks())
+
+
 class Stack(nn.Module):
     """Blocks in a row, the positions they share, and the norm after the last."""
 
@@ -42,6 +49,8 @@ class Stack(nn.Module):
         self.config, self.multiple, self.packs = config, widest_window(config), packs(config)
         self.shared = build_shared(config, dim)
         """Positions that all layers share."""
+        self.positions = layer_tables(config, dim)
+        """Positions that each block adds to what it reads."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
         match config.layers:
             case c.Share(block=block, groups=groups, inner=inner) as shared:
@@ -90,6 +99,7 @@ class Stack(nn.Module):
         for number, block in enumerate(self.blocks[place] for place in self.order):
             note(record, x, context)
             self.remember(number, x, context)
+            x = x if self.positions is None else x + self.positions[number](context.positions).to(x.dtype)
             given, x = x, block(x, context)
             if number == 0 and self.convolution is not None:
                 x = self.convolution(given, x, context)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from saucier.config import (
-    MusicTransformer,
-    RelativeKey,
-    RelativeKeyQuery,
-    SelfAttention,
     SkipPadding,
     Transformer,
     check,
     longest_input,
+    stack_room,
 )
 from saucier.errors import InputError
 from saucier.objectives.config import Mixture, singles
@@ -88,13 +85,8 @@ def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
 def learned_length(model: Transformer) -> int | None:
     """Return the longest input that a model can take, or None where its positions know no end."""
     rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
-    lengths = [room for room in rooms if room is not None]
-    for stack in (model.encoder, model.decoder):
-        for block in stack.blocks() if stack else ():
-            parts = [residual.inner for residual in block.sublayers]
-            lengths += [part.positions.length for part in parts if isinstance(part, SelfAttention)
-                        and isinstance(part.positions, MusicTransformer | RelativeKey | RelativeKeyQuery)]
-    return min(lengths, default=None)
+    inside = [room for stack in (model.encoder, model.decoder) if stack for room in stack_room(stack)]
+    return min([*(room for room in rooms if room is not None), *inside], default=None)
 
 
 def fault(source: Source, path: Path, what: str, remedy: str | None) -> InputError:

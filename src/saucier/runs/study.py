@@ -104,7 +104,7 @@ def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: 
     parts = []
     for lesson in lessons:
         rows: Iterable[Any] = First(held_out_batches(cutting, store, lesson, whole=whole), targets)
-        parts.append(Evaluator(rows, lesson.corruption, lesson.objective, recipe.training.seed, processes))
+        parts.append(Evaluator(rows, lesson.corruption, lesson.objective.held_out(), recipe.training.seed, processes))
     if len(parts) == 1:
         return parts[0]
     return MixedEvaluator(tuple(one.weight for one in lessons), tuple(parts), tuple(names(lessons)))

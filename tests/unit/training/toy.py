@@ -95,7 +95,8 @@ class Doubling:
 
 def small(family: str, dim: int = 32, **options: object) -> Config:
     """Return a small member of a family for the toy vocabulary."""
-    own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64}, "bert": {"length": 64},
+    own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64},
+           "deep_char": {"length": 64, "hidden": 64}, "bert": {"length": 64},
            "llama": {"hidden": 64, "kv_heads": 2},
            "t5": {"hidden": 64, "head_dim": 8}}[family]
     return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)
@@ -106,9 +107,10 @@ def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:
     return build(small("gpt2", dropout=dropout), seed=seed)
 
 
-def study(objective: o.Single | None = None, batches: object | None = None, body: Config | None = None) -> Study:
+def study(objective: o.Single | None = None, batches: object | None = None, body: Config | None = None,
+          steps: int = 1) -> Study:
     """Pair an objective with the toy data."""
-    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body))
+    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body, steps))
     return Study(batches or Counting(), corruption, loss)
 
 

@@ -1,0 +1,15 @@
+"""How long a text may be for the positions that a model has tables for."""
+
+from __future__ import annotations
+
+from saucier.config.layers import SelfAttention
+from saucier.config.model import Stack
+from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery
+
+
+def stack_room(stack: Stack) -> list[int]:
+    """Return the lengths of all tables of positions inside a stack."""
+    tables = [stack.layer_positions.length] if stack.layer_positions else []
+    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
+    return tables + [part.positions.length for part in inner if isinstance(part, SelfAttention)
+                     and isinstance(part.positions, MusicTransformer | RelativeKey | RelativeKeyQuery)]

@@ -1,0 +1,49 @@
+"""Next tokens, as data: where they are learned, and what helps a deep stack. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+
+
+class EveryPosition(Config):
+    """The next token is learned at every position. Source: Al-Rfou et al. 2019, §3.1, arXiv:1808.04444."""
+
+    kind: Literal["every"] = "every"
+
+
+class LastPosition(Config):
+    """The next token is learned at the last position of a row alone, where the context is longest."""
+
+    kind: Literal["last"] = "last"
+
+
+class Deeper(Config):
+    """What helps a deep stack to learn: predictions by layers inside it, and of tokens further ahead.
+
+    Each has an output matrix of its own, which is not part of the finished model.
+    Source: Al-Rfou et al. 2019, §3.2 and §3.3, arXiv:1808.04444.
+    """
+
+    intermediate: float | None = Field(default=0.5, gt=0, le=1)
+    """Share of the training after which the last of the layers inside rests; the lower ones rest earlier, layer l of n
+    after this share times l/n. None: they do not predict."""
+    further: int = Field(default=1, ge=0)
+    """How many tokens further ahead than the next one are predicted."""
+    weight: float = Field(default=0.5, gt=0)
+    """What the loss of a token further ahead counts."""
+
+
+class Causal(Config):
+    """Predict each next token from those before it. Source: Radford et al. 2018 (GPT), §3.1."""
+
+    kind: Literal["causal"] = "causal"
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the target's probability that is spread over the whole vocabulary."""
+    positions: Annotated[EveryPosition | LastPosition, Field(discriminator="kind")] = EveryPosition()
+    """Where the next token is learned; held-out text is measured in the same way."""
+    deeper: Deeper | None = None
+    """Losses beside the next token's, for deep stacks; None: there are none."""

@@ -1,0 +1,44 @@
+"""Several objectives that take turns, as data, and the list of those that there are. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+from saucier.objectives.config.causal import Causal
+from saucier.objectives.config.masked import Masked
+from saucier.objectives.config.pairs import SequenceToSequence, SpanCorruption
+
+Single = Causal | Masked | SequenceToSequence | SpanCorruption
+"""An objective that is learned alone, or as a part of a mixture."""
+
+
+class MixturePart(Config):
+    """One of the objectives that take turns."""
+
+    weight: float = Field(default=1.0, gt=0)
+    """How often it comes, relative to the others."""
+    objective: Annotated[Single, Field(discriminator="kind")]
+    """What is learned in its turn."""
+
+
+class Mixture(Config):
+    """Several objectives take turns; which one is learned in an update is drawn by weight.
+
+    Source: Tay et al. 2023 (UL2), §3.1, arXiv:2205.05131, and Raffel et al. 2020, §3.5.2; there each row is drawn, here
+    each update.
+    """
+
+    kind: Literal["mixture"] = "mixture"
+    parts: tuple[MixturePart, ...] = Field(min_length=1)
+    """The objectives and their weights."""
+
+
+ObjectiveConfig = Annotated[Single | Mixture, Field(discriminator="kind")]
+
+
+def singles(objective: Single | Mixture) -> tuple[Single, ...]:
+    """Return the objectives that an objective is made of."""
+    return tuple(part.objective for part in objective.parts) if isinstance(objective, Mixture) else (objective,)

@@ -1,0 +1,64 @@
+"""What is written from a source, as data: translations, and spans that were dropped. Needs no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class LinearTruth(Config):
+    """The chance of a true token falls by `slope` each step, to `floor`. Source: Bengio et al. 2015, §2.4."""
+
+    kind: Literal["linear"] = "linear"
+    start: float = Field(default=1.0, gt=0, le=1)
+    """The chance at the first step."""
+    slope: float = Field(gt=0)
+    """How much it falls with each step."""
+    floor: Rate = 0.0
+    """The lowest chance."""
+
+
+class ExponentialTruth(Config):
+    """The chance of a true token is `base` to the power of the step. Source: Bengio et al. 2015, §2.4."""
+
+    kind: Literal["exponential"] = "exponential"
+    base: float = Field(gt=0, lt=1)
+
+
+class InverseSigmoidTruth(Config):
+    """The chance of a true token is k / (k + exp(step / k)). Source: Bengio et al. 2015, §2.4."""
+
+    kind: Literal["inverse_sigmoid"] = "inverse_sigmoid"
+    speed: float = Field(ge=1)
+    """k: the larger, the later it falls."""
+
+
+TruthSchedule = LinearTruth | ExponentialTruth | InverseSigmoidTruth
+
+
+class SequenceToSequence(Config):
+    """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
+
+    kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the target's probability that is spread over the whole vocabulary."""
+    truth: Annotated[TruthSchedule, Field(discriminator="kind")] | None = None
+    """How often the decoder reads the true token instead of its own prediction (scheduled sampling); None: always."""
+
+
+class SpanCorruption(Config):
+    """Give back dropped spans, each named by a sentinel token.
+
+    Source: Raffel et al. 2020 (T5), §3.1.4, arXiv:1910.10683.
+    """
+
+    kind: Literal["span_corruption"] = "span_corruption"
+    rate: float = Field(default=0.15, gt=0, lt=1)
+    """Share of a row's tokens that are dropped."""
+    mean_span: float = Field(default=3.0, ge=1)
+    """Mean length of a dropped span, in tokens."""

@@ -35,7 +35,7 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
     """
     wishes = wishes or Wishes()
     with processes() as us:
-        voice = Voice(silent=not us.first)
+        voice = Voice(silent=wishes.quiet or not us.first)
         folder, standing = begun(recipe, out, us)
         recipe = folder.recipe()
         voice.heading(f"{recipe.name} → {folder.path}")

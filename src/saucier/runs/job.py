@@ -24,6 +24,8 @@ class Wishes:
     """Measure this machine first, so that the plan has a time."""
     judge: bool = True
     """Evaluate, sample and report after training."""
+    quiet: bool = False
+    """Say nothing; on a terminal a bar still shows how training goes."""
     start: Path | None = None
     """Begin with the weights and the tokenizer of this model or run."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 
 from saucier.config import parameters
@@ -38,7 +39,8 @@ def teach(job: Cooking) -> Result:
 def reporters(job: Cooking) -> list[Reporter]:
     """Return who tells of the training; a person hears where the notes belong."""
     training = job.recipe.training
-    return [screen(training.steps, training.log_every)] if job.us.first else []
+    told = job.us.first and (sys.stderr.isatty() or not job.wishes.quiet)
+    return [screen(training.steps, training.log_every)] if told else []
 
 
 def real_workload(job: Cooking) -> Workload:

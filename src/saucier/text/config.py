@@ -18,6 +18,8 @@ class Fraction(Config):
     kind: Literal["fraction"] = "fraction"
     fraction: float = Field(default=0.05, gt=0, lt=1)
     """The share that is held out; of the documents, or of the characters where the tail is taken."""
+    seed: int | None = Field(default=None, ge=0)
+    """Draws the documents; None: as `training.seed` says. With one of its own, runs of any seed have the same text."""
 
 
 class Tail(Config):

@@ -64,7 +64,8 @@ def choose(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
     enough = max(FEWEST, round(1 / held_out.fraction))
     documents, total = measure(enough if isinstance(held_out, Fraction) else None)
     if isinstance(held_out, Fraction) and documents >= enough:
-        return _strata(held_out.fraction, seed), f"{held_out.fraction:.1%} of the documents, drawn evenly"
+        drawn = _strata(held_out.fraction, seed if held_out.seed is None else held_out.seed)
+        return drawn, f"{held_out.fraction:.1%} of the documents, drawn evenly"
     cut = total - round(total * held_out.fraction)
     if not 0 < cut < total:
         raise InputError(f"is too little to hold out {held_out.fraction:.1%}", where="data",

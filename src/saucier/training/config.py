@@ -121,6 +121,9 @@ class Training(Config):
     """Tokens in a row, as the model sees them."""
     optimizer: OptimizerConfig = AdamW()
     """How gradients become updates."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Stop after so much time, evaluations included, if the steps are not done before; None: never. A run that ends so
+    is not a pure function of its recipe."""
     schedule: ScheduleConfig = Cosine()
     """How the rate changes over the steps."""
     clip: float | None = Field(default=1.0, gt=0)

@@ -36,7 +36,7 @@ class Result:
     """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
 
     steps: int
-    reason: Literal["done", "patience"]
+    reason: Literal["done", "patience", "time"]
     loss: float | None
     """Training loss of the last update; None when there was none left to do."""
     best: r.Best | None
@@ -117,23 +117,36 @@ class Run:
 
     def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> Result:
         """Do the steps that are left."""
-        while self.state.step < self.training.steps and not self.out_of_patience:
+        while self.state.step < self.training.steps and not (self.out_of_patience or self.out_of_time):
             self.update()
             self.evaluate_and_save(evaluate)
             if self.us.any(interrupt.asked) and self.state.step < self.training.steps:
                 self.stop()
         if self.training.average > 1:
             self.average(evaluate)
-        reason: Literal["done", "patience"] = "patience" if self.out_of_patience else "done"
-        if reason == "patience":
-            self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations, none better")
         state = self.state
-        return Result(state.step, reason, self.loss, state.best, state.tokens, state.seconds, state.dtype)
+        return Result(state.step, self.reason(), self.loss, state.best, state.tokens, state.seconds, state.dtype)
+
+    def reason(self) -> Literal["done", "patience", "time"]:
+        """Say why there are no more steps."""
+        if self.out_of_patience:
+            self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations, none better")
+            return "patience"
+        if self.state.step < self.training.steps:
+            self.reporter.note(f"stopped at step {self.state.step} of {self.training.steps}: the time is over")
+            return "time"
+        return "done"
 
     @property
     def out_of_patience(self) -> bool:
         """Whether there were too many evaluations without a better one."""
         return self.training.patience is not None and self.state.stale >= self.training.patience
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is over for any process."""
+        limit = self.training.seconds
+        return limit is not None and self.us.any(self.state.seconds >= limit)
 
     def update(self) -> None:
         """One update of the weights."""
@@ -152,10 +165,10 @@ class Run:
     def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
         training, step = self.training, self.state.step
-        last, better = step == training.steps, False
+        last, better = step == training.steps or self.out_of_time, False
         if evaluate is not None and (last or step % training.evaluate_every == 0):
             better = self.judge(evaluate, f"step-{step}")
-        if last or better or self.out_of_patience or step % (training.save_every or training.evaluate_every) == 0:
+        if last or better or self.out_of_patience or self.out_of_time or step % (training.save_every or training.evaluate_every) == 0:
             self.save()
 
     def judge(self, evaluate: Evaluate, name: str) -> bool:

@@ -1,0 +1,110 @@
+"""From a budget to the changes that make a recipe spend it: steps, a schedule stretched to them, or a width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from saucier.comparison.config import Budget, Flops, Parameters, Seconds, Tokens
+from saucier.config import parameters
+from saucier.errors import InputError
+from saucier.inspection.costs import tokens_a_step, training_flops
+from saucier.inspection.units import quantity
+from saucier.inspection.workload import made_up, tokens_in
+from saucier.recipes import Recipe
+from saucier.recipes.blueprints import Family
+from saucier.text.rows import Rows
+
+Changes = dict[str, Any]
+WIDTHS = ("dim", "hidden", "width", "head_dim")
+"""Hyper-parameters that grow with the width where a recipe gives them."""
+WIDEST = 1 << 20
+"""More than any model's width."""
+NEAR = 0.25
+"""A model must come so near to the parameters that it is to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one update of a recipe costs."""
+
+    tokens: float
+    """Tokens of text that are read."""
+    flops: float
+
+
+def step_cost(recipe: Recipe, vocab: int) -> Step:
+    """Count one update, on made-up rows as long as the recipe says."""
+    work = made_up(recipe, vocab)
+    read = sum(tokens_in(batch) - recipe_overlap(recipe, batch) for batch in work.batches) / len(work.batches)
+    return Step(read, training_flops(recipe, vocab, tokens_a_step(recipe, work)))
+
+
+def recipe_overlap(recipe: Recipe, batch: object) -> int:
+    """Return the tokens of a batch that the next rows hold again: a language model's last one of each row."""
+    return len(batch) if isinstance(batch, Rows) and batch.tokens.shape[1] == recipe.training.length + 1 else 0
+
+
+def spending(recipe: Recipe, budget: Budget, *, vocab: int, pace: Callable[[Recipe], float]) -> Changes:
+    """Return the changes by which a recipe spends the budget; `pace` measures the seconds of one update.
+
+    Raises `InputError` for a budget below one step, and where no width gives the parameters.
+    """
+    match budget:
+        case Parameters(amount=amount):
+            return widened(recipe, amount, vocab)
+        case Tokens(amount=amount):
+            return stretched(recipe, amount, step_cost(recipe, vocab).tokens, "tokens")
+        case Flops(amount=amount):
+            return stretched(recipe, amount, step_cost(recipe, vocab).flops, "FLOPs")
+        case Seconds(amount=amount):
+            return stretched(recipe, amount, pace(recipe), "seconds") | {"training.seconds": amount}
+
+
+def stretched(recipe: Recipe, amount: float, cost: float, unit: str) -> Changes:
+    """Return as many steps as the amount pays, and the schedule's warm-up and cool-down in proportion."""
+    steps = int(amount / cost * (1 + 1e-9))
+    if steps < 1:
+        raise InputError(f"{quantity(amount)} {unit} do not pay one step of {recipe.name}, which takes "
+                         f"{quantity(cost)}", where="--budget", remedy="give more, or make the batch smaller")
+    ratio, schedule = steps / recipe.training.steps, recipe.training.schedule.model_dump()
+    phases = {name: round(ratio * schedule[name]) for name in ("warmup", "cooldown") if schedule.get(name)}
+    return {"training.steps": steps} | {f"training.schedule.{name}": max(1, length) for name, length in phases.items()}
+
+
+def widened(recipe: Recipe, amount: float, vocab: int) -> Changes:
+    """Return the widths that bring a family's model nearest to so many parameters, the depth as it is.
+
+    `dim` goes in steps of two for each head; other widths that the recipe gives keep their ratio to it.
+    Raises `InputError` for a model that is no family with `dim`, and where the nearest one is not near.
+    """
+    model = recipe.blueprint
+    if not isinstance(model, Family) or "dim" not in type(model).model_fields:
+        raise InputError(f"{recipe.name} has no width that could be chosen", where="--budget parameters",
+                         remedy="compare models of a family, or give a budget of flops, tokens or seconds")
+    unit = 2 * getattr(model, "heads", 1)
+
+    def size(count: int) -> float:
+        return float(parameters(resized(recipe, widths(model, count * unit)).model_for(vocab)))
+
+    low, high = 1, WIDEST // unit
+    while low < high:  # the first width that reaches the amount
+        middle = (low + high) // 2
+        low, high = (low, middle) if size(middle) >= amount else (middle + 1, high)
+    near = min((max(1, low - 1), low), key=lambda count: abs(size(count) - amount))
+    if abs(size(near) - amount) > NEAR * amount:
+        raise InputError(f"{recipe.name} has {quantity(size(near))} parameters at the nearest width, dim {near * unit}",
+                         where="--budget parameters", remedy=f"give about {size(near):.0f}, or change its depth")
+    return {f"model.{name}": width for name, width in widths(model, near * unit).items()}
+
+
+def widths(model: Family, dim: int) -> dict[str, int]:
+    """Return the widths of a model at another `dim`."""
+    given = {name: value for name in WIDTHS if isinstance(value := getattr(model, name, None), int)}
+    return {name: max(1, round(value * dim / given["dim"])) for name, value in given.items()}
+
+
+def resized(recipe: Recipe, changed: dict[str, int]) -> Recipe:
+    """Return a recipe with other widths."""
+    return recipe.model_copy(update={"blueprint": recipe.blueprint.model_copy(update=changed)})

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from saucier.cli import (
+    compare,
     convert,
     cook,
     diff,
@@ -46,6 +47,7 @@ app.command()(families.families)
 app.command()(show.show)
 app.command()(diff.diff)
 app.command()(plan.plan)
+app.command()(compare.compare)
 app.command()(convert.convert)
 app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
 app.add_typer(tokenizer.app, name="tokenizer")

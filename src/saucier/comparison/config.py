@@ -17,6 +17,7 @@ class Flops(Config):
 
     kind: Literal["flops"] = "flops"
     amount: Positive
+    """Of one run."""
 
 
 class Tokens(Config):
@@ -24,6 +25,7 @@ class Tokens(Config):
 
     kind: Literal["tokens"] = "tokens"
     amount: Positive
+    """Of one run."""
 
 
 class Seconds(Config):
@@ -31,6 +33,7 @@ class Seconds(Config):
 
     kind: Literal["seconds"] = "seconds"
     amount: Positive
+    """Of one run, evaluations included."""
 
 
 class Parameters(Config):
@@ -38,6 +41,7 @@ class Parameters(Config):
 
     kind: Literal["parameters"] = "parameters"
     amount: Positive
+    """Of one model, tied ones counted once."""
 
 
 Budget = Annotated[Flops | Tokens | Seconds | Parameters, Field(discriminator="kind")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ class Asked:
 def sort_words(words: Iterable[str], data: Sequence[str]) -> Asked:
     """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other."""
     recipes: list[str] = []
-    files, changes, own = list(data), {}, {}
+    changes: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {}
+    files = list(data)
     for word in words:
         arm, colon, change = word.partition(":")
         if is_override(word):
@@ -113,7 +115,7 @@ def arms_of(recipes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_own(found: Experiment, own: dict[str, dict[str, Any]]) -> Experiment:
-    """Put the changes for single arms in. Raises `InputError` for a name that is no arm's, and for one that is two's."""
+    """Put the changes for single arms in. Raises `InputError` for a name that is no arm's, or that of two."""
     known = [arm.name for arm in found.arms]
     for name in own:
         if name not in known:
@@ -151,3 +153,13 @@ def read_judge(text: str) -> Judge:
         case _:
             raise InputError(f"no judge is called {text!r}", where="--judge",
                              remedy="write loss, or classify:TRAIN.tsv,DEV.tsv")
+
+
+def with_data(asked: Asked, held_out: Sequence[str]) -> Asked:
+    """Put the files of text among the changes for all arms, as paths that mean the same from everywhere."""
+    changes = dict(asked.changes)
+    if asked.files:
+        changes["data.files"] = [str(Path(name).absolute()) for name in asked.files]
+    if held_out:
+        changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
+    return replace(asked, changes=changes)

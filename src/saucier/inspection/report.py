@@ -35,17 +35,17 @@ def write_report(folder: Path) -> Path:
 
 def page(run: Run) -> str:
     """Return the whole page."""
-    content = (part(run) for part in PARTS)
-    return f"<!DOCTYPE html>\n{element('html', _head(run), element('body', *content), lang='en')}\n"
+    return document(run.recipe.name, *(part(run) for part in PARTS))
 
 
-def _head(run: Run) -> Html:
-    """Forbid every load from elsewhere, too: text in a report can never fetch anything."""
+def document(title: str, *content: Html) -> str:
+    """Return a page of ours. It forbids every load from elsewhere: text in a report can never fetch anything."""
     policy = element("meta", http_equiv="Content-Security-Policy",
                      content="default-src 'none'; style-src 'unsafe-inline'")
-    return element("head", element("meta", charset="utf-8"), policy,
+    head = element("head", element("meta", charset="utf-8"), policy,
                    element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                   element("title", f"{run.recipe.name} · Saucier"), element("style", Html(STYLE)))
+                   element("title", f"{title} · Saucier"), element("style", Html(STYLE)))
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', *content), lang='en')}\n"
 
 
 def _footer(run: Run) -> Html:

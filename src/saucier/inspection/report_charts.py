@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from saucier.inspection.html import Html, element
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#010207"
 """Stand-ins: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
@@ -64,6 +65,19 @@ def curves(run: Curves) -> Html:
 
     Errors: `InputError` where matplotlib is missing.
     """
+    def draw(figure: Figure) -> None:
+        loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 1), gridspec_kw={"hspace": 0.3})
+        _draw_loss(loss, run)
+        _draw_rate(rate, run)
+
+    return drawing(draw)
+
+
+def drawing(draw: Callable[[Figure], None], height: float = HEIGHT) -> Html:
+    """Let matplotlib draw a figure, and return it as part of a page.
+
+    Errors: `InputError` where matplotlib is missing.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -71,10 +85,8 @@ def curves(run: Curves) -> Html:
         raise InputError("the curves need matplotlib, which is not installed",
                          remedy="pip install 'saucier[report]'") from None
     with rc_context(_settings()):
-        figure = Figure(figsize=(WIDTH, HEIGHT))
-        loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 1), gridspec_kw={"hspace": 0.3})
-        _draw_loss(loss, run)
-        _draw_rate(rate, run)
+        figure = Figure(figsize=(WIDTH, height))
+        draw(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04,
                        metadata={"Date": None})

@@ -45,8 +45,8 @@ class Difference:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds with which a difference of this size is found four times in five; None where nothing can be said."""
-        return seeds_for(self.effect) if self.effect else None
+        """Seeds, more than there are, that find a difference of this size four times in five; None: unknown."""
+        return max(self.seeds + 1, seeds_for(self.effect)) if self.effect else None
 
 
 def paired(first: Floats, second: Floats, weights: Floats, *, seed: int = 0, draws: int = DRAWS) -> Difference:
@@ -71,7 +71,7 @@ def two_levels(gaps: Floats, weights: Floats, *, seed: int = 0, draws: int = DRA
     Source: Efron and Tibshirani 1993, §6 and §12.4; for two crossed levels Owen 2007, "The pigeonhole bootstrap".
     """
     by_seed = gaps.sum(axis=1) / weights.sum()
-    found = by_seed.mean() + resampled(gaps.mean(axis=0), weights, seed=seed, draws=draws)
+    found: Floats = by_seed.mean() + resampled(gaps.mean(axis=0), weights, seed=seed, draws=draws)
     if len(by_seed) > 1:
         spread = by_seed.std(ddof=1) / math.sqrt(len(by_seed))
         found = found + spread * generator(seed, 1).standard_t(len(by_seed) - 1, size=draws)
@@ -85,7 +85,8 @@ def resampled(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats
     for start, stop in pieces(draws, count):
         units = random.integers(count, size=(stop - start, count))
         found[start:stop] = gaps[units].sum(axis=1) / weights[units].sum(axis=1)
-    return found - gaps.sum() / weights.sum()
+    whole: float = gaps.sum() / weights.sum()
+    return found - whole
 
 
 def pieces(draws: int, count: int) -> list[tuple[int, int]]:

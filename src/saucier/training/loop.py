@@ -168,7 +168,8 @@ class Run:
         last, better = step == training.steps or self.out_of_time, False
         if evaluate is not None and (last or step % training.evaluate_every == 0):
             better = self.judge(evaluate, f"step-{step}")
-        if last or better or self.out_of_patience or self.out_of_time or step % (training.save_every or training.evaluate_every) == 0:
+        ends = last or self.out_of_patience or self.out_of_time
+        if ends or better or step % (training.save_every or training.evaluate_every) == 0:
             self.save()
 
     def judge(self, evaluate: Evaluate, name: str) -> bool:

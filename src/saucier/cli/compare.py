@@ -1,0 +1,46 @@
+"""`saucier compare`: recipes at an equal budget. Nothing is imported before it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles
+
+What = Annotated[list[str], typer.Argument(
+    metavar="A B...|STUDY", help="Recipes by name or file, or one study file; then changes to all, key.sub=value, "
+                                 "or to one, A:key.sub=value.")]
+BudgetOption = Annotated[str | None, typer.Option(
+    "--budget", metavar="UNIT=AMOUNT", help="flops=1e15, tokens=2e6, seconds=300 or parameters=2e6 for each run.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Runs of each recipe; 3 by default.")]
+JudgeOption = Annotated[str | None, typer.Option(
+    "--judge", metavar="JUDGE", help="loss, or classify:TRAIN.tsv,DEV.tsv: accuracy after fine-tuning.")]
+OwnTokenizers = Annotated[bool, typer.Option("--own-tokenizers", help="Each recipe trains its own tokenizer.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, metavar="N", help="So many runs side by side, on Ray.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of one run.")]
+Target = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder; runs/NAME by default.")]
+
+
+def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, data: DataFiles = None,
+            held_out: HeldOutFiles = None, judge: JudgeOption = None, own_tokenizers: OwnTokenizers = False,
+            out: Target = None, workers: Workers = 1, threads: Threads = None, as_json: AsJson = False) -> None:
+    """Train recipes at an equal budget, each with several seeds, and say which differences are real.
+
+    A comparison that was stopped goes on where it was, also with more seeds.
+    """
+    from saucier.comparison.compare import compare as work
+    from saucier.comparison.reading import experiment, read_budget, read_judge, sort_words, with_data
+    from saucier.comparison.table import render
+    from saucier.inspection.screen import put, put_json
+
+    asked = sort_words(what, data or [])
+    options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
+               "judge": judge and read_judge(judge).model_dump(), "own_tokenizers": own_tokenizers or None}
+    wanted = experiment(with_data(asked, held_out or []), options)
+    found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
+    if as_json:
+        put_json(found.model_dump(mode="json"))
+    else:
+        put(render(found))

@@ -1,0 +1,72 @@
+"""The whole job of `saucier compare`: check, train, score, compare, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from saucier.comparison.config import Classification, Experiment
+from saucier.comparison.outcome import Outcome, outcome, write_outcome
+from saucier.comparison.preparation import Trial, prepare
+from saucier.comparison.report import write_report
+from saucier.comparison.trials import Done, conducted
+from saucier.errors import InputError
+from saucier.inspection.calibration import calibrate
+from saucier.inspection.units import duration, quantity
+from saucier.inspection.workload import made_up
+from saucier.recipes import Recipe
+from saucier.runs.voice import Voice
+
+
+def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | None = None,
+            quiet: bool = False) -> Outcome:
+    """Compare, or go on where it stopped; what was found is in `comparison.json` and `report.html`.
+
+    Raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
+    """
+    if out.is_file():
+        raise InputError("is a file", where=str(out), remedy="give a folder with --out")
+    voice = Voice(silent=quiet)
+    voice.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
+    if isinstance(wanted.judge, Classification):
+        from saucier.comparison.transfer import check_labelled
+
+        check_labelled(wanted.judge)
+    trials = prepare(wanted, out, seconds_a_step)
+    say_plan(voice, trials)
+    done: list[Done] = []
+    for one in conducted(trials, workers=workers, threads=threads):
+        done.append(one)
+        say_done(voice, one, len(done), len(trials))
+    found = outcome(wanted, done)
+    write_outcome(found, out)
+    with voice.stage("report"):
+        voice.say(str(write_report(found, done, out)))
+    return found
+
+
+def seconds_a_step(recipe: Recipe) -> float:
+    """Measure one update on this machine. Raises `WorkError` when that fails."""
+    work = made_up(recipe, recipe.vocab)
+    rows = max(len(batch) for batch in work.batches)
+    measured = calibrate(recipe, work)
+    return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds
+
+
+def say_plan(voice: Voice, trials: list[Trial]) -> None:
+    """Say what each arm will do."""
+    with voice.stage("plan"):
+        for trial in trials:
+            if trial.seed == 0:
+                training = trial.recipe.training
+                voice.say(f"{trial.arm}: {quantity(training.steps)} steps of {training.batch} × {training.length}, "
+                          f"{trial.recipe.objective.kind}")
+        shared = trials[0].tokenizer is not None
+        voice.note("one tokenizer for all, the first recipe's with the special tokens of the others" if shared
+                   else "each recipe has its own tokenizer")
+
+
+def say_done(voice: Voice, one: Done, number: int, total: int) -> None:
+    """Say how a run ended."""
+    with voice.stage(f"{number}/{total}"):
+        took = duration(one.seconds) if one.seconds else "finished before"
+        voice.say(f"{one.trial.arm}, seed {one.trial.seed}: {one.scores.whole:.4f} {one.scores.measure.name} ({took})")

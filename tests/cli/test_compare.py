@@ -1,0 +1,182 @@
+"""`saucier compare`: whole comparisons on a few kilobytes, what they leave behind, and every bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import Answer, Saucier
+
+from saucier.cli import main
+from saucier.recipes import recipe
+from saucier.text.store import TokenStore
+
+TINY = ("tokenizer.vocab=290", "model.dim=16", "model.heads=2", "model.layers=1", "training.length=32",
+        "training.batch=4", "training.dtype=float32", "data.document=line")
+
+
+@pytest.fixture(scope="module")
+def compared(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a finished comparison. Nobody may change it."""
+    out = tmp_path_factory.mktemp("comparisons") / "first"
+    assert main(["compare", "gpt-nano", "llama-nano", "--data", str(text_file), "--out", str(out), "--seeds", "2",
+                 "--budget", "tokens=512", "--threads", "1", "llama-nano:model.kv_heads=1", *TINY]) == 0
+    return out
+
+
+def test_every_run_is_an_ordinary_run_folder(compared: Path) -> None:
+    for arm in ("gpt-nano", "llama-nano"):
+        for seed in (0, 1):
+            folder = compared / arm / f"seed-{seed}"
+            found = recipe(folder / "recipe.yaml")
+            assert (found.training.seed, found.training.steps) == (seed, 4)  # 512 / (4 · 32)
+            assert (folder / "evaluation.json").is_file()
+
+
+def test_all_runs_learn_the_same_tokens_in_the_same_order(compared: Path) -> None:
+    """One tokenizer, and one held-out text for all seeds and arms, though the share of documents is drawn."""
+    for part in ("train", "held_out"):
+        stores = [TokenStore(path).tokens for path in sorted(compared.glob(f"*/seed-*/store/{part}"))]
+        assert len(stores) == 4
+        assert all(np.array_equal(one, stores[0]) for one in stores)
+
+
+def test_what_came_out_is_written_down(compared: Path) -> None:
+    found = json.loads((compared / "comparison.json").read_text())
+    assert [arm["name"] for arm in found["arms"]] == ["gpt-nano", "llama-nano"]
+    for arm in found["arms"]:
+        bits = [json.loads((compared / arm["name"] / f"seed-{seed}" / "evaluation.json").read_text())["held_out"][
+            "bits_per_byte"] for seed in (0, 1)]
+        assert arm["scores"] == pytest.approx(bits, rel=2e-3)  # blocks end where rows do; the sums are the same
+        assert arm["tokens"] == 512
+        assert arm["six"] == 6 * arm["parameters"] * 512
+    assert found["pairs"][0]["verdict"] == "not enough runs to tell"
+    assert found["pairs"][0]["reason"].startswith("fewer than 3 seeds")
+
+
+def test_the_report_stands_alone(compared: Path) -> None:
+    page = (compared / "report.html").read_text()
+    assert "held-out loss against FLOPs" in page
+    assert "gpt-nano – llama-nano" in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_it_goes_on_with_more_seeds(compared: Path, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    """What is finished is not done again, and the same command with a third seed adds it."""
+    import shutil
+
+    out = tmp_path / "again"
+    shutil.copytree(compared, out)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/seed-*/checkpoints/*/model.safetensors")}
+    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", out, "--seeds", "3",
+                     "--budget", "tokens=512", "--threads", "1", "llama-nano:model.kv_heads=1", "--json", *TINY)
+    assert answer.code == 0, answer.err
+    assert len(json.loads(answer.out)["arms"][0]["scores"]) == 3
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_another_budget_in_the_same_folder_is_refused(compared: Path, saucier: Saucier, text_file: Path) -> None:
+    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", compared, "--seeds", "2",
+                     "--budget", "tokens=1024", "llama-nano:model.kv_heads=1", *TINY)
+    assert answer.code == 2
+    assert "holds a run of another recipe: training.steps is 4 there, and 8 here" in answer.error
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return two tables of texts about milk and about soup."""
+    folder = tmp_path_factory.mktemp("labelled")
+    for name, count in (("train", 48), ("dev", 20)):
+        rows = "".join(f"{'dairy' if n % 2 else 'meal'}\ta guest spills {'milk' if n % 2 else 'some soup'} {n}\n"
+                       for n in range(count))
+        (folder / f"{name}.tsv").write_text(f"label\ttext\n{rows}", encoding="utf-8")
+    return folder / "train.tsv", folder / "dev.tsv"
+
+
+def test_different_objectives_are_compared_by_fine_tuning(saucier: Saucier, text_file: Path, tmp_path: Path,
+                                                          labelled: tuple[Path, Path]) -> None:
+    """An encoder, a decoder and an encoder-decoder, each with its own objective, and one tokenizer for all."""
+    train, dev = labelled
+    answer = saucier("compare", "gpt-nano", "bert-nano", "t5-nano", "--data", text_file, "--out", tmp_path / "c",
+                     "--seeds", "1", "--budget", "tokens=512", "--threads", "1", "--json", *TINY,
+                     "t5-nano:model.head_dim=8", "t5-nano:model.hidden=32", "bert-nano:model.length=32",
+                     "gpt-nano:model.length=64", "--judge", f"classify:{train},{dev}")
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)
+    assert found["measure"]["name"] == "accuracy"
+    assert [len(arm["scores"]) for arm in found["arms"]] == [1, 1, 1]
+    assert all(0.0 <= arm["mean"] <= 1.0 for arm in found["arms"])
+    assert len(found["pairs"]) == 3
+    assert (tmp_path / "c" / "gpt-nano" / "seed-0" / "classify" / "metrics.jsonl").is_file()
+
+
+def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Saucier, text_file: Path,
+                                                                   tmp_path: Path) -> None:
+    answer = saucier("compare", "gpt-nano", "bert-nano", "--data", text_file, "--out", tmp_path / "c", "--seeds", "1",
+                     "--budget", "tokens=256", "--threads", "1", *TINY, "model.length=32")
+    assert answer.code == 0, answer.err
+    assert "losses of different objectives cannot be compared" in answer.out
+    assert "verdict" not in answer.out
+
+
+def refused(saucier: Saucier, *words: object) -> str:
+    """Return the one line of a comparison that is refused before anything is trained."""
+    answer: Answer = saucier("compare", *words)
+    assert answer.code == 2, answer.out
+    assert "1/" not in answer.out
+    return answer.error
+
+
+def test_bad_input_is_one_line(saucier: Saucier, tmp_path: Path, text_file: Path, pair_file: Path) -> None:
+    both, text = ("gpt-nano", "llama-nano"), ("--data", text_file, "--out", tmp_path / "c", *TINY)
+    enough = ("--budget", "tokens=1e4")
+    assert "unknown budget 'token'; did you mean 'tokens'?" in refused(saucier, *both, "--budget", "token=1")
+    assert "'much' is no number above zero" in refused(saucier, *both, "--budget", "tokens=much")
+    assert "'-5' is no number above zero" in refused(saucier, *both, "--budget", "flops=-5")
+    assert "there is no budget" in refused(saucier, *both)
+    assert "1 recipe; give two or more" in refused(saucier, "gpt-nano", *enough)
+    assert "no recipe has the name 'gtp-nano'" in refused(saucier, "gtp-nano", "gpt-nano", *enough)
+    assert "seeds: " in refused(saucier, *both, *enough, "--seeds", "0")
+    assert "no judge is called 'taste'" in refused(saucier, *both, *enough, "--judge", "taste")
+    assert "the name 'lama-nano'" in refused(saucier, *both, *enough, "lama-nano:model.dim=8", *text)
+    assert "100 tokens do not pay one step of gpt-nano, which takes 128" in refused(
+        saucier, *both, "--budget", "tokens=100", *text, "llama-nano:model.kv_heads=1")
+    assert "gpt-nano learns from text, and transformer-nano from pairs" in refused(
+        saucier, "gpt-nano", "transformer-nano", *enough, "--data", pair_file)
+    missing = tmp_path / "missing.txt"
+    assert str(missing) in refused(saucier, *both, *enough, "--data", missing, "--out", tmp_path / "d")
+    assert "is a file" in refused(saucier, *both, *enough, "--out", text_file)
+
+
+def test_labelled_texts_are_checked_before_training(saucier: Saucier, tmp_path: Path, text_file: Path,
+                                                    labelled: tuple[Path, Path]) -> None:
+    train, dev = labelled
+    words = ("gpt-nano", "llama-nano", "--budget", "tokens=1e4", "--data", text_file, "--out", tmp_path / "c", *TINY)
+    other = tmp_path / "dev.tsv"
+    other.write_text("label\ttext\nmeal\tsoup\ndessert\tcake\n", encoding="utf-8")
+    error = refused(saucier, *words, "--judge", f"classify:{train},{other}")
+    assert "dev.tsv, line 3: label 'dessert' is not among those of" in error
+    other.write_text("label\ttext\nmeal\t\n", encoding="utf-8")
+    assert "line 2: has no text" in refused(saucier, *words, "--judge", f"classify:{train},{other}")
+    other.write_text("label\ttext\nmeal\tsoup\n", encoding="utf-8")
+    assert "has 1 class;" in refused(saucier, *words, "--judge", f"classify:{other},{dev}")
+
+
+def test_a_study_file_says_the_same(saucier: Saucier, tmp_path: Path, text_file: Path) -> None:
+    """Arms, changes, budget and seeds stand in it; the command line goes before it."""
+    study = tmp_path / "widths.yaml"
+    study.write_text("name: widths\nabout: Is wider better?\nseeds: 1\nbudget: {kind: tokens, amount: 256}\n"
+                     "changes: {training.batch: 2}\n"
+                     "published: {paper: a paper, measure: GLUE}\n"
+                     "arms:\n- {name: narrow, recipe: gpt-nano, published: 70}\n"
+                     "- {name: wide, recipe: gpt-nano, changes: {model.dim: 24}, published: 75.5}\n", encoding="utf-8")
+    tiny = [word for word in TINY if not word.startswith(("training.batch", "model.dim"))]
+    answer = saucier("compare", study, "--data", text_file, "--out", tmp_path / "c", "--threads", "1",
+                     "narrow:model.dim=16", *tiny)
+    assert answer.code == 0, answer.err
+    assert recipe(tmp_path / "c/wide/seed-0/recipe.yaml").training.steps == 4
+    assert "75.5" in answer.out
+    study.write_text(study.read_text().replace("seeds: 1", "seedz: 1"), encoding="utf-8")
+    assert "widths.yaml:3: seedz: unknown key; did you mean 'seeds'?" in refused(saucier, study)

@@ -102,7 +102,7 @@ def test_different_objectives_are_compared_by_fine_tuning(saucier: Saucier, text
     answer = saucier("compare", "gpt-nano", "bert-nano", "t5-nano", "--data", text_file, "--out", tmp_path / "c",
                      "--seeds", "1", "--budget", "tokens=512", "--threads", "1", "--json", *TINY,
                      "t5-nano:model.head_dim=8", "t5-nano:model.hidden=32", "bert-nano:model.length=32",
-                     "gpt-nano:model.length=64", "--judge", f"classify:{train},{dev}")
+                     "gpt-nano:model.length=64", "tokenizer.vocab=296", "--judge", f"classify:{train},{dev}")
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     assert found["measure"]["name"] == "accuracy"

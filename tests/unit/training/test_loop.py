@@ -115,6 +115,23 @@ def test_checkpoints_keep_the_best_and_the_newest(tmp_path: Path) -> None:
                  saucier.load(tmp_path / "checkpoints/step-4", dtype="float32"))
 
 
+def test_a_run_ends_when_its_time_is_over_and_stays_ended(tmp_path: Path) -> None:
+    """The last step is evaluated and saved, whatever it was; the time is that of all parts of the run."""
+    looks: list[int] = []
+
+    def evaluate(model: object) -> dict[str, float]:
+        looks.append(1)
+        return {"loss": 1.0}
+
+    limited = recipe(100_000, seconds=0.5, evaluate_every=100_000, save_every=100_000)
+    for _ in range(2):
+        result = train(gpt(), study(), limited, run_folder=tmp_path, reporters=[], evaluate=evaluate)
+        assert result.reason == "time"
+        assert 0 < result.steps < 100_000
+        assert (tmp_path / "checkpoints" / f"step-{result.steps}" / "state.json").is_file()
+        assert len(looks) == 1
+
+
 def test_patience_ends_a_run_and_it_stays_ended(tmp_path: Path) -> None:
     losses = iter([3.0, 1.0, 2.0, 1.5, 0.5])
     for _ in range(2):

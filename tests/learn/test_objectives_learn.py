@@ -39,11 +39,18 @@ class Sentences(Counting):
         return dataclasses.replace(made, sentence_label=is_random)
 
 
+DENOISERS = o.MixtureOfDenoisers(parts=(o.DenoiserPart(objective=o.SpanCorruption()),
+                                        o.DenoiserPart(objective=o.PrefixLanguageModel(target=0.25))))
 CASES = {
     "deeper": ("deep_char", o.Causal(deeper=o.Deeper()), Counting(), 100),
     "scheduled sampling": ("transformer", o.SequenceToSequence(truth=o.LinearTruth(slope=0.005)), Doubling(), 100),
     "masked words told again": ("t5", o.Masked(rate=0.3), Counting(length=14, padded=False, strides=(0, 1)), 100),
     "spans on a decoder": ("gpt2", o.SpanCorruption(), Counting(length=14, padded=False), 120),
+    "a damaged text": ("t5", o.Denoising(), Counting(length=14, padded=False), 100),
+    "tokens dropped one by one": ("t5", o.ReplaceSpans(), Counting(length=14, padded=False), 80),
+    "tokens dropped without a mark": ("t5", o.DropTokens(), Counting(length=14, padded=False), 80),
+    "the rest of a text": ("t5", o.PrefixLanguageModel(), Counting(length=14, padded=False), 80),
+    "several denoisers": ("t5", DENOISERS, Counting(length=14, padded=False), 120),
     "causal": ("gpt2", o.Causal(), Counting(), 60),
     "causal with rotary": ("llama", o.Causal(), Counting(), 60),
     "masked": ("bert", o.Masked(), Counting(strides=(0, 1)), 100),

@@ -14,7 +14,7 @@ import numpy as np
 from saucier.objectives.material import materials
 from saucier.recipes import Recipe
 from saucier.text.config import PairData
-from saucier.text.material import TwoSegments
+from saucier.text.material import TwoSegments, wants_sentences
 from saucier.text.rows import Ints, PairRows, Rows
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ FEWEST, MOST, TOKENS = 4, 128, 400_000
 """Batches that are tried: enough to know their mean length and to meet all shapes, few enough to hold at once."""
 DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
+SENTENCE = 25
+"""Mean tokens of a made-up sentence."""
 NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
@@ -64,7 +66,9 @@ def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
     numbers = {name: index for index, name in enumerate(present)}
     sentinels = tuple(range(vocab - 1, vocab - 1 - special.sentinels, -1))
     wanted = {name: numbers.get(name) for name in ("pad", "bos", "eos", "mask")}
-    return {"vocab": vocab, **wanted, "special": (*range(len(present)), *sentinels), "sentinels": sentinels}
+    extra = {name: len(present) + number for number, name in enumerate(special.extra)}
+    named = range(len(present) + len(extra))
+    return {"vocab": vocab, **wanted, "special": (*named, *sentinels), "sentinels": sentinels, "extra": extra}
 
 
 def row_tokens(recipe: Recipe) -> int:
@@ -89,13 +93,14 @@ def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
     shape = (recipe.training.batch, row_tokens(recipe))
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
     sentences = any(isinstance(one, TwoSegments) for one in materials(recipe.objective))
+    begun = random.random(shape) < 1 / SENTENCE if any(map(wants_sentences, materials(recipe.objective))) else None
     starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
     documents = starts.cumsum(axis=1)
     halves = np.arange(shape[1]) >= shape[1] // 2
     segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
     numbers = np.arange(shape[0])
     none = np.zeros_like(numbers)
-    return Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers)
+    return Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers, begun)
 
 
 def positions_in(starts: np.ndarray[Any, np.dtype[np.bool_]]) -> Ints:
@@ -119,15 +124,15 @@ def pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> PairRo
 
 def save(workload: Workload, path: Path) -> None:
     """Write the batches as plain arrays, named `0.tokens` and so on."""
-    arrays = {f"{index}.{field.name}": getattr(rows, field.name)
-              for index, rows in enumerate(workload.batches) for field in fields(rows)}
+    arrays = {f"{index}.{field.name}": value for index, rows in enumerate(workload.batches) for field in fields(rows)
+              if (value := getattr(rows, field.name)) is not None}
     np.savez(path, **arrays)
 
 
 def load(path: Path) -> tuple[Rows | PairRows, ...]:
     """Read back what `save` wrote."""
     with np.load(path, allow_pickle=False) as stored:
-        grouped: dict[int, dict[str, Ints]] = {}
+        grouped: dict[int, dict[str, Any]] = {}
         for key in stored.files:
             index, _, name = key.partition(".")
             grouped.setdefault(int(index), {})[name] = stored[key]

@@ -44,6 +44,10 @@ class Tokens(Protocol):
         """Ids that stand for dropped spans, the first span's first."""
 
     @property
+    def extra_ids(self) -> dict[str, int]:
+        """Ids of the special tokens without a role, by name."""
+
+    @property
     def pad_id(self) -> int | None:
         """Id at padding."""
 
@@ -71,12 +75,14 @@ class TokenIds:
     mask: int | None = None
     special: tuple[int, ...] = ()
     sentinels: tuple[int, ...] = ()
+    extra: Mapping[str, int] = field(default_factory=dict)
+    """Special tokens that only an objective knows, by name."""
 
     @classmethod
     def of(cls, tokenizer: Tokens) -> TokenIds:
         """Read them from a tokenizer."""
         return cls(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id,
-                   tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids))
+                   tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids), tokenizer.extra_ids)
 
     @property
     def decoder_start(self) -> int:
@@ -88,6 +94,13 @@ class TokenIds:
     def filler(self) -> int:
         """What stands at padding: pad, or 0, which the mask hides anyway."""
         return 0 if self.pad is None else self.pad
+
+    def extra_id(self, name: str) -> int:
+        """Return the id of a special token that an objective names. Raises `InputError` when there is none."""
+        if name not in self.extra:
+            raise InputError(f"the tokenizer has no token {name}, which the objective names",
+                             where="tokenizer.special.extra", remedy=f"add it there, as in extra: ['{name}']")
+        return self.extra[name]
 
     def ordinary(self) -> NDArray[np.int64]:
         """The ids that are text, in order."""

@@ -15,7 +15,7 @@ from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
 from saucier.objectives.prediction import NextSentence, Prediction
 from saucier.objectives.sampling import ScheduledSampling
-from saucier.objectives.spans import build_spans
+from saucier.objectives.spans import build_noisy
 from saucier.text.material import Material
 
 
@@ -63,5 +63,5 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
-        case c.SpanCorruption():
-            return build_spans(config, given), Prediction()
+        case _:
+            return build_noisy(config, given), Prediction()

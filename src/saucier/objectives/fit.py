@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from saucier import config as architecture
 from saucier.objectives import config as c
+from saucier.objectives.config.noise import mode_tokens, needs_mask, sentinels_needed
 from saucier.objectives.material import material
 from saucier.text.config import Data, PairData, SpecialTokens
 from saucier.text.material import Pairs
@@ -22,6 +23,8 @@ class Around:
     model: architecture.Transformer
     special: SpecialTokens
     data: Data
+    length: int = 512
+    """Tokens of a row, as the model sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     """Yield what does not fit, the most basic thing first."""
     yield from body_misfits(objective, around.model)
     yield from head_misfits(objective, around.model)
-    yield from token_misfits(objective, around.special)
+    yield from token_misfits(objective, around)
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
@@ -58,11 +61,16 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
         case c.Masked() if stacks == "decoder" and not sees_prefix(model.decoder):
             yield Misfit(("kind",), "a decoder that only looks back cannot fill in what it has passed",
                          "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
-        case c.SequenceToSequence() | c.SpanCorruption() if stacks == "encoder":
+        case _ if writes(objective) and stacks == "encoder":
             yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
         case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
             yield Misfit(("truth",), "only an encoder-decoder reads its own predictions in training",
                          "leave it out, or use such a model", own=True)
+
+
+def writes(objective: c.Single) -> bool:
+    """Say whether an objective makes a source and a target."""
+    return isinstance(objective, c.SequenceToSequence | c.Noisy)
 
 
 def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:
@@ -82,14 +90,21 @@ def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
                              "set next_sentence: null, or add them", own=True)
 
 
-def token_misfits(objective: c.Single, special: SpecialTokens) -> Iterator[Misfit]:
+def token_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     """Does the tokenizer have the special tokens?"""
-    match objective:
-        case c.Masked() if special.mask is None:
-            yield Misfit(("tokenizer", "special", "mask"), "masked needs a mask token", "name one, such as [MASK]")
-        case c.SpanCorruption() if special.sentinels == 0:
-            yield Misfit(("tokenizer", "special", "sentinels"), "span_corruption needs sentinel tokens",
-                         "set it to 100")
+    special = around.special
+    masks = isinstance(objective, c.Masked) or (isinstance(objective, c.Noisy) and needs_mask(objective))
+    if masks and special.mask is None:
+        yield Misfit(("tokenizer", "special", "mask"), f"{objective.kind} needs a mask token",
+                     "name one, such as [MASK]")
+    if not isinstance(objective, c.Noisy):
+        return
+    if special.sentinels < (needed := sentinels_needed(objective, around.length)):
+        yield Misfit(("tokenizer", "special", "sentinels"), f"{objective.kind} needs {needed} sentinel tokens or more",
+                     f"set it to {max(100, needed)}")
+    if unknown := [token for token in mode_tokens(objective) if token not in special.extra]:
+        yield Misfit(("tokenizer", "special", "extra"), f"{objective.kind} names tokens that are not there",
+                     f"add {', '.join(map(repr, unknown))}")
 
 
 def sees_prefix(stack: architecture.Stack | None) -> bool:

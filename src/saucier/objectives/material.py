@@ -6,6 +6,7 @@ An objective asks for one of a few kinds of rows; the text side knows the kinds,
 from __future__ import annotations
 
 from saucier.objectives import config as c
+from saucier.objectives.config.noise import needs_sentences
 from saucier.text.material import Bare, Document, Material, Pairs, Running, Segment, TwoSegments
 
 
@@ -18,10 +19,10 @@ def material(objective: c.Single) -> Material:
             return TwoSegments(real)
         case c.Masked(dynamic=dynamic):
             return Running(Segment(), shifted=dynamic)
-        case c.SpanCorruption():
-            return Running(Bare())
         case c.SequenceToSequence():
             return Pairs()
+        case _:
+            return Running(Bare(), sentences=needs_sentences(objective))
 
 
 def materials(objective: c.ObjectiveConfig) -> tuple[Material, ...]:

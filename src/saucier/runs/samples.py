@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from saucier.runs.scoring import Candidate, translate
 from saucier.runs.writing import Writer, special
 from saucier.text.bucketed import text_rows
 from saucier.text.corpus import PairCorpus, TextCorpus
+from saucier.text.encode import sentence_ids
 from saucier.text.read import Document, Pair
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import moved
@@ -105,21 +106,34 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
 
 
 def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
-    """Drop spans of held-out texts as in training, and let the model write them."""
+    """Damage held-out texts as in training, and let the model write what it has learned to write of them."""
     tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
+    length = found.lessons[0].corruption.row_length(found.recipe.training.length)
     for number, document in enumerate(documents):
-        batch = corrupted(found, first_tokens(document.text, tokenizer, found.recipe.training.length), number)
-        most = min(found.recipe.sampling.tokens, 2 * batch["labels"].shape[1])
-        written = generate(found.model, batch["input_ids"], max_new_tokens=most, **special(ids))
-        labels = batch["labels"][0]
-        yield Sample(prompt=tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False),
-                     text=spoken(tokenizer, written[0].tolist()), source=Path(document.source).name,
-                     reference=spoken(tokenizer, labels[labels >= 0].tolist()))
+        tokens, starts = first_sentences(document.text, tokenizer, length)
+        batch = corrupted(found, tokens, number, starts)
+        labels, given = batch["labels"][0], batch["input_ids"]
+        learned = (labels >= 0).nonzero()[:, 0]
+        if "decoder_input_ids" not in batch:  # source and target stand in one row
+            given = given[:, :int(learned[0]) + 1]
+        behind = 0 if "decoder_input_ids" in batch else given.shape[1]
+        room = found.recipe.training.length - max(1, behind)
+        most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
+        written = generate(found.model, given, max_new_tokens=max(1, most), **special(ids))[0, behind:]
+        yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
+                     text=spoken(tokenizer, written.tolist()), source=Path(document.source).name,
+                     reference=spoken(tokenizer, labels[learned].tolist()))
 
 
 def first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
     """Return the first ids of a text, without reading all of a long one."""
     return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
+
+
+def first_sentences(text: str, tokenizer: Tokenizer, count: int) -> tuple[list[int], list[int]]:
+    """Return the first ids of a text, encoded sentence by sentence, and where sentences start."""
+    (ids, starts), = sentence_ids([text[: LONGEST_TOKEN * count]], tokenizer)
+    return ids[:count], [start for start in starts if start < count]
 
 
 def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
@@ -128,10 +142,11 @@ def framed(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     return [*begin, *ids, *end]
 
 
-def corrupted(found: Candidate, ids: list[int], number: int) -> Batch:
-    """Make a batch of one text as in training."""
+def corrupted(found: Candidate, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
+    """Make a batch of one text as in training; `sentences` is where they start."""
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
-    rows = text_rows(tokens, np.array([len(ids)]), row=here, item=here)
+    rows = text_rows(tokens, np.array([len(ids)]), row=here, item=here,
+                     sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
     batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
     return moved(batch, next(found.model.parameters()).device)
 

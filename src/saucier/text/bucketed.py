@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.text.rows import PADDING, Ints, PairRows, Rows, generator, share
@@ -153,12 +154,14 @@ class BucketedTexts:
         return self.rows(step)
 
 
-def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints) -> Rows:
-    """Make rows of one text each. Shapes: tokens [B, L]; lengths, row, item [B]."""
+def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints,
+              sentence_starts: NDArray[np.bool_] | None = None) -> Rows:
+    """Make rows of one text each. Shapes: tokens, sentence_starts [B, L]; lengths, row, item [B]."""
     place = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
     real, none = place < lengths[:, None], np.zeros(len(tokens), dtype=np.int64)
     return Rows(tokens=tokens, documents=np.where(real, 0, PADDING), positions=np.where(real, place, 0),
-                segments=np.zeros_like(tokens), context=none, sentence_label=none, row=row, item=item)
+                segments=np.zeros_like(tokens), context=none, sentence_label=none, row=row, item=item,
+                sentence_starts=sentence_starts)
 
 
 class BucketedPairs:

@@ -71,13 +71,13 @@ def _groups(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list
 def _pieces(documents: Iterable[Document], tokenizer: Tokenizer, sentences: bool) -> Iterator[Piece]:
     for group in _groups(documents, lambda document: len(document.text)):
         texts = [document.text for document in group]
-        encoded = _sentence_ids(texts, tokenizer) if sentences else \
+        encoded = sentence_ids(texts, tokenizer) if sentences else \
             [(ids, []) for ids in tokenizer.encode_batch(texts, add_special_tokens=False)]
         for document, (ids, starts) in zip(group, encoded, strict=True):
             yield Piece(ids, len(document.text.encode("utf-8")), document.part == 0, starts, _unknown(ids, tokenizer))
 
 
-def _sentence_ids(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
+def sentence_ids(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Encode sentence by sentence, so that a sentence starts with a token of its own. Gives ids and sentence starts."""
     cut = [_sentences(text) for text in texts]
     encoded = iter(tokenizer.encode_batch([one for text in cut for one in text], add_special_tokens=False))

@@ -32,6 +32,8 @@ class Running:
     """What stands around each document."""
     shifted: bool = True
     """Whether every epoch lays the row borders anew."""
+    sentences: bool = False
+    """Whether the rows say where sentences start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +65,9 @@ def keeping(materials: Sequence[Material]) -> Keeping:
     """Return how the text is stored for all these rows; the frame is that of the first."""
     first = materials[0]
     frame = first.frame if isinstance(first, Running) else Bare()
-    return Keeping(frame, any(isinstance(one, TwoSegments) for one in materials))
+    return Keeping(frame, any(wants_sentences(one) for one in materials))
+
+
+def wants_sentences(material: Material) -> bool:
+    """Say whether rows cannot be cut without knowing where sentences start."""
+    return isinstance(material, TwoSegments) or (isinstance(material, Running) and material.sentences)

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.text.rows import PADDING, Ints, Rows, generator, picked, share
@@ -134,7 +135,14 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
                 positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),
                 context=context.astype(np.int64), sentence_label=np.zeros(len(places), dtype=np.int64),
-                row=row, item=item)
+                row=row, item=item, sentence_starts=among(inside, store.sentences) & ~padding
+                if len(store.sentences) else None)
+
+
+def among(places: Ints, marks: Ints) -> NDArray[np.bool_]:
+    """Say which places are marked; `marks` grow, and a large list of them stays on the disk. Shapes: [B, L] -> same."""
+    found = np.searchsorted(marks, places)
+    return np.equal(marks[np.minimum(found, len(marks) - 1)], places)
 
 
 def number_documents(document: Ints) -> tuple[Ints, Ints]:

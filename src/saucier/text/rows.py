@@ -21,7 +21,7 @@ PADDING = -1
 class Rows:
     """Rows of running text, packed (several documents in one row) or padded (one text in each row).
 
-    Shapes: tokens, documents, positions, segments [B, L]; context, sentence_label, row, item [B].
+    Shapes: tokens, documents, positions, segments, sentence_starts [B, L]; context, sentence_label, row, item [B].
     """
 
     tokens: Ints
@@ -40,6 +40,8 @@ class Rows:
     """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
     item: Ints
     """The row's number in the stored order of the data, the same in every epoch: seed static masks with it."""
+    sentence_starts: NDArray[np.bool_] | None = None
+    """True where a sentence starts; None where the store does not know."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -52,7 +54,9 @@ class Rows:
     def select(self, rows: slice) -> Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""
         length = int(self.mask[rows].sum(axis=1).max(initial=1))
-        wide = {name: getattr(self, name)[rows, :length] for name in ("tokens", "documents", "positions", "segments")}
+        wide = {name: value[rows, :length]
+                for name in ("tokens", "documents", "positions", "segments", "sentence_starts")
+                if (value := getattr(self, name)) is not None}
         flat = {name: getattr(self, name)[rows] for name in ("context", "sentence_label", "row", "item")}
         return replace(self, **wide, **flat)
 

@@ -192,6 +192,13 @@ class Tokenizer:
                  if (match := SENTINEL.fullmatch(token.content))}
         return [found[place] for place in sorted(found)]
 
+    @property
+    def extra_ids(self) -> dict[str, int]:
+        """Ids of the special tokens that are neither sentinels nor have a role, by name."""
+        roles = set(self.names.values())
+        return {token.content: number for number, token in sorted(self.backend.get_added_tokens_decoder().items())
+                if token.special and token.content not in roles and not SENTINEL.fullmatch(token.content)}
+
     def save(self, folder: Path | str) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them."""
         write_text(Path(folder) / "tokenizer.json", self.backend.to_str(pretty=True))

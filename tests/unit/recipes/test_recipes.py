@@ -19,7 +19,8 @@ PUBLISHED = {
     "gpt": 116_534_784, "gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
     "roberta": 124_697_433, "xlm-roberta": 278_295_186, "distilbert": 66_985_530, "albert": 11_813_810,
-    "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552}
+    "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
+    "bart-base": 139_470_681, "bart-large": 406_341_721}
 ENCODERS = {"bert": 109_482_240, "bert-large": 335_141_888}
 
 
@@ -124,7 +125,7 @@ def test_another_kind_starts_its_section_afresh() -> None:
     ("transformer-nano", "data.kind=text", "sequence_to_sequence learns from pairs"),
     ("bert-nano", "tokenizer.kind=byte_bpe", "masked needs a mask token"),
     ("bert-nano", "model.segments=0", "needs a pretraining head and two segments"),
-    ("t5-nano", "tokenizer.special.sentinels=0", "needs sentinel tokens"),
+    ("t5-nano", "tokenizer.special.sentinels=0", "needs 2 sentinel tokens or more"),
     ("t5", "tokenizer.vocab=40000", "32128 token vectors, and the tokenizer 40000 tokens"),
     ("gpt-nano", "training.length=129", "129 tokens do not fit into the model's 128 learned positions"),
     ("roberta", "model.padding=1", "the model counts positions without token 1, and the tokenizer's padding is 0"),

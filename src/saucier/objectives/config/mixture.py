@@ -9,9 +9,10 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.masked import Masked
-from saucier.objectives.config.pairs import SequenceToSequence, SpanCorruption
+from saucier.objectives.config.noise import Noisy
+from saucier.objectives.config.pairs import SequenceToSequence
 
-Single = Causal | Masked | SequenceToSequence | SpanCorruption
+Single = Causal | Masked | SequenceToSequence | Noisy
 """An objective that is learned alone, or as a part of a mixture."""
 
 

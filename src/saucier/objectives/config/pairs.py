@@ -1,4 +1,4 @@
-"""What is written from a source, as data: translations, and spans that were dropped. Needs no torch."""
+"""What is written from a source, as data: translations and their like. Needs no torch."""
 
 from __future__ import annotations
 
@@ -49,16 +49,3 @@ class SequenceToSequence(Config):
     """Share of the target's probability that is spread over the whole vocabulary."""
     truth: Annotated[TruthSchedule, Field(discriminator="kind")] | None = None
     """How often the decoder reads the true token instead of its own prediction (scheduled sampling); None: always."""
-
-
-class SpanCorruption(Config):
-    """Give back dropped spans, each named by a sentinel token.
-
-    Source: Raffel et al. 2020 (T5), §3.1.4, arXiv:1910.10683.
-    """
-
-    kind: Literal["span_corruption"] = "span_corruption"
-    rate: float = Field(default=0.15, gt=0, lt=1)
-    """Share of a row's tokens that are dropped."""
-    mean_span: float = Field(default=3.0, ge=1)
-    """Mean length of a dropped span, in tokens."""

@@ -42,6 +42,9 @@ class Sentences(Counting):
 DENOISERS = o.MixtureOfDenoisers(parts=(o.DenoiserPart(objective=o.SpanCorruption()),
                                         o.DenoiserPart(objective=o.PrefixLanguageModel(target=0.25))))
 CASES = {
+    "replaced tokens": ("electra", o.Replaced(generator=o.Generator(width=0.5)), Counting(strides=(0, 1)), 100),
+    "replaced tokens, tables that follow": ("electra", o.Replaced(generator=o.Generator(
+        width=0.5, sharing=o.Disentangled())), Counting(strides=(0, 1)), 100),
     "deeper": ("deep_char", o.Causal(deeper=o.Deeper()), Counting(), 100),
     "scheduled sampling": ("transformer", o.SequenceToSequence(truth=o.LinearTruth(slope=0.005)), Doubling(), 100),
     "masked words told again": ("t5", o.Masked(rate=0.3), Counting(length=14, padded=False, strides=(0, 1)), 100),

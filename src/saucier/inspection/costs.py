@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from saucier.config import Memory, Node, anatomy, memory
+from saucier.config import Memory, Node, Transformer, anatomy, memory
 from saucier.inspection.workload import Workload, planned_lessons
+from saucier.objectives.config import Mixture, Replaced, TwoStages
+from saucier.objectives.generator import generator_of
 from saucier.recipes import Recipe
 
 STATES = {"adamw": 2, "muon": 1, "adafactor": 0}
@@ -24,11 +26,16 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of one update: those that the first stack reads, those that the second reads, those with a loss."""
+    """Tokens of one update."""
 
     first: float
+    """Those that the first stack reads; rows of a second stream among them."""
     second: float
+    """Those that the second stack reads."""
     targets: float
+    """Those that the main loss is about."""
+    labels: float
+    """Those that have a label; more or fewer than `targets` where a label is not what the main loss is about."""
 
 
 def tokens_a_step(recipe: Recipe, workload: Workload) -> Tokens:
@@ -36,24 +43,42 @@ def tokens_a_step(recipe: Recipe, workload: Workload) -> Tokens:
     from saucier.objectives.build import joint
 
     seed = recipe.training.seed
-    corruption, _ = joint(planned_lessons(recipe, workload.ids), seed)
-    made = [corruption(rows, seed=seed, step=step) for step, rows in enumerate(workload.batches[:LOOKED_AT])]
-    return Tokens(*(sum(counted(batch)[side] for batch in made) / len(made) for side in range(3)))
+    corruption, objective = joint(planned_lessons(recipe, workload.ids), seed)
+    mixed, found = isinstance(recipe.objective, Mixture), []
+    for step, rows in enumerate(workload.batches[:LOOKED_AT]):
+        batch = corruption(rows, seed=seed, step=step)
+        learned = objective.at(step) if mixed else objective
+        found.append((*read(batch), learned.count(batch)[learned.parts[0]], int((batch["labels"] != IGNORED).sum())))
+    return Tokens(*(sum(counts) / len(found) for counts in zip(*found, strict=True)))
 
 
-def counted(batch: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Count the real tokens of a batch that each stack reads, and the targets."""
+def read(batch: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the real tokens of a batch that each stack reads."""
     first, second = (int(mask.sum()) if (mask := batch.get(f"{side}attention_mask")) is not None
                      else ids.numel() if (ids := batch.get(f"{side}input_ids")) is not None else 0
                      for side in ("", "decoder_"))
-    return first, second, int((batch["labels"] != IGNORED).sum())
+    asking = batch.get("target_mapping")
+    return first + (0 if asking is None else asking.shape[0] * asking.shape[1]), second
 
 
 def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:
-    """Return the FLOPs of one update: each part by the tokens that go through it, backward included."""
-    parts = anatomy(recipe.model_for(vocab), recipe.training.length).children
+    """Return the FLOPs of one update, backward included: of the model, and of a generator that learns beside it."""
+    body, length = recipe.model_for(vocab), recipe.training.length
+    own = passes_flops(body, length, tokens)
+    if not isinstance(objective := recipe.objective, Replaced):
+        return (1 + BACKWARD) * own
+    generator = passes_flops(generator_of(body, objective), length, replace(tokens, targets=tokens.labels))
+    alone = objective.stages.first if isinstance(objective.stages, TwoStages) else None
+    if alone is None:
+        return (1 + BACKWARD) * (own + generator)
+    return (1 - alone) * ((1 + BACKWARD) * own + generator) + alone * (1 + BACKWARD) * generator
+
+
+def passes_flops(model: Transformer, length: int, tokens: Tokens) -> float:
+    """Return the FLOPs of the forward passes of an update: each part by the tokens that go through it."""
+    parts = anatomy(model, length).children
     both = any(part.name == "encoder" for part in parts) and any(part.name == "decoder" for part in parts)
-    return (1 + BACKWARD) * sum(part.flops * tokens_through(part, tokens, both) for part in parts)
+    return sum(part.flops * tokens_through(part, tokens, both) for part in parts)
 
 
 def tokens_through(part: Node, tokens: Tokens, both: bool) -> float:
@@ -64,10 +89,15 @@ def tokens_through(part: Node, tokens: Tokens, both: bool) -> float:
 
 
 def training_memory(recipe: Recipe, vocab: int, dtype: str) -> Memory:
-    """Return the bytes for a micro-batch, counted from the config."""
+    """Return the bytes for a micro-batch, counted from the config; a generator's tables as if it had its own."""
     rows = min(recipe.training.micro_batch or recipe.training.batch, recipe.training.batch)
-    return memory(recipe.model_for(vocab), batch=rows, length=recipe.training.length, training=True,
-                  optimizer_states=STATES[recipe.training.optimizer.kind], value_bytes=4 if dtype == "float32" else 2)
+    models = [body := recipe.model_for(vocab)]
+    if isinstance(recipe.objective, Replaced):
+        models.append(generator_of(body, recipe.objective))
+    needed = [memory(model, batch=rows, length=recipe.training.length, training=True,
+                     optimizer_states=STATES[recipe.training.optimizer.kind],
+                     value_bytes=4 if dtype == "float32" else 2) for model in models]
+    return Memory(**{one.name: sum(getattr(each, one.name) for each in needed) for one in fields(Memory)})
 
 
 def evaluations(recipe: Recipe) -> int:

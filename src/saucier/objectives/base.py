@@ -207,8 +207,21 @@ class Objective(ABC):
         """
         return {}
 
+    @property
+    def emphasis(self) -> float:
+        """Factor on the mean of the main part in what is learned; `nll` is reported without it."""
+        return 1.0
+
+    @property
+    def moving(self) -> bool:
+        """Whether the task gets harder while it is learned, so that the last weights count as the best ones."""
+        return False
+
     def bind(self, model: nn.Module) -> None:  # noqa: B027 - most objectives have no modules
         """Make its modules, on the model's device, before anything is learned; they may share tables with it."""
+
+    def settle(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
+        """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
 
 
 def tensor(values: NDArray[np.generic]) -> Tensor:

@@ -14,6 +14,7 @@ from saucier.objectives.forms import pair_form
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
 from saucier.objectives.prediction import NextSentence, Prediction
+from saucier.objectives.replaced import build_replaced
 from saucier.objectives.sampling import ScheduledSampling
 from saucier.objectives.spans import build_noisy
 from saucier.text.material import Material
@@ -63,5 +64,7 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
+        case c.Replaced():
+            return build_replaced(config, given)
         case _:
             return build_noisy(config, given), Prediction()

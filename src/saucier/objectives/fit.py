@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from saucier import config as architecture
+from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.config.noise import mode_tokens, needs_mask, sentinels_needed
+from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
 from saucier.text.config import Data, PairData, SpecialTokens
 from saucier.text.material import Pairs
@@ -61,6 +63,10 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
         case c.Masked() if stacks == "decoder" and not sees_prefix(model.decoder):
             yield Misfit(("kind",), "a decoder that only looks back cannot fill in what it has passed",
                          "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
+        case c.Replaced() if stacks != "encoder":
+            yield wrong_body(objective, "encoder", stacks)
+        case c.Replaced():
+            yield from generator_misfits(objective, model)
         case _ if writes(objective) and stacks == "encoder":
             yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
         case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
@@ -73,6 +79,19 @@ def writes(objective: c.Single) -> bool:
     return isinstance(objective, c.SequenceToSequence | c.Noisy)
 
 
+def generator_misfits(objective: c.Replaced, model: architecture.Transformer) -> Iterator[Misfit]:
+    """Can there be a generator beside the model, and is all else as replaced-token detection wants it?"""
+    try:
+        generator_of(model, objective)
+    except InputError as error:
+        where = error.where or ""
+        path = where.split(".") if where.startswith("objective") else ("objective", "generator")
+        yield Misfit(tuple(path), error.what, error.remedy or "change the model")
+    if objective.masking.next_sentence is not None:
+        yield Misfit(("masking", "next_sentence"), "nothing is learned beside replaced tokens", "set it to null",
+                     own=True)
+
+
 def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:
     """Say that the model has other stacks."""
     return Misfit(("kind",), f"{objective.kind} trains a model of {wanted}, and this one is {stacks}",
@@ -81,6 +100,11 @@ def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:
 
 def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterator[Misfit]:
     """Does the model have the heads?"""
+    if isinstance(objective, c.Replaced) and not isinstance(objective.learns, c.Originals):
+        if not isinstance(model.head, architecture.ReplacedTokenHead):
+            yield Misfit(("model", "head"), "replaced needs a head that gives one logit for each token",
+                         "use head: {kind: replaced_token}")
+        return
     if model.language_head is None and not isinstance(model.head, architecture.AdaptiveHead):
         yield Misfit(("model", "head"), f"{objective.kind} needs a head that gives token logits", "use kind: language")
     match objective:
@@ -92,6 +116,8 @@ def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
 
 def token_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     """Does the tokenizer have the special tokens?"""
+    if isinstance(objective, c.Replaced):
+        yield from token_misfits(objective.masking, around)
     special = around.special
     masks = isinstance(objective, c.Masked) or (isinstance(objective, c.Noisy) and needs_mask(objective))
     if masks and special.mask is None:

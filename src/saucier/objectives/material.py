@@ -19,6 +19,8 @@ def material(objective: c.Single) -> Material:
             return TwoSegments(real)
         case c.Masked(dynamic=dynamic):
             return Running(Segment(), shifted=dynamic)
+        case c.Replaced(masking=masking):
+            return material(masking)
         case c.SequenceToSequence():
             return Pairs()
         case _:

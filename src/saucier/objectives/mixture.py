@@ -95,6 +95,11 @@ class MixedObjective(Objective):
         """Those of all members."""
         return {name: words for one in self.members for name, words in one.figures.items()}
 
+    @property
+    def moving(self) -> bool:
+        """Whether the task of any part does."""
+        return any(one.moving for one in self.members)
+
     def at(self, step: int) -> Objective:
         """Return the part whose turn it is."""
         return self.members[self.turns.at(step)].at(step)
@@ -109,6 +114,10 @@ class MixedObjective(Objective):
         """Bind every member."""
         for one in self.members:
             one.bind(model)
+
+    def settle(self, model: nn.Module, step: int) -> None:
+        """Let the part settle whose turn it was."""
+        self.members[self.turns.at(step)].settle(model, step)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Not for a mixture: only its parts know what a batch is made for."""

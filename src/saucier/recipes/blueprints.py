@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Tag, create_model
 
-from saucier.config import Transformer
+from saucier.config import Head, Transformer
 from saucier.config.base import Config
 from saucier.families import FAMILIES
 
@@ -24,11 +24,14 @@ class Family(Config):
     family: str
     vocab: int | None = None
     """None: as many as the tokenizer has."""
+    head: Head | None = None
+    """What stands on top, in place of the family's own; None: the family's."""
 
     def tree(self, vocab: int) -> Transformer:
         """Return the whole config; `vocab` is used where the recipe does not say."""
-        settings = {name: getattr(self, name) for name in type(self).model_fields if name != "family"}
-        return FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        settings = {name: getattr(self, name) for name in type(self).model_fields if name not in ("family", "head")}
+        tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        return tree if self.head is None else tree.model_copy(update={"head": self.head})
 
 
 def family_type(name: str) -> type[Family]:
@@ -36,7 +39,7 @@ def family_type(name: str) -> type[Family]:
     signature = inspect.signature(FAMILIES[name], eval_str=True)
     fields: dict[str, Any] = {"family": (Literal[name], name)}
     fields |= {key: (found.annotation, found.default) for key, found in signature.parameters.items() if key != "vocab"}
-    fields["vocab"] = (int | None, None)
+    fields |= {"vocab": (int | None, None), "head": (Head | None, None)}
     return create_model(name, __base__=Family, __doc__=inspect.getdoc(FAMILIES[name]), **fields)
 
 

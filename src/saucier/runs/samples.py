@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.inspection.results import Sample
 from saucier.objectives.base import Batch, TokenIds
-from saucier.objectives.config import Causal, Masked, SequenceToSequence
+from saucier.objectives.config import Causal, ChosenTokens, EveryToken, Masked, Replaced, SequenceToSequence
+from saucier.objectives.replaced import ReplacedTokens
 from saucier.runs.pantry import Pantry
 from saucier.runs.scoring import Candidate, translate
 from saucier.runs.writing import Writer, special
@@ -39,7 +40,9 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
             return tuple(continuations(found, prompts(found, pantry)))
         case SequenceToSequence():
             return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
-        case Masked():
+        case Replaced(learns=EveryToken() | ChosenTokens()):
+            return tuple(flagged(found, starts(pantry, wanted)))
+        case Masked() | Replaced():
             return tuple(guesses(found, starts(pantry, wanted)))
         case _:
             return tuple(mended(found, starts(pantry, wanted)))
@@ -95,7 +98,8 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
         ids = framed(tokenizer, first_tokens(document.text, tokenizer, length))
         batch = corrupted(found, ids, number)
         hidden = batch.pop("labels")[0] >= 0
-        batch.pop("next_sentence", None)
+        for name in ("next_sentence", "draws"):
+            batch.pop(name, None)
         with torch.no_grad():
             logits = found.model(**batch).logits
         filled = batch["input_ids"][0].clone()
@@ -103,6 +107,27 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
         given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
         yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
                      reference=tokenizer.decode(ids))
+
+
+def flagged(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
+    """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
+    tokenizer, objective = found.tokenizer, found.lessons[0].objective
+    assert isinstance(objective, ReplacedTokens), "as the config says"
+    for number, document in enumerate(documents):
+        ids = framed(tokenizer, first_tokens(document.text, tokenizer, found.recipe.training.length - 2))
+        with torch.no_grad():
+            filled, _ = objective.fill(found.model, corrupted(found, ids, number))
+            flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
+        yield Sample(prompt=marked(tokenizer, filled.ids[0].tolist(), filled.replaced[0].tolist()),
+                     text=marked(tokenizer, filled.ids[0].tolist(), flags.tolist()),
+                     source=Path(document.source).name, reference=tokenizer.decode(ids))
+
+
+def marked(tokenizer: Tokenizer, ids: list[int], marks: list[bool]) -> str:
+    """Decode a text with brackets around marked tokens; a word that is marked in part is written in pieces."""
+    groups = groupby(zip(ids, marks, strict=True), key=lambda pair: pair[1])
+    texts = [(is_marked, tokenizer.decode([number for number, _ in group]).strip()) for is_marked, group in groups]
+    return " ".join(f"[{text}]" if is_marked else text for is_marked, text in texts if text)
 
 
 def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:

@@ -62,8 +62,8 @@ def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[s
     """Turn sums into figures. `loss` adds up the means of all parts, that of the main one without label smoothing."""
     means = {name: total / max(1.0, count) for name, (total, count) in sums.items()}
     nats, targets = sums[NLL]
-    beside = sum(means[name] for name in objective.parts[1:])
-    found = {"loss": means[NLL] + beside, "nats": nats, "targets": targets, "accuracy": means[CORRECT]}
+    loss = objective.emphasis * means[NLL] + sum(means[name] for name in objective.parts[1:])
+    found = {"loss": loss, "nats": nats, "targets": targets, "accuracy": means[CORRECT]}
     return found | {name: means[name] for name in objective.figures if sums[name][1]}
 
 

@@ -153,6 +153,7 @@ class Run:
         begin, state, training = time.perf_counter(), self.state, self.training
         learned = self.updater.gradients(state.step)
         self.optimizer.step(factor(training.schedule, state.step, training.steps))
+        self.updater.study.objective.settle(self.model, state.step)
         self.updater.forget()
         spent = time.perf_counter() - begin
         state.step, state.tokens, state.seconds = state.step + 1, state.tokens + learned.targets, state.seconds + spent
@@ -179,7 +180,8 @@ class Run:
             scores = evaluate(self.model)
         state.seconds += time.perf_counter() - begin
         self.reporter.evaluation(state.step, scores)
-        better = state.best is None or scores["loss"] < state.best.loss
+        moving = self.updater.study.objective.moving
+        better = moving or state.best is None or scores["loss"] < state.best.loss
         state.stale = 0 if better else state.stale + 1
         if better:
             state.best = r.Best(name, state.step, scores["loss"])

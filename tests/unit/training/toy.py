@@ -98,6 +98,7 @@ def small(family: str, dim: int = 32, **options: object) -> Config:
     own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64},
            "deep_char": {"length": 64, "hidden": 64}, "bert": {"length": 64},
            "llama": {"hidden": 64, "kv_heads": 2},
+           "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16}, "xlnet": {},
            "t5": {"hidden": 64, "head_dim": 8}}[family]
     return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)
 

@@ -28,10 +28,24 @@ from saucier.objectives.config.pairs import (
     SequenceToSequence,
     TruthSchedule,
 )
+from saucier.objectives.config.replaced import (
+    ChosenTokens,
+    Disentangled,
+    EveryToken,
+    Generator,
+    Originals,
+    OwnTables,
+    Replaced,
+    SharedAll,
+    SharedTables,
+    Together,
+    TwoStages,
+)
 
-__all__ = ["Causal", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "DocumentRotation", "DropTokens",
-           "EveryPosition", "ExponentialTruth", "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked",
-           "Mixture", "MixtureOfDenoisers", "MixturePart", "NextSentence", "Noisy", "ObjectiveConfig",
-           "PrefixLanguageModel", "ReplaceSpans", "SentencePermutation", "SequenceToSequence", "Single",
-           "SpanCorruption", "TextInfilling", "TextNoise", "TokenDeletion", "TokenMasking", "TokenShuffling",
-           "TruthSchedule", "singles"]
+__all__ = ["Causal", "ChosenTokens", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "Disentangled",
+           "DocumentRotation", "DropTokens", "EveryPosition", "EveryToken", "ExponentialTruth", "Generator",
+           "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked", "Mixture", "MixtureOfDenoisers",
+           "MixturePart", "NextSentence", "Noisy", "ObjectiveConfig", "Originals", "OwnTables", "PrefixLanguageModel",
+           "ReplaceSpans", "Replaced", "SentencePermutation", "SequenceToSequence", "SharedAll", "SharedTables",
+           "Single", "SpanCorruption", "TextInfilling", "TextNoise", "Together", "TokenDeletion", "TokenMasking",
+           "TokenShuffling", "TruthSchedule", "TwoStages", "singles"]

@@ -11,8 +11,9 @@ from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.masked import Masked
 from saucier.objectives.config.noise import Noisy
 from saucier.objectives.config.pairs import SequenceToSequence
+from saucier.objectives.config.replaced import Replaced
 
-Single = Causal | Masked | SequenceToSequence | Noisy
+Single = Causal | Masked | SequenceToSequence | Noisy | Replaced
 """An objective that is learned alone, or as a part of a mixture."""
 
 

@@ -67,11 +67,6 @@ bare = Published(keep_body, base="", optional=("pooler",))
 encoder_alone = Published(keep_encoder)
 
 
-def heads(language: str, body: str) -> dict[str, Published]:
-    """Return the classes of a family that is published with a language head and without one."""
-    return {language: whole, body: bare}
-
-
 def language(dense: str, norm: str, output: str, *, bias: str | None = None) -> Callable[[c.Transformer],
                                                                                      tuple[Rule, ...]]:
     """Return the names of a language head's maps.
@@ -121,5 +116,45 @@ def labelling(head: Making, output: str = "classifier", *, dense: str | None = N
     return Published(with_head(head), tuple(rules), keys)
 
 
+SPANS = labelling(c.SpanHead(), "qa_outputs", keys=())
 last_token = labelling(c.ClassificationHead(pick=c.LastToken(), bias=False), "score", keys=(LABELS, PADDING))
 """A decoder that labels texts by their last token."""
+OUTPUT = (Rule("head.weight", "lm_head.weight"),)
+"""The usual name of a decoder's output matrix."""
+
+
+def decoder_classes(name: str, *, language: str = "ForCausalLM", output: tuple[Rule, ...] = OUTPUT,
+                    tokens: str = "classifier", dropout: float | Callable[[Document], float] = 0.1,
+                    ) -> dict[str, Published]:
+    """Return the usual classes of a decoder; `tokens` is what the map that labels them is called."""
+    dropped = Key("classifier_dropout", ("head.dropout",), default=dropout)
+    return {
+        f"{name}{language}": Published(keep_all, output),
+        f"{name}ForSequenceClassification": last_token,
+        f"{name}ForTokenClassification": labelling(c.TokenHead(), tokens, keys=(LABELS, dropped)),
+        f"{name}ForQuestionAnswering": SPANS,
+        f"{name}Model": bare,
+    }
+
+
+def encoder_classes(name: str, words: Callable[[c.Transformer], tuple[Rule, ...]], text: Published, *,
+                    dropout: Key, keep: Keep = keep_language) -> dict[str, Published]:
+    """Return the usual classes of an encoder: names of its language head, the class that labels texts, a dropout."""
+    return {
+        f"{name}ForMaskedLM": Published(keep, words, (TIED,)),
+        f"{name}ForSequenceClassification": text,
+        f"{name}ForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, dropout)),
+        f"{name}ForQuestionAnswering": SPANS,
+        f"{name}ForMultipleChoice": labelling(c.ChoiceHead(), keys=(dropout,)),
+        f"{name}Model": bare,
+    }
+
+
+def without(classes: dict[str, Published], *ends: str) -> dict[str, Published]:
+    """Return the classes that are published: those whose names have none of these ends."""
+    return {name: published for name, published in classes.items() if not name.endswith(ends)}
+
+
+SUMMARY_FIELDS = frozenset({"summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+                            "summary_first_dropout"})
+"""Fields of heads that compare texts, which configs carry without a class that reads them."""

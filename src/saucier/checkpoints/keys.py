@@ -86,6 +86,8 @@ class Key:
     """The inverse of `ours`."""
     found: Callable[[c.Transformer], Any] | None = None
     """Finds our value in a tree, where it does not stand at the first path."""
+    absent: Any = None
+    """The foreign value of a tree that has none of the places."""
     kept: Callable[[c.Transformer, Any], Any] | None = None
     """Finds the foreign value in a tree, near what the config had said (a config inside a config)."""
     nullable: bool = False
@@ -117,7 +119,7 @@ class Key:
                              remedy="copy the config again") from error
 
     def write(self, tree: c.Transformer, said: Any = None) -> Any:
-        """Return the foreign value, from the first of the places that the tree has; None where it has none.
+        """Return the foreign value, from the first of the places that the tree has; `absent` where it has none.
 
         None too where a nullable key's value is null.
         """
@@ -125,24 +127,24 @@ class Key:
             return self.kept(tree, said)
         places = (look_up(tree, path) for path in self.paths)
         value = self.found(tree) if self.found else next((value for value in places if value is not None), None)
+        if value is None:
+            return self.absent
         if self.names:
             return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
-        return value if self.theirs is None or value is None else self.theirs(value)
+        return value if self.theirs is None else self.theirs(value)
 
 
 def look_up(tree: Any, path: str) -> Any:
     """Follow a path of attribute names and indices; None where the tree ends early.
 
-    `*` stands for every block of a stack's layers, however they are laid out; the first is looked at.
+    `*` stands for every block of a stack's layers, however they are laid out: the first that has the place counts.
     """
-    for part in path.split("."):
-        if tree is None:
-            return None
-        if part == "*":
-            tree = tree.blocks[0] if isinstance(tree, c.Cycle) else tree.block
-        else:
-            tree = next(iter(tree[int(part):]), None) if part.isdigit() else getattr(tree, part, None)
-    return tree
+    first, _, rest = path.partition(".")
+    if first == "*":
+        blocks = tree.blocks if isinstance(tree, c.Cycle) else (getattr(tree, "block", None),)
+        return next((value for block in blocks if (value := look_up(block, rest)) is not None), None)
+    found = next(iter(tree[int(first):]), None) if first.isdigit() and tree else getattr(tree, first, None)
+    return look_up(found, rest) if rest and found is not None else found
 
 
 def put(tree: Any, path: str, value: Any) -> Any:

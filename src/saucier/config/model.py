@@ -10,7 +10,7 @@ from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
 from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead, VectorHead
-from saucier.config.layers import Norm, Probability, Residual
+from saucier.config.layers import Norm, Probability, Residual, SelfAttention
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
 from saucier.config.recurrence import QueryVector, SegmentMemory
@@ -119,6 +119,11 @@ class Stack(Config):
                 return [block] * (times * inner)
             case Cycle(blocks=blocks, times=times):
                 return list(blocks) * times
+
+    def attentions(self) -> list[SelfAttention]:
+        """Return the self-attentions in the order they are applied."""
+        return [inner for block in self.blocks() for residual in block.sublayers
+                if isinstance(inner := residual.inner, SelfAttention)]
 
 
 class OneSegment(Config):

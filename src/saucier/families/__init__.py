@@ -17,13 +17,16 @@ from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
 from saucier.families.encoder_decoder import bert2bert
 from saucier.families.fnet import fnet
-from saucier.families.gpt import gpt, gpt2
+from saucier.families.gpt import gpt
+from saucier.families.gpt2 import gpt2
 from saucier.families.gpt_neo import gpt_neo
-from saucier.families.gpt_neox import gpt_neox, gptj
+from saucier.families.gpt_neox import gpt_neox
+from saucier.families.gptj import gptj
 from saucier.families.led import led
-from saucier.families.llama import llama, mistral
+from saucier.families.llama import llama
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.mistral import mistral
 from saucier.families.mixtral import mixtral
 from saucier.families.mobilebert import mobilebert
 from saucier.families.modernbert import modernbert

@@ -16,13 +16,16 @@ from saucier.families.dpr import DPR_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.encoder_decoder import ENCODER_DECODER_LAYOUT
 from saucier.families.fnet import FNET_LAYOUT
-from saucier.families.gpt import GPT2_LAYOUT, GPT_LAYOUT
+from saucier.families.gpt import GPT_LAYOUT
+from saucier.families.gpt2 import GPT2_LAYOUT
 from saucier.families.gpt_neo import GPT_NEO_LAYOUT
-from saucier.families.gpt_neox import GPT_NEOX_LAYOUT, GPTJ_LAYOUT
+from saucier.families.gpt_neox import GPT_NEOX_LAYOUT
+from saucier.families.gptj import GPTJ_LAYOUT
 from saucier.families.led import LED_LAYOUT
-from saucier.families.llama import LLAMA_LAYOUT, MISTRAL_LAYOUT
+from saucier.families.llama import LLAMA_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT
+from saucier.families.mistral import MISTRAL_LAYOUT
 from saucier.families.mixtral import MIXTRAL_LAYOUT
 from saucier.families.mobilebert import MOBILEBERT_LAYOUT
 from saucier.families.modernbert import MODERNBERT_LAYOUT

@@ -10,7 +10,7 @@ from saucier.checkpoints.choices import LABELS, TIED, bare, keep_language, label
 from saucier.checkpoints.keys import Document, Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import lineage
-from saucier.families.turns import in_turns
+from saucier.families.shapes import in_turns
 
 
 def longformer(

@@ -5,21 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout, put
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, look_up, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.families.llama import (
-    ACTIVATION,
-    ATTENTION,
-    BUFFERS,
-    COMMON_KEYS,
-    FEED_FORWARD,
-    FREE,
-    GROUPED,
-    SLIDING,
-    body,
-    classes,
-    mistral,
-)
+from saucier.families.llama import ATTENTION, COMMON_KEYS, FEED_FORWARD, FREE, body, classes
+from saucier.families.mistral import GROUPED, SLIDING, mistral
 from saucier.families.rope import one_spelling, rotary_key
 
 
@@ -45,7 +34,8 @@ def mixtral(
 
 EXPERTS = f"{FEED_FORWARD}.inner"
 KEYS = (
-    *COMMON_KEYS, GROUPED, replace(SLIDING, default=None), replace(ACTIVATION, paths=(f"{EXPERTS}.inner.activation",)),
+    *COMMON_KEYS, GROUPED, replace(SLIDING, default=None),
+    Key("hidden_act", (f"{EXPERTS}.inner.activation",), names=ACTIVATIONS, default="silu"),
     *rotary_key(f"{ATTENTION}.inner.positions", base=1e6, length=4096 * 32),
     Key("intermediate_size", (f"{EXPERTS}.inner.hidden",), default=14336),
     Key("num_local_experts", (f"{EXPERTS}.count",), default=8),
@@ -56,19 +46,13 @@ KEYS = (
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of Mixtral: LLaMA's, and those of the router and of each expert's three matrices."""
-    assert tree.decoder is not None, "a Mixtral is a decoder"
-    experts = tree.decoder.blocks()[0].sublayers[1].inner
-    assert isinstance(experts, c.Experts), "as the family's function says"
     ours, theirs = "decoder.blocks.{i}.experts.", "@layers.{i}.block_sparse_moe."
-    one = theirs + "experts.{j}."
-    return Rules([
-        *body(tree),
+    one, hidden = theirs + "experts.{j}.", look_up(tree, f"{EXPERTS}.inner.hidden")
+    return body(tree, (
         Rule(ours + "norm.weight", "@layers.{i}.post_attention_layernorm.weight"),
         Rule(ours + "inner.router.weight", theirs + "gate.weight"),
-        Rule(ours + "inner.experts.{j}.up.weight", (one + "w1.weight", one + "w3.weight"),
-             Concat((experts.inner.hidden,) * 2)),
-        Rule(ours + "inner.experts.{j}.down.weight", one + "w2.weight"),
-    ], ignored=BUFFERS)
+        Rule(ours + "inner.experts.{j}.up.weight", (one + "w1.weight", one + "w3.weight"), Concat((hidden,) * 2)),
+        Rule(ours + "inner.experts.{j}.down.weight", one + "w2.weight")))
 
 
 MIXTRAL_LAYOUT = Layout("mixtral", mixtral, KEYS, weights, classes("Mixtral"), "model.",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import bare, labelling, last_token, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.choices import decoder_classes, without
+from saucier.checkpoints.keys import Key, Layout, look_up, put
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import fields, kind_at
+from saucier.families.shapes import repeated
 
 
 def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272, length: int = 2048,
@@ -17,14 +19,12 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
-    place = c.PreNorm if pre_norm else c.PostNorm
-    block = c.Block(sublayers=tuple(place(inner=inner, dropout=dropout) for inner in (attention, feed_forward)))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, projection=c.ProjectTokens(width=narrow, bias=False) if narrow else None,
                           positions=c.Learned(length=length + 2, places=c.RealTokens(offset=2))),
-        decoder=c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=c.LayerNorm() if pre_norm else None,
-                        narrow=narrow),
+        decoder=repeated(layers, attention, feed_forward, place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
+                         final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
         head=c.LanguageHead(),
     )
 
@@ -32,75 +32,44 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
 def by_fields(dim: int, table: int, *, pre_norm: bool, unnormed: bool, affine: bool) -> c.Transformer:
     """OPT by the published fields that shape it: width of the `table`, place and kind of norms."""
     tree = opt(dim, 1, narrow=None if table == dim else table, pre_norm=pre_norm)
-    assert tree.decoder is not None, "an OPT is a decoder"
     norm = c.LayerNorm() if affine else c.PlainLayerNorm()
-    block = c.Block(sublayers=tuple(residual.model_copy(update={"norm": norm})
-                                    for residual in tree.decoder.blocks()[0].sublayers))
-    update = {"layers": c.Repeat(block=block, times=1), "final_norm": norm if pre_norm and not unnormed else None}
-    return tree.model_copy(update={"decoder": tree.decoder.model_copy(update=update)})
-
-
-def table_of(tree: c.Transformer) -> int:
-    """The width of the token table."""
-    return tree.embed.widths(tree.dim)[0]
-
-
-def first(tree: c.Transformer) -> c.Residual | None:
-    """The first sublayer in its residual."""
-    return tree.decoder.blocks()[0].sublayers[0] if tree.decoder else None
+    for path in (FIRST, FEED_FORWARD):
+        tree = put(tree, f"{path}.norm", norm)
+    made: c.Transformer = put(tree, "decoder.final_norm", norm if pre_norm and not unnormed else None)
+    return made
 
 
 def unnormed_end(tree: c.Transformer) -> bool:
     """Say whether a stack with norms inside the residuals has none at its end."""
-    return isinstance(first(tree), c.PreNorm) and tree.decoder is not None and tree.decoder.final_norm is None
+    return isinstance(look_up(tree, FIRST), c.PreNorm) and look_up(tree, "decoder.final_norm") is None
 
 
-ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
-PROJECTION = f"{ATTENTION}.inner.projection"
+FIRST, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
 KEYS = (
-    Key("hidden_size", ("dim",), argument="dim", default=768),
+    *fields("decoder", {
+        "hidden_size": ("dim", 768), "num_hidden_layers": ("layers", 12), "num_attention_heads": ("heads", 12),
+        "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
+        "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
+        "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
     Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
-        found=table_of),
-    Key("do_layer_norm_before", (), argument="pre_norm", default=True,
-        found=lambda tree: isinstance(first(tree), c.PreNorm)),
+        found=lambda tree: tree.embed.widths(tree.dim)[0]),
+    kind_at("do_layer_norm_before", FIRST, c.PreNorm, argument="pre_norm", default=True),
     Key("_remove_final_layer_norm", (), argument="unnormed", default=False, found=unnormed_end),
-    Key("layer_norm_elementwise_affine", (), argument="affine", default=True,
-        found=lambda tree: (residual := first(tree)) is not None and isinstance(residual.norm, c.LayerNorm)),
-    Key("num_hidden_layers", ("decoder.layers.times",), default=12),
-    Key("num_attention_heads", (f"{PROJECTION}.heads",), default=12),
-    Key("ffn_dim", (f"{FEED_FORWARD}.inner.hidden",), default=3072),
-    Key("vocab_size", ("embed.vocab",), default=50272),
+    kind_at("layer_norm_elementwise_affine", f"{FIRST}.norm", c.LayerNorm, argument="affine", default=True),
     Key("max_position_embeddings", ("embed.positions.length",), default=2048, ours=lambda rows: rows + 2,
         theirs=lambda rows: rows - 2),
-    Key("activation_function", (f"{FEED_FORWARD}.inner.activation",), names=ACTIVATIONS, default="relu"),
-    Key("enable_bias", (f"{PROJECTION}.bias", f"{PROJECTION}.output_bias", f"{FEED_FORWARD}.inner.bias"), default=True),
-    Key("dropout", (f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-    Key("attention_dropout", (f"{ATTENTION}.inner.kernel.dropout",), default=0.0),
-    Key("tie_word_embeddings", ("head.tied",), default=True),
+    Key("enable_bias", (f"{FIRST}.inner.projection.bias", f"{FIRST}.inner.projection.output_bias",
+                        f"{FEED_FORWARD}.inner.bias"), default=True),
 )
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of the body."""
-    names = {"attention.norm": "self_attn_layer_norm", "attention.inner.out": "self_attn.out_proj",
-             "feed_forward.norm": "final_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2"}
-    block, theirs = "decoder.blocks.{i}.", "@decoder.layers.{i}."
-    return Rules([
-        Rule("embed.tokens.weight", "@decoder.embed_tokens.weight"),
-        Rule("embed.positions.weight", "@decoder.embed_positions.weight"),
-        Rule("embed.project.weight", "@decoder.project_in.weight"),
-        Rule("decoder.narrow.weight", "@decoder.project_out.weight"),
-        Rule("decoder.final_norm.{p}", "@decoder.final_layer_norm.{p}"),
-        Rule(block + "attention.inner.qkv.{p}", tuple(f"{theirs}self_attn.{x}_proj.{{p}}" for x in "qkv"),
-             Concat((tree.dim,) * 3)),
-        *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in names.items()),
-    ], ignored=["lm_head.weight", "@decoder.version"])
-
-
-OPT_LAYOUT = Layout(
-    "opt", by_fields, KEYS, weights,
-    {"OPTForCausalLM": Published(whole.keep, (Rule("head.weight", "lm_head.weight"),)),
-     "OPTForSequenceClassification": last_token,
-     "OPTForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()), "OPTModel": bare},
-    "model.", free=frozenset({"layerdrop", "init_std", "activation_dropout"}),
+NAMES = NameTable(
+    {"embed.tokens.weight": "@decoder.embed_tokens.weight", "embed.positions.weight": "@decoder.embed_positions.weight",
+     "embed.project.weight": "@decoder.project_in.weight", "decoder.narrow.weight": "@decoder.project_out.weight",
+     "decoder.final_norm.{p}": "@decoder.final_layer_norm.{p}"},
+    "@decoder.layers.{i}.",
+    {"attention.norm": "self_attn_layer_norm", "attention.inner.out": "self_attn.out_proj",
+     "feed_forward.norm": "final_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2"},
+    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    ignored=("lm_head.weight", "@decoder.version"),
 )
+OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, without(decoder_classes("OPT"), "ForTokenClassification"), "model.",
+                    free=frozenset({"layerdrop", "init_std", "activation_dropout"}))

@@ -10,6 +10,7 @@ from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Publish
 from saucier.checkpoints.rules import Rule
 from saucier.errors import InputError
 from saucier.families.bart_lineage import tied_output
+from saucier.families.shapes import in_turns
 from saucier.families.t5_lineage import (
     FEED_FORWARDS,
     FREE,
@@ -19,7 +20,6 @@ from saucier.families.t5_lineage import (
     keys,
     weights,
 )
-from saucier.families.turns import in_turns
 
 
 def switch_transformers(

@@ -1,0 +1,71 @@
+"""Where the fields that most published configs have stand in a tree: a family says only what they are called.
+
+Not here: fields that one family has alone, which are `Key`s of its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saucier import config as c
+from saucier.checkpoints.keys import ACTIVATIONS, Key, below
+
+Spelled = Mapping[str, tuple[str, Any]]
+"""Published name -> its places by their words, with spaces between them, and its default (None: it must be said)."""
+
+
+def places(stack: str) -> dict[str, tuple[str, ...]]:
+    """Return what each word stands for in a tree with this stack.
+
+    Blocks begin with self-attention and a feed-forward; a third sublayer is a cross-attention. Places that a tree has
+    not are passed over, both in reading and in writing.
+    """
+    block = f"{stack}.layers.*.sublayers"
+    attentions = (f"{block}.0", f"{block}.2")
+    residuals = (f"{block}.0", f"{block}.1", f"{block}.2")
+    return {
+        "dim": ("dim",),
+        "layers": (f"{stack}.layers.times",),
+        "heads": below(attentions, "inner.projection.heads"),
+        "head_dim": below(attentions, "inner.projection.head_dim"),
+        "attention_bias": (f"{block}.0.inner.projection.bias", f"{block}.0.inner.projection.output_bias"),
+        "hidden": (f"{block}.1.inner.hidden",),
+        "activation": (f"{block}.1.inner.activation",),
+        "vocab": ("embed.vocab",),
+        "length": ("embed.positions.length", f"{block}.0.inner.positions.length"),
+        "segments": ("embed.segments.count",),
+        "eps": ("embed.norm.eps", *below(residuals, "norm.eps"), f"{stack}.final_norm.eps"),
+        "dropout": below(residuals, "dropout"),
+        "embed_dropout": ("embed.dropout",),
+        "attention_dropout": below(attentions, "inner.kernel.dropout"),
+        "tied": ("head.tied",),
+    }
+
+
+def fields(stack: str, spelled: Spelled, *, arguments: tuple[str, ...] = (),
+           head: str | None = None) -> tuple[Key, ...]:
+    """Return the keys of published names for common places.
+
+    `arguments`: words of places that go to the family's function, because they change the shape of its tree. `head`:
+    where a transform stands whose activation and norm are the body's.
+    """
+    known = places(stack)
+    if head:
+        known["activation"] += (f"{head}.activation",)
+        known["eps"] += (f"{head}.norm.eps",)
+    return tuple(Key(foreign, tuple(path for word in words.split() for path in known[word]), default=default,
+                     argument=words if words in arguments else None, names=ACTIVATIONS if words == "activation" else {})
+                 for foreign, (words, default) in spelled.items())
+
+
+def attentions(tree: c.Transformer) -> list[c.SelfAttention]:
+    """Return the self-attentions of the encoder, or of a decoder alone, in the order of their blocks."""
+    stack = tree.encoder or tree.decoder
+    return stack.attentions() if stack else []
+
+
+def kind_at(foreign: str, path: str, kind: type[c.Config], *, argument: str, default: bool) -> Key:
+    """Return the key of a field that says whether a part of one kind stands at a place."""
+    return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: isinstance(part, kind),
+               absent=False)

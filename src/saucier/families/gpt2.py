@@ -1,0 +1,53 @@
+"""GPT-2: GPT with norms inside the residuals and one at the end."""
+
+from __future__ import annotations
+
+from saucier import config as c
+from saucier.checkpoints.choices import decoder_classes
+from saucier.checkpoints.keys import Key, Layout, look_up, put
+from saucier.checkpoints.places import fields
+from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
+
+
+def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50257, length: int = 1024,
+         hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
+    """GPT-2: norms before each sublayer and one at the end, residual maps started smaller with depth.
+
+    Source: Radford et al. 2019, §2.3.
+    """
+    return c.Transformer(dim=dim, embed=embedding(vocab, length, dropout), head=c.LanguageHead(),
+                         decoder=decoder(layers, heads, hidden or 4 * dim, dropout, c.PreNorm),
+                         initialization=c.NormalInit(depth_scaled=True))
+
+
+def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool) -> c.Transformer:
+    """GPT-2 whose scores are not `scaled` by the heads' width, or are divided by the layer's number (`by_depth`).
+
+    Source: Karamcheti et al. 2021, "Mistral: A Journey towards Reproducible Language Model Training", for the latter.
+    """
+    tree = gpt2(dim, layers, heads=heads)
+    if scaled and not by_depth:
+        return tree
+    block, scale = look_up(tree, "decoder.layers.block"), (dim // heads) ** -0.5 if scaled else 1.0
+    scored = [put(block, SCALE, scale / (depth + 1)) for depth in range(layers if by_depth else 1)]
+    made = c.Cycle(blocks=tuple(scored), times=1) if by_depth else c.Repeat(block=scored[0], times=layers)
+    return put(tree, "decoder.layers", made)  # type: ignore[no-any-return]  # `put` gives what it is given
+
+
+SCALE = "sublayers.0.inner.projection.scale"
+LAYERS, FEED_FORWARD = "decoder.layers", "decoder.layers.*.sublayers.1.inner"
+KEYS = (
+    *fields("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
+                        "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
+    Key("n_layer", (), argument="layers", default=12, found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
+    Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * document.get("n_embd", 768)),
+    Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
+        theirs=lambda scale: scale != 1.0),
+    Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
+        theirs=lambda layers: isinstance(layers, c.Cycle)),
+)
+GPT2_LAYOUT = Layout(
+    "gpt2", by_fields, KEYS, lambda tree: weights(tree, tokens="wte", positions="wpe"),
+    {**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
+    "transformer.", free=FREE, fixed={"add_cross_attention": False},
+)

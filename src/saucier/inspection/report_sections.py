@@ -31,7 +31,19 @@ def data_section(run: Run) -> Html:
     sides = [("training", data.train), ("held out", data.held_out)]
     counts = table(["", "documents", "tokens", "text", "bytes a token"],
                    [_counts_row(name, counts) for name, counts in sides], numbers=range(1, 5), class_="plain")
-    return section("Data", element("p", data.source), counts, element("p", losses_text(data), class_="note"))
+    return section("Data", element("p", data.source), counts, languages_table(data),
+                   element("p", losses_text(data), class_="note"))
+
+
+def languages_table(data: DataCounts) -> Html:
+    """Show each language: how much there is of it, how often it comes, and how much of it was seen."""
+    if not data.languages:
+        return Html()
+    rows = [[one.name, f"{one.train.documents:,}", f"{one.train.tokens:,}",
+             f"{one.train.tokens / max(1, data.train.tokens):.1%}", f"{one.drawn:.1%}",
+             "–" if one.seen is None else f"{one.seen:,}", f"{one.held_out.tokens:,}"] for one in data.languages]
+    head = ["language", "documents", "tokens", "of the text", "of the rows", "tokens seen", "tokens held out"]
+    return table(head, rows, numbers=range(1, 7), class_="plain")
 
 
 def _counts_row(name: str, counts: TextCounts) -> list[str]:

@@ -29,6 +29,25 @@ class TextCounts(Config):
     """UTF-8 bytes of the text."""
 
 
+class LanguageCounts(Config):
+    """One language of the data."""
+
+    name: str
+    """As the recipe calls it."""
+    train: TextCounts = TextCounts()
+    """What the model learns from."""
+    held_out: TextCounts = TextCounts()
+    """What it is measured with."""
+    drawn: float
+    """The share of the rows that are of this language."""
+    seen: int | None = None
+    """Tokens of it that were shown in training, repeats included; None before."""
+
+    def words(self, data: DataCounts) -> str:
+        """Say how much of the text it is, and how much of the rows."""
+        return f"{self.train.tokens / max(1, data.train.tokens):.1%} of the text, {self.drawn:.1%} of the rows"
+
+
 class DataCounts(Config):
     """What was read and what became of it."""
 
@@ -44,6 +63,8 @@ class DataCounts(Config):
     """Rows that were longer than the model's length and were cut."""
     truncated_tokens: int = 0
     """Tokens that were lost to these cuts."""
+    languages: tuple[LanguageCounts, ...] = ()
+    """Each language, where the data tell languages apart."""
 
 
 class HeldOut(Config):

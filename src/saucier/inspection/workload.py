@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saucier.objectives.config import singles
+from saucier.objectives.fit import tells_languages
 from saucier.objectives.material import materials
 from saucier.recipes import Recipe
 from saucier.text.config import PairData
+from saucier.text.language_rows import told
 from saucier.text.material import TwoSegments, wants_sentences
 from saucier.text.rows import Ints, PairRows, Rows
 
@@ -100,7 +103,8 @@ def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
     segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
     numbers = np.arange(shape[0])
     none = np.zeros_like(numbers)
-    return Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers, begun)
+    rows = Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers, begun)
+    return told(rows, 0 if any(tells_languages(one, recipe.model) for one in singles(recipe.objective)) else None)
 
 
 def positions_in(starts: np.ndarray[Any, np.dtype[np.bool_]]) -> Ints:

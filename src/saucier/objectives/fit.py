@@ -14,7 +14,7 @@ from saucier.objectives import config as c
 from saucier.objectives.config.noise import mode_tokens, needs_mask, sentinels_needed
 from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
-from saucier.text.config import Data, PairData, SpecialTokens
+from saucier.text.config import Data, PairData, SpecialTokens, languages_of
 from saucier.text.material import Pairs
 
 
@@ -45,6 +45,7 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     yield from body_misfits(objective, around.model)
     yield from head_misfits(objective, around.model)
     yield from token_misfits(objective, around)
+    yield from language_misfits(objective, around)
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
@@ -138,6 +139,24 @@ def sees_prefix(stack: architecture.Stack | None) -> bool:
     return stack is not None and any(isinstance(one.inner, architecture.SelfAttention)
                                      and architecture.has_prefix(one.inner.visibility)
                                      for block in stack.blocks() for one in block.sublayers)
+
+
+def tells_languages(objective: c.Single, model: architecture.Transformer) -> bool:
+    """Say whether the language of each token must be known."""
+    return model.embed.languages is not None
+
+
+def language_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
+    """Does the model know as many languages as there are, and can the objective tell it?"""
+    table, named = around.model.embed.languages, languages_of(around.data)
+    if table is None or not named:
+        return
+    if table.count < len(named):
+        yield Misfit(("model",), f"has vectors for {table.count} languages, and the data are in {len(named)}",
+                     f"use languages: {len(named)}")
+    if around.model.decoder is not None:
+        yield Misfit(("model", "embed", "languages"), f"{objective.kind} tells a decoder of no languages",
+                     "leave the table out, or use an encoder")
 
 
 def two_segments(model: architecture.Transformer) -> bool:

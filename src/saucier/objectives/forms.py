@@ -135,14 +135,18 @@ class Retold:
 
 
 def placed(rows: Rows, batch: Batch) -> Batch:
-    """Add to a batch what a model must know of its rows: padding, or several documents in one row."""
+    """Add to a batch what a model must know of its rows: padding, several documents in one row, places, languages."""
     documents = rows.documents
     if (documents == PADDING).any():
         batch["attention_mask"] = tensor(documents != PADDING)
     real = np.where(documents == PADDING, documents[:, :1], documents)
-    if (real != documents[:, :1]).any():
+    several = bool((real != documents[:, :1]).any())
+    if several:
         batch["documents"] = tensor(documents)
+    if several or (rows.mask & (rows.positions != np.arange(documents.shape[1]))).any():
         batch["places"] = tensor(rows.positions)
+    if rows.languages is not None:
+        batch["langs"] = tensor(rows.languages)
     return batch
 
 

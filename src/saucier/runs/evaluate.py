@@ -20,14 +20,14 @@ from saucier.objectives.build import joint
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.opened import open_model
-from saucier.runs.pantry import Store, kept, open_corpus
+from saucier.runs.pantry import Store, held_out_items, kept, open_corpus, open_store
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
 from saucier.runs.study import make_lessons
 from saucier.tasks.baselines import KINDS
-from saucier.text.config import PairData, TextData
+from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.encode import write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs
-from saucier.text.store import PairStore, TokenStore
+from saucier.text.store import TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, choose_dtype
 from saucier.training.resume import fill_modules
@@ -104,8 +104,7 @@ def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
              folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
     """Give a store to score and what it was made from; one made of other files lives as long as the context."""
     if not files:
-        kind = PairStore if isinstance(recipe.data, PairData) else TokenStore
-        yield kind(folder.held_out_store), open_corpus(recipe).held_out
+        yield open_store(recipe, folder.held_out_store), held_out_items(open_corpus(recipe))
         return
     with TemporaryDirectory() as temporary:
         match recipe.data:
@@ -115,3 +114,6 @@ def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
             case TextData(column=column, document=unit):
                 documents = list(read_documents(files, column=column, unit=unit))
                 yield kept(recipe, tokenizer, documents, Path(temporary) / "store"), documents
+            case LanguageData():
+                raise InputError("of which language are these files? The run knows several", where=files[0],
+                                 remedy="leave them out: the run's own held-out text is measured")

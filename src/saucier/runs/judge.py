@@ -11,7 +11,7 @@ from saucier.checkpoints.model_folder import fill
 from saucier.inspection.costs import tokens_a_step, training_flops
 from saucier.inspection.machine import peak_resident
 from saucier.inspection.report import write_report
-from saucier.inspection.results import Cost, DataCounts, Results, Sample
+from saucier.inspection.results import Cost, DataCounts, LanguageCounts, Results, Sample
 from saucier.inspection.units import duration
 from saucier.runs.job import Cooking
 from saucier.runs.passport import Outcome, file_digest, now
@@ -61,7 +61,15 @@ def data_counts(job: Cooking) -> DataCounts:
     counts, rows = job.pantry.counts, job.study.batches.counts
     dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
     return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
-                                     "truncated_tokens": rows.get("tokens_cut", 0)})
+                                     "truncated_tokens": rows.get("tokens_cut", 0),
+                                     "languages": tuple(seen(one, job) for one in counts.languages)})
+
+
+def seen(language: LanguageCounts, job: Cooking) -> LanguageCounts:
+    """Add how many tokens of a language were shown."""
+    training = job.recipe.training
+    return language.model_copy(update={"seen": round(language.drawn * training.steps * training.batch
+                                                     * training.length)})
 
 
 def cost(job: Cooking, trained: Result, peak: int) -> Cost:

@@ -9,7 +9,7 @@ from typing import Any
 
 from saucier.errors import InputError
 from saucier.files import write_json
-from saucier.inspection.results import DataCounts, TextCounts
+from saucier.inspection.results import DataCounts, LanguageCounts, TextCounts
 from saucier.inspection.units import bytes_text
 from saucier.objectives.material import materials
 from saucier.recipes import Recipe
@@ -17,17 +17,20 @@ from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
 from saucier.text import material
-from saucier.text.config import PairData
-from saucier.text.corpus import PairCorpus, TextCorpus, View
+from saucier.text.config import LanguageData, PairData, TextData, languages_of
+from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.encode import frame as frame_ids
 from saucier.text.encode import write_documents, write_pairs
+from saucier.text.languages import LanguageCorpus, LanguageStore, sampling_shares, write_language_store
 from saucier.text.material import Frame, keeping
-from saucier.text.read import Counts, Document
+from saucier.text.read import Document
+from saucier.text.split import Part
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
 
-Store = TokenStore | PairStore
+Store = TokenStore | PairStore | LanguageStore
+Corpus = TextCorpus | PairCorpus | LanguageCorpus
 LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced",
             "unreadable": "unreadable modules"}
 """What reading counts beside the documents that it gives out, and how it is said."""
@@ -37,7 +40,7 @@ LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone sur
 class Pantry:
     """Everything that training and measuring need of the text."""
 
-    corpus: TextCorpus | PairCorpus
+    corpus: Corpus
     tokenizer: Tokenizer
     train: Store
     held_out: Store
@@ -45,12 +48,27 @@ class Pantry:
     digests: dict[str, str]
 
 
-def open_corpus(recipe: Recipe) -> TextCorpus | PairCorpus:
+def open_corpus(recipe: Recipe) -> Corpus:
     """Find the text of a recipe and how it is cut. Raises `InputError` where there is none."""
     seed = recipe.training.seed
-    if isinstance(recipe.data, PairData):
-        return PairCorpus(recipe.data, seed=seed)
-    return TextCorpus(recipe.data, seed=seed)
+    match recipe.data:
+        case PairData() as data:
+            return PairCorpus(data, seed=seed)
+        case LanguageData() as data:
+            return LanguageCorpus(data, seed=seed)
+        case TextData() as data:
+            return TextCorpus(data, seed=seed)
+
+
+def open_store(recipe: Recipe, path: Path) -> Store:
+    """Open what `packed` wrote."""
+    match recipe.data:
+        case PairData():
+            return PairStore(path)
+        case LanguageData():
+            return LanguageStore(path)
+        case TextData():
+            return TokenStore(path)
 
 
 def stock(recipe: Recipe, folder: RunFolder, voice: Voice, start: Path | None = None) -> Pantry:
@@ -76,12 +94,12 @@ def source_of(recipe: Recipe) -> str:
     """Say where the text comes from."""
     files = recipe.data.files
     if not files:
-        return "Python's own documentation"
+        return "Python's own functions and documentation" if languages_of(recipe.data) else "Python's own documentation"
     names = [Path(name).name for name in files]
     return ", ".join(names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"])
 
 
-def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus, voice: Voice,
+def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voice,
                    start: Path | None) -> Tokenizer:
     """Train the tokenizer, or load the one that this run has, or begins with."""
     if (folder.tokenizer / "tokenizer_config.json").is_file():
@@ -101,28 +119,36 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairC
     return tokenizer
 
 
-def packed(recipe: Recipe, folder: RunFolder, corpus: TextCorpus | PairCorpus,
+def packed(recipe: Recipe, folder: RunFolder, corpus: Corpus,
            tokenizer: Tokenizer) -> tuple[Store, Store, dict[str, Any]]:
     """Write both stores, or open those that this run has. `data.json` is written last: with it they are whole."""
     if not folder.data_file.is_file():
-        digests, stores = {}, {}
-        parts = {"train": (corpus.train, folder.train_store), "held_out": (corpus.held_out, folder.held_out_store)}
-        for name, (part, path) in parts.items():
-            stores[name], digests[name] = written(recipe, part, path, tokenizer)
+        digests: dict[str, str] = {}
+        stores: dict[str, Store] = {}
+        parts: dict[Part, Path] = {"train": folder.train_store, "held_out": folder.held_out_store}
+        for name, path in parts.items():
+            stores[name], digests[name] = written(recipe, corpus, name, path, tokenizer)
         digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
-        counts = data_counts(recipe, stores["train"], stores["held_out"], corpus.train.counts)
+        counts = data_counts(recipe, stores["train"], stores["held_out"], corpus)
         write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
-    kind = PairStore if isinstance(recipe.data, PairData) else TokenStore
-    return kind(folder.train_store), kind(folder.held_out_store), read_json(folder.data_file)
+    train, held_out = (open_store(recipe, path) for path in (folder.train_store, folder.held_out_store))
+    return train, held_out, read_json(folder.data_file)
 
 
-def written(recipe: Recipe, part: View[Any], path: Path, tokenizer: Tokenizer) -> tuple[Store, str]:
+def written(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tokenizer: Tokenizer) -> tuple[Store, str]:
     """Encode one part of the text into a store; return it with the digest of the text."""
     digest = Digest()
-    if isinstance(recipe.data, PairData):
-        return write_pairs(path, digest.over(part, "source", "target"), tokenizer), digest.text()
-    store = kept(recipe, tokenizer, digest.over(part, "text"), path)
-    return store, digest.text()
+
+    def of_text(text: TextCorpus, path: Path) -> TokenStore:
+        return kept(recipe, tokenizer, digest.over(text.part(part), "text"), path)
+
+    match corpus:
+        case PairCorpus():
+            return write_pairs(path, digest.over(corpus.part(part), "source", "target"), tokenizer), digest.text()
+        case LanguageCorpus():
+            return write_language_store(path, corpus, of_text), digest.text()
+        case TextCorpus():
+            return of_text(corpus, path), digest.text()
 
 
 def kept(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[Document], path: Path) -> TokenStore:
@@ -143,18 +169,51 @@ def ends(frame: Frame, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
             return None, None
 
 
-def data_counts(recipe: Recipe, train: Store, held_out: Store, read: Counts) -> DataCounts:
+def data_counts(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus) -> DataCounts:
     """Say what was read and what became of it."""
-    found = read.as_dict()
-    dropped = {words: int(str(found[name])) for name, words in LEFT_OUT.items() if found[name]}
-    return DataCounts(source=source_of(recipe), train=side(train), held_out=side(held_out), dropped=dropped)
+    read = [one.train.counts.as_dict() for one in texts_of(corpus)]
+    dropped = {words: sum(int(str(one[name])) for one in read) for name, words in LEFT_OUT.items()}
+    return DataCounts(source=source_of(recipe), train=side(train), held_out=side(held_out),
+                      dropped={words: count for words, count in dropped.items() if count},
+                      languages=language_counts(recipe, train, held_out))
+
+
+def texts_of(corpus: Corpus) -> tuple[TextCorpus | PairCorpus, ...]:
+    """Return what a corpus is read as: itself, or its languages."""
+    return tuple(corpus.members.values()) if isinstance(corpus, LanguageCorpus) else (corpus,)
+
+
+def held_out_items(corpus: Corpus) -> Iterable[Any]:
+    """Return the held-out documents or pairs; of several languages, in turns."""
+    return corpus.documents("held_out") if isinstance(corpus, LanguageCorpus) else corpus.held_out
 
 
 def side(store: Store) -> TextCounts:
     """Count one part of the text."""
-    parts = (store.source, store.target) if isinstance(store, PairStore) else (store,)
+    parts = stores_of(store)
     return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
                       bytes=sum(part.bytes for part in parts))
+
+
+def stores_of(store: Store) -> tuple[TokenStore, ...]:
+    """Return the stores of tokens that a store is made of."""
+    match store:
+        case PairStore(source=source, target=target):
+            return source, target
+        case LanguageStore(members=members):
+            return tuple(members.values())
+        case TokenStore():
+            return (store,)
+
+
+def language_counts(recipe: Recipe, train: Store, held_out: Store) -> tuple[LanguageCounts, ...]:
+    """Count each language, and say how often it comes."""
+    if not (isinstance(recipe.data, LanguageData) and isinstance(train, LanguageStore)
+            and isinstance(held_out, LanguageStore)):
+        return ()
+    drawn = sampling_shares(train.sizes, recipe.data.alpha)
+    return tuple(LanguageCounts(name=name, train=side(one), held_out=side(held_out.members[name]), drawn=float(share))
+                 for (name, one), share in zip(train.members.items(), drawn, strict=True))
 
 
 def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
@@ -164,6 +223,8 @@ def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
         density = f", {part.bytes / part.tokens:.2f} bytes a token" if part.tokens else ""
         units = unit if part.documents == 1 else f"{unit}s"
         yield f"{name}: {part.documents:,} {units}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
+    for one in counts.languages:
+        yield f"{one.name}: {one.train.documents:,} documents, {one.train.tokens:,} tokens, {one.words(counts)}"
     if counts.dropped:
         yield "left out: " + ", ".join(f"{count:,} {words}" for words, count in counts.dropped.items())
 

@@ -15,11 +15,11 @@ from saucier.inspection.results import Sample
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import Causal, ChosenTokens, EveryToken, Masked, Replaced, SequenceToSequence
 from saucier.objectives.replaced import ReplacedTokens
-from saucier.runs.pantry import Pantry
+from saucier.runs.pantry import Pantry, held_out_items
 from saucier.runs.scoring import Candidate, translate
 from saucier.runs.writing import Writer, special
 from saucier.text.bucketed import text_rows
-from saucier.text.corpus import PairCorpus, TextCorpus
+from saucier.text.corpus import PairCorpus
 from saucier.text.encode import sentence_ids
 from saucier.text.read import Document, Pair
 from saucier.text.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ def held_out_pairs(pantry: Pantry) -> Iterator[Pair]:
 
 def held_out_documents(pantry: Pantry) -> Iterator[Document]:
     """Yield the held-out documents; none where the text is pairs."""
-    return iter(pantry.corpus.held_out) if isinstance(pantry.corpus, TextCorpus) else iter(())
+    return iter(()) if isinstance(pantry.corpus, PairCorpus) else iter(held_out_items(pantry.corpus))
 
 
 def starts(pantry: Pantry, count: int) -> list[Document]:

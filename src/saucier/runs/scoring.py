@@ -17,7 +17,7 @@ from saucier.runs.writing import Writer
 from saucier.tasks.baselines import baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf
 from saucier.text.read import Pair
-from saucier.text.store import TokenStore
+from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, autocast
 from saucier.training.processes import Processes
@@ -40,7 +40,7 @@ def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score,
     evaluate = make_evaluator(found.recipe, found.tokenizer, store, found.lessons, whole=True, processes=Processes())
     with autocast(found.dtype, next(found.model.parameters()).device):
         scores = evaluate(found.model)
-    size = store.target.bytes if not isinstance(store, TokenStore) else store.bytes
+    size = store.target.bytes if isinstance(store, PairStore) else store.bytes
     likelihood = isinstance(found.recipe.objective, Causal)
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],

@@ -6,8 +6,10 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.recipes import Recipe
+from saucier.text.config import LanguageData
 from saucier.text.sources import find_sources
 
 COPY = "input"
@@ -24,7 +26,12 @@ def kept(name: str, out: Path) -> Path:
 
 
 def with_kept_input(recipe: Recipe, out: Path) -> Recipe:
-    """Return the recipe with standard input replaced by the run's copy of it."""
+    """Return the recipe with standard input replaced by the run's copy of it. Raises `InputError` among languages."""
+    if isinstance(recipe.data, LanguageData):
+        if any(map(is_standard_input, recipe.data.files)):
+            raise InputError("standard input is no file of one language among several", where="data.languages",
+                             remedy="write it to a file first")
+        return recipe
     files = tuple(str(kept(name, out)) if is_standard_input(name) else name for name in recipe.data.files)
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"files": files})})
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.config import Transformer
 from saucier.errors import InputError
 from saucier.objectives.base import Given, TokenIds
 from saucier.objectives.build import Lesson, joint, lessons, turns_of
+from saucier.objectives.fit import tells_languages
 from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
@@ -21,6 +26,9 @@ from saucier.text.batches import (
     PackedRows,
     SentencePairs,
 )
+from saucier.text.config import LanguageData
+from saucier.text.language_rows import LanguageBatches, OneLanguage, told
+from saucier.text.languages import LanguageStore, sampling_shares
 from saucier.text.material import Pairs, Running, TwoSegments
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
@@ -35,6 +43,20 @@ class Countable(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, step: int) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InLanguage:
+    """Batches that end, of one language, which their rows tell where it is given."""
+
+    batches: Countable
+    language: int | None
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Any:
+        return told(self.batches[step], self.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +96,16 @@ class Cutting:
     recipe: Recipe
     tokenizer: Tokenizer
 
+    @property
+    def model(self) -> Transformer:
+        """The model that will learn."""
+        return self.recipe.model_for(self.tokenizer.vocab_size)
+
+    def row_by_row(self) -> Cutting:
+        """The same in batches of one row."""
+        one = self.recipe.training.model_copy(update={"batch": 1})
+        return replace(self, recipe=self.recipe.model_copy(update={"training": one}))
+
 
 def given(recipe: Recipe, tokenizer: Tokenizer) -> Given:
     """Return what a recipe's objective is built from."""
@@ -99,15 +131,40 @@ def make_study(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequ
 def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[Lesson], *, whole: bool,
                    processes: Processes) -> Evaluate:
     """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
-    cutting = Cutting(recipe, tokenizer)
-    targets = None if whole else recipe.evaluation.tokens_while_training
-    parts = []
-    for lesson in lessons:
-        rows: Iterable[Any] = First(held_out_batches(cutting, store, lesson, whole=whole), targets)
-        parts.append(Evaluator(rows, lesson.corruption, lesson.objective.held_out(), recipe.training.seed, processes))
+    measuring = Measuring(Cutting(recipe, tokenizer), whole, processes)
+    parts = tuple(measuring.lesson(store, lesson) for lesson in lessons)
     if len(parts) == 1:
         return parts[0]
-    return MixedEvaluator(tuple(one.weight for one in lessons), tuple(parts), tuple(names(lessons)))
+    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(names(lessons)))
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How held-out text is measured."""
+
+    cutting: Cutting
+    whole: bool
+    processes: Processes
+
+    def lesson(self, store: Store, lesson: Lesson) -> Evaluator | MixedEvaluator:
+        """Return what measures one lesson, on each language by itself where there are several."""
+        if not isinstance(store, LanguageStore):
+            return self.one(lesson, held_out_batches(self.cutting, store, lesson, whole=self.whole), 1)
+        parts = tuple(self.one(lesson, self.language(one, lesson, number), len(store.members))
+                      for number, one in enumerate(store.members.values()))
+        return MixedEvaluator(tuple(language_shares(self.cutting, store)), parts, tuple(store.members))
+
+    def language(self, store: TokenStore, lesson: Lesson, number: int) -> Countable:
+        """Return the held-out batches of one language."""
+        return InLanguage(held_out_batches(self.cutting, store, lesson, whole=self.whole),
+                          number if tells_languages(lesson.config, self.cutting.model) else None)
+
+    def one(self, lesson: Lesson, batches: Countable, parts: int) -> Evaluator:
+        """Return what measures one lesson on some batches, which are one of `parts` to share the tokens among."""
+        targets = None if self.whole else self.cutting.recipe.evaluation.tokens_while_training
+        rows: Iterable[Any] = First(batches, targets and max(1, targets // parts))
+        return Evaluator(rows, lesson.corruption, lesson.objective.held_out(), self.cutting.recipe.training.seed,
+                         self.processes)
 
 
 def names(lessons: Sequence[Lesson]) -> Iterator[str]:
@@ -121,6 +178,8 @@ def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[
     """Return the endless batches of a lesson."""
     training, corruption = cutting.recipe.training, lesson.corruption
     match lesson.material, store:
+        case (Running() | TwoSegments()), LanguageStore():
+            return language_batches(cutting, store, lesson)
         case Pairs(), PairStore():
             return BucketedPairs(store, limits(cutting), seed=training.seed)
         case TwoSegments(real=real), TokenStore():
@@ -144,6 +203,20 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
             return EvaluationRows(store, length=corruption.row_length(cutting.recipe.training.length),
                                   batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
     raise misplaced(lesson)
+
+
+def language_batches(cutting: Cutting, store: LanguageStore, lesson: Lesson) -> LanguageBatches:
+    """Return rows of several languages, each cut as those of one."""
+    training, told = cutting.recipe.training, tells_languages(lesson.config, cutting.model)
+    members = [OneLanguage(training_batches(cutting.row_by_row(), one, lesson), number if told else None)
+               for number, one in enumerate(store.members.values())]
+    return LanguageBatches(members, language_shares(cutting, store), batch=training.batch, seed=training.seed)
+
+
+def language_shares(cutting: Cutting, store: LanguageStore) -> NDArray[np.float64]:
+    """Return how often each language comes. Shapes: -> [N]."""
+    assert isinstance(cutting.recipe.data, LanguageData), "a store of languages is made of nothing else"
+    return sampling_shares(store.sizes, cutting.recipe.data.alpha)
 
 
 def misplaced(lesson: Lesson) -> InputError:

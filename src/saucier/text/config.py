@@ -77,7 +77,62 @@ class PairData(Config):
     """What is kept away from training, to measure with."""
 
 
-Data = Annotated[TextData | PairData, Field(discriminator="kind")]
+Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+"""The name of a language, such as `de` or `de_DE`; a folder is called by it."""
+
+
+class LanguageData(Config):
+    """Running text in several languages; a row is of one language, and small languages come more often than their size.
+
+    Source: Lample and Conneau 2019 (XLM), §3.1, arXiv:1901.07291; Liu et al. 2020 (mBART), §2.1, arXiv:2001.08210.
+    """
+
+    kind: Literal["languages"] = "languages"
+    languages: dict[Language, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    """Paths or globs of each language; none means Python's own: the heads of its functions and its documentation."""
+    alpha: float = Field(default=0.7, ge=0, le=1)
+    """A row is of language i with probability q_i ∝ p_i^alpha, p_i its share of the tokens: 1 draws by size, 0 all
+    languages alike."""
+    tokenizer_alpha: float = Field(default=0.5, ge=0, le=1)
+    """The same for the characters that the tokenizer is trained on."""
+    column: str | None = None
+    """As in `text`."""
+    document: Literal["file", "paragraph", "line"] = "file"
+    """As in `text`."""
+    deduplicate: bool = False
+    """As in `text`, within each language."""
+    limit: int | None = Field(default=None, gt=0)
+    """Stop after so many documents of each language."""
+    held_out: Annotated[Fraction | Tail, Field(discriminator="kind")] = Fraction()
+    """What is kept away from training in each language."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Those of all languages."""
+        return tuple(name for names in self.languages.values() for name in names)
+
+    def of(self, language: str) -> TextData:
+        """Return the text of one language."""
+        return TextData(files=self.languages.get(language, ()), column=self.column, document=self.document,
+                        deduplicate=self.deduplicate, limit=self.limit, held_out=self.held_out)
+
+
+OWN_LANGUAGES = ("python", "english")
+"""The languages that lie on every machine: heads of Python's functions, and what is said of them."""
+
+
+def languages_of(data: TextData | PairData | LanguageData) -> tuple[str, ...]:
+    """Return the languages that a text is known to be in, in the order of their numbers; none for one of any kind."""
+    match data:
+        case LanguageData(languages=named):
+            return tuple(named) or OWN_LANGUAGES
+        case PairData(files=files, source=source, target=target):
+            return (source or "source", target or "target") if files else OWN_LANGUAGES
+        case TextData():
+            return ()
+
+
+Data = Annotated[TextData | PairData | LanguageData, Field(discriminator="kind")]
 
 
 class SpecialTokens(Config):

@@ -18,6 +18,8 @@ from saucier.text.sources import find_sources
 from saucier.text.split import Cut, Part, choose, drawn_documents
 
 T = TypeVar("T")
+Own = Callable[[Counts], Iterator[Document]]
+"""Reads text that lies on every machine."""
 
 
 class View(Generic[T]):
@@ -33,18 +35,31 @@ class View(Generic[T]):
         return self._read(self.counts)
 
 
-class TextCorpus:
+class Parted(Generic[T]):
+    """What is cut into a part that is trained on and one that is held out."""
+
+    train: View[T]
+    held_out: View[T]
+
+    def part(self, part: Part) -> View[T]:
+        """Return one of both."""
+        return self.train if part == "train" else self.held_out
+
+
+class TextCorpus(Parted[Document]):
     """The documents of a `TextData`. `train` and `held_out` are read separately and never share a document.
 
     `texts` is the text of `train`, for a tokenizer; `how` says in words what is held out.
     """
 
-    def __init__(self, data: TextData, *, seed: int = 0) -> None:
+    def __init__(self, data: TextData, *, seed: int = 0, own: Own = python_documentation) -> None:
         """Look at the data once, to see how it is to be cut. `seed` draws the documents that are held out.
+
+        `own` reads the text that is taken where the data names no files.
 
         Errors: `InputError` as told in `read`; where there is too little text to hold some out.
         """
-        self.data = data
+        self.data, self._own = data, own
         _check_apart(data)
         self._chosen, self.how = choose(data.held_out, self._measure, seed)
         self.train: View[Document] = View(lambda counts: self._part("train", counts))
@@ -54,7 +69,7 @@ class TextCorpus:
     def _measure(self, most: int | None) -> tuple[int, int]:
         """Count documents (stopping behind `most`) and characters."""
         documents = characters = 0
-        for document in _documents(self.data, self.data.files, Counts()):
+        for document in _documents(self.data, self.data.files, self._own, Counts()):
             documents += document.part == 0
             characters += len(document.text)
             if most is not None and documents > most:
@@ -72,14 +87,14 @@ class TextCorpus:
     def _cut(self, part: Part, counts: Counts) -> Iterator[Document]:
         held_out = self.data.held_out
         if isinstance(held_out, HeldOutFiles):
-            return _documents(self.data, self.data.files if part == "train" else held_out.files, counts)
-        documents = _documents(self.data, self.data.files, counts)
+            return _documents(self.data, self.data.files if part == "train" else held_out.files, self._own, counts)
+        documents = _documents(self.data, self.data.files, self._own, counts)
         if isinstance(self._chosen, Cut):
             return self._chosen.documents(documents, part)
         return drawn_documents(documents, self._chosen, part)
 
 
-class PairCorpus:
+class PairCorpus(Parted[Pair]):
     """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
 
     `texts` is the text of `train`, sources and targets in turn, for a tokenizer; `how` says in words what is held out.
@@ -120,10 +135,10 @@ class PairCorpus:
         return held == (part == "held_out")
 
 
-def _documents(data: TextData, files: tuple[str, ...], counts: Counts) -> Iterator[Document]:
+def _documents(data: TextData, files: tuple[str, ...], own: Own, counts: Counts) -> Iterator[Document]:
     """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
     read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files \
-        else python_documentation(counts)
+        else own(counts)
     seen: set[bytes] | None = set() if data.deduplicate and files else None
     number, held = 0, None
     for document in read:

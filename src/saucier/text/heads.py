@@ -1,5 +1,7 @@
 """Pairs that lie on every machine: the heads of Python's own functions, and what their documentation begins with.
 
+The heads alone are a language of their own.
+
 Nothing is imported or run; order and text depend only on the Python version.
 """
 
@@ -8,10 +10,11 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
+from itertools import groupby
 
 from saucier.errors import InputError
 from saucier.text.documentation import library, modules, parsed
-from saucier.text.read import Counts, Pair
+from saucier.text.read import Counts, Document, Pair, split_parts
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 EXAMPLE = ">>>"
@@ -33,6 +36,16 @@ def python_heads(counts: Counts | None = None) -> Iterator[Pair]:
     for pair in pairs:
         counts.add(pair.source, pair.target)
         yield pair
+
+
+def python_code(counts: Counts | None = None) -> Iterator[Document]:
+    """Yield a document per module: the heads of its documented functions, one in a line. Errors: as `python_heads`."""
+    counts = counts if counts is not None else Counts()
+    for name, pairs in groupby(python_heads(read := Counts()), key=lambda pair: pair.where.rpartition(", line ")[0]):
+        for document in split_parts("\n".join(pair.source for pair in pairs), name, 1):
+            counts.add(document.text, starts=document.part == 0)
+            yield document
+    counts.files, counts.duplicates, counts.unreadable = read.files, read.duplicates, read.unreadable
 
 
 @functools.cache

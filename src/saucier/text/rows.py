@@ -5,8 +5,8 @@ Axes: B rows, L positions of a row, S source positions, T target positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 PADDING = -1
 """The document number of a padded position."""
+WIDE = ("tokens", "documents", "positions", "segments", "sentence_starts", "languages")
+"""Fields of `Rows` that have a value for every position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Rows:
     """The row's number in the stored order of the data, the same in every epoch: seed static masks with it."""
     sentence_starts: NDArray[np.bool_] | None = None
     """True where a sentence starts; None where the store does not know."""
+    languages: Ints | None = None
+    """[B, L], the number of each token's language; none where the data do not tell languages apart."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -54,9 +58,7 @@ class Rows:
     def select(self, rows: slice) -> Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""
         length = int(self.mask[rows].sum(axis=1).max(initial=1))
-        wide = {name: value[rows, :length]
-                for name in ("tokens", "documents", "positions", "segments", "sentence_starts")
-                if (value := getattr(self, name)) is not None}
+        wide = {name: value[rows, :length] for name in WIDE if (value := getattr(self, name)) is not None}
         flat = {name: getattr(self, name)[rows] for name in ("context", "sentence_label", "row", "item")}
         return replace(self, **wide, **flat)
 
@@ -127,6 +129,21 @@ class Batches(Protocol[R_co]):
 def share(count: int, rank: int, world: int) -> slice:
     """Cut `count` rows into `world` consecutive shares that differ by one row at most, and give the one of `rank`."""
     return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def stacked(parts: Sequence[Rows]) -> Rows:
+    """Put rows of several batches under one another, filled up to the longest."""
+    longest = max(part.tokens.shape[1] for part in parts)
+    made = {}
+    for one in fields(Rows):
+        values = [getattr(part, one.name) for part in parts]
+        if any(value is None for value in values):
+            continue
+        filler = PADDING if one.name == "documents" else 0
+        made[one.name] = np.concatenate([value if value.ndim == 1 or value.shape[1] == longest else
+                                         np.pad(value, ((0, 0), (0, longest - value.shape[1])), constant_values=filler)
+                                         for value in values])
+    return Rows(**made)
 
 
 def picked(order: Callable[[int], Ints], epochs: Ints, slots: Ints) -> Ints:

@@ -69,19 +69,20 @@ def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class MixedEvaluator:
-    """Scores a model on each part of a mixture; the loss is the mean of theirs, by weight."""
+    """Scores a model on each part of a mixture, or of a text in several languages; the loss is the mean, by weight."""
 
     weights: tuple[float, ...]
-    parts: tuple[Evaluator, ...]
+    parts: tuple[Evaluator | MixedEvaluator, ...]
     names: tuple[str, ...]
     """What to call the loss of each part."""
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the scores of an `Evaluator`, `accuracy` over all targets, and the loss of each part by its name."""
+        """Return the scores of an `Evaluator`, `accuracy` over all targets, and the losses of each part by its name."""
         found = [part(model) for part in self.parts]
         sums = {name: sum(one[name] for one in found) for name in ("nats", "targets")}
         right = sum(one["accuracy"] * one["targets"] for one in found)
         pairs = zip(self.weights, found, strict=True)
         return {"loss": sum(weight * one["loss"] for weight, one in pairs) / sum(self.weights), **sums,
                 "accuracy": right / max(1.0, sums["targets"]),
-                **{f"{name}_loss": one["loss"] for name, one in zip(self.names, found, strict=True)}}
+                **{f"{name}_{key}": value for name, one in zip(self.names, found, strict=True)
+                   for key, value in one.items() if key.endswith("loss")}}

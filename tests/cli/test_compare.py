@@ -88,7 +88,7 @@ def test_another_budget_in_the_same_folder_is_refused(compared: Path, saucier: S
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return two tables of texts about milk and about soup."""
     folder = tmp_path_factory.mktemp("labelled")
-    for name, count in (("train", 48), ("dev", 20)):
+    for name, count in (("train", 32), ("dev", 8)):
         rows = "".join(f"{'dairy' if n % 2 else 'meal'}\ta guest spills {'milk' if n % 2 else 'some soup'} {n}\n"
                        for n in range(count))
         (folder / f"{name}.tsv").write_text(f"label\ttext\n{rows}", encoding="utf-8")
@@ -180,3 +180,73 @@ def test_a_study_file_says_the_same(saucier: Saucier, tmp_path: Path, text_file:
     assert "75.5" in answer.out
     study.write_text(study.read_text().replace("seeds: 1", "seedz: 1"), encoding="utf-8")
     assert "widths.yaml:3: seedz: unknown key; did you mean 'seeds'?" in refused(saucier, study)
+
+
+def test_runs_are_points_of_a_scaling_law(compared: Path) -> None:
+    """What is read of a run is what its files say."""
+    from saucier.comparison.scaling_runs import finished_runs, points
+
+    runs = finished_runs([compared])
+    assert [run.relative_to(compared).as_posix() for run in runs] == [
+        "gpt-nano/seed-0", "gpt-nano/seed-1", "llama-nano/seed-0", "llama-nano/seed-1"]
+    for run, point in zip(runs, points(runs), strict=True):
+        results = json.loads((run / "evaluation.json").read_text())
+        assert (point.loss, point.flops) == (results["held_out"]["loss"], results["cost"]["training_flops"])
+        assert point.tokens == 512
+
+
+def test_a_scaling_law_asks_for_runs_that_go_together(compared: Path, cooked: Path, saucier: Saucier,
+                                                      tmp_path: Path) -> None:
+    assert "2 runs to fit" in saucier("scaling", compared, "--by", "parameters").error
+    assert "has another held-out text than" in saucier("scaling", compared, cooked).error
+    assert "no law is called 'size'" in saucier("scaling", compared, "--by", "size").error
+    assert f"{tmp_path}: holds no finished run" in saucier("scaling", tmp_path).error
+    assert "no such folder" in saucier("scaling", tmp_path / "nothing").error
+
+
+def test_a_stopped_comparison_goes_on(text_file: Path, tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a run ends everything in one line; the same command finishes it."""
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    words = [sys.executable, "-m", "saucier", "compare", "gpt-nano", "llama-nano", "--data", str(text_file), "--out",
+             str(tmp_path / "c"), "--seeds", "1", "--budget", "tokens=25600", "--threads", "1",
+             "llama-nano:model.kv_heads=1", "training.save_every=5", *TINY]
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while first.poll() is None and not list((tmp_path / "c").glob("gpt-nano/seed-0/checkpoints/step-*")):
+        time.sleep(0.05)
+    first.send_signal(signal.SIGINT)
+    _, error = first.communicate(timeout=120)
+    assert first.returncode == 1, error
+    assert "interrupted after step" in error
+    assert "Traceback" not in error
+    again = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "c" / "comparison.json").is_file()
+    assert json.loads((tmp_path / "c/gpt-nano/seed-0/passport.json").read_text())["parts"] == 2
+
+
+@pytest.mark.slow
+def test_side_by_side_gives_the_same_scores(compared: Path, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    """Two workers of Ray, and one run after the other: equal to the last bit."""
+    pytest.importorskip("ray")
+    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", tmp_path / "c", "--seeds", "2",
+                     "--budget", "tokens=512", "--threads", "1", "--workers", "2", "llama-nano:model.kv_heads=1", *TINY)
+    assert answer.code == 0, answer.err
+    one, two = (json.loads((folder / "comparison.json").read_text()) for folder in (compared, tmp_path / "c"))
+    assert [arm["scores"] for arm in one["arms"]] == [arm["scores"] for arm in two["arms"]]
+    assert one["pairs"] == two["pairs"]
+
+
+def test_workers_need_ray(monkeypatch: pytest.MonkeyPatch, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest))
+    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", tmp_path / "c", "--workers", "2",
+                     "--budget", "tokens=512", "llama-nano:model.kv_heads=1", *TINY)
+    assert answer.code == 2
+    assert answer.error == ("--workers: runs side by side need Ray, which is not installed; "
+                            "pip install 'saucier[ray]', or leave it out")

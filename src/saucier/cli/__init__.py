@@ -25,6 +25,7 @@ from saucier.cli import (
     plan,
     recipes,
     rerun,
+    scaling,
     schema,
     show,
     tokenizer,
@@ -48,6 +49,7 @@ app.command()(show.show)
 app.command()(diff.diff)
 app.command()(plan.plan)
 app.command()(compare.compare)
+app.command()(scaling.scaling)
 app.command()(convert.convert)
 app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
 app.add_typer(tokenizer.app, name="tokenizer")

@@ -245,8 +245,8 @@ def test_workers_need_ray(monkeypatch: pytest.MonkeyPatch, saucier: Saucier, tex
 
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest))
-    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", tmp_path / "c", "--workers", "2",
-                     "--budget", "tokens=512", "llama-nano:model.kv_heads=1", *TINY)
+    answer = saucier("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", tmp_path / "c", "--workers",
+                     "2", "--budget", "tokens=512", "llama-nano:model.kv_heads=1", *TINY)
     assert answer.code == 2
     assert answer.error == ("--workers: runs side by side need Ray, which is not installed; "
                             "pip install 'saucier[ray]', or leave it out")

@@ -11,6 +11,12 @@ import typer
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
 
+MaybeWhat = Annotated[str | None, typer.Argument(metavar="[RECIPE]",
+                                                  help="A recipe's name or file, or a run folder to go on with; not "
+                                                       "needed with --from.")]
+Start = Annotated[Path | None,
+                  typer.Option("--from", metavar="MODEL",
+                               help="Begin with the weights and the tokenizer of this model or run.")]
 What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file, or a run folder to go on with.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
@@ -50,19 +56,34 @@ def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list
     return overrides, files
 
 
-def wanted_recipe(what: str, words: Sequence[str] | None, data: Sequence[str] | None,
-                  held_out: Sequence[str] | None) -> tuple[Recipe, Path | None]:
-    """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`."""
+def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[str] | None,
+                  held_out: Sequence[str] | None, start: Path | None = None) -> tuple[Recipe, Path | None]:
+    """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`.
+
+    With a model to start from the recipe may be left out; the first word is then a change to it.
+    """
     import json
 
+    from saucier.errors import InputError
     from saucier.recipes import recipe
+    from saucier.recipes.overrides import is_override
 
-    overrides, files = sorted_words(words or (), data)
+    words = list(words or ())
+    if what is not None and (is_override(what) or (start is not None and data and Path(what).is_file())):
+        what, words = None, [str(what), *words]
+    if what is None and start is None:
+        raise InputError("which recipe?", where="command line", remedy="`saucier recipes` lists them; or give --from")
+    overrides, files = sorted_words(words, data)
     if files:
         overrides.append(f"data.files={json.dumps([absolute(name) for name in files])}")
     if held_out:
         names = {"kind": "files", "files": [absolute(name) for name in held_out]}
         overrides.append(f"data.held_out={json.dumps(names)}")
+    if what is None:
+        from saucier.runs.continued import continued_recipe
+
+        assert start is not None, "looked at above"
+        return continued_recipe(start, overrides), None
     folder = Path(what)
     if folder.is_dir() and (folder / "recipe.yaml").is_file():
         return recipe(folder / "recipe.yaml", overrides), folder

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
+from saucier.cli.arguments import DataFiles, HeldOutFiles, MaybeWhat, NoCalibrate, Out, Start, Words
 
 
-def cook(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
-         no_calibrate: NoCalibrate = False) -> None:
-    """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on."""
+def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
+         out: Out = None, start: Start = None, no_calibrate: NoCalibrate = False) -> None:
+    """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
+
+    With --from it goes on from a model that is there; a recipe for that is made where none is given.
+    """
     from saucier.cli.arguments import wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out)
+    recipe, given = wanted_recipe(what, words, data, held_out, start)
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
     from saucier.runs.job import Wishes
 
-    work(recipe, out or given or default_folder(recipe), Wishes(calibrate=not no_calibrate))
+    work(recipe, out or given or default_folder(recipe), Wishes(calibrate=not no_calibrate, start=start))

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from saucier.cli.arguments import DataFiles, HeldOutFiles, NoCalibrate, Out, What, Words
-
-Start = Annotated[Path | None,
-                  typer.Option("--from", metavar="RUN",
-                               help="Begin with the weights and the tokenizer of this run or model.")]
+from saucier.cli.arguments import DataFiles, HeldOutFiles, MaybeWhat, NoCalibrate, Out, Start, Words
 
 
-def train(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None, out: Out = None,
-          start: Start = None, no_calibrate: NoCalibrate = False) -> None:
+def train(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
+          out: Out = None, start: Start = None, no_calibrate: NoCalibrate = False) -> None:
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
     from saucier.cli.arguments import wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out)
+    recipe, given = wanted_recipe(what, words, data, held_out, start)
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
     from saucier.runs.job import Wishes
 
     work(recipe, out or given or default_folder(recipe),
-              Wishes(calibrate=not no_calibrate, judge=False, start=start))
+         Wishes(calibrate=not no_calibrate, judge=False, start=start))

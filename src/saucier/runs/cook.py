@@ -5,8 +5,10 @@ A run that was stopped goes on where it was; what is done already is not done ag
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from saucier.adaptation.adopt import NewTokens, adopt
 from saucier.devices import choose_device
 from saucier.errors import InputError
 from saucier.loading import load
@@ -23,6 +25,7 @@ from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
 from saucier.runs.writing import special
+from saucier.text.tokenizer import load_tokenizer
 from saucier.training.processes import Processes, processes
 
 
@@ -42,7 +45,8 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
         if standing == "finished":
             voice.say("this run is finished; give another folder with --out to cook it again", style="green")
             return folder
-        job = Cooking(recipe, folder, voice, us, wishes, boarding(recipe, folder, wishes))
+        passport = boarding(recipe, folder, wishes)
+        job = Cooking(recipe, folder, voice, us, same_start(wishes, passport, folder), passport)
         voice.heard = job.keep_time
         prepare(job)
         trained = teach(job)
@@ -72,6 +76,15 @@ def boarding(recipe: Recipe, folder: RunFolder, wishes: Wishes) -> Passport:
     return new_passport(recipe.name, seeds, start=wishes.start)
 
 
+def same_start(wishes: Wishes, passport: Passport, folder: RunFolder) -> Wishes:
+    """Return wishes with the model that the run began with. Raises `InputError` where another one is wanted now."""
+    then = None if passport.start is None else Path(passport.start)
+    if wishes.start is not None and then is not None and wishes.start.absolute() != then:
+        raise InputError(f"this run began with {then}", where=str(folder.path),
+                         remedy="give the same model with --from, or a new folder with --out")
+    return replace(wishes, start=then)
+
+
 def prepare(job: Cooking) -> None:
     """Read the text and build the model; the first process writes, the others open what it wrote."""
     if not job.us.first:
@@ -86,15 +99,24 @@ def prepare(job: Cooking) -> None:
     job.study.objective.bind(job.model)
 
 
+def begin_with(model: Transformer, start: Path, job: Cooking) -> None:
+    """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
+    other, tokenizer = load(start, dtype="float32", device="cpu"), job.pantry.tokenizer
+    known = load_tokenizer(start)
+    first, last = known.vocab_size, tokenizer.vocab_size
+    words = [tokenizer.decode([number]).strip() for number in range(first, last)]
+    pieces = known.encode_batch(words, add_special_tokens=False) if words else []
+    found = adopt(model, other, NewTokens(first, pieces))
+    for what, names in (("begins anew", found.new), ("is left behind", found.left)):
+        if names:
+            job.voice.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
+
+
 def fresh_model(job: Cooking) -> Transformer:
     """Build the model with random weights, or with those of the model to start from."""
     config = job.recipe.model_for(job.pantry.tokenizer.vocab_size)
     model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
     if job.wishes.start is not None:
-        other = load(job.wishes.start, dtype="float32")
-        if other.config != config:
-            raise InputError("is a model of another shape than the recipe's", where=str(job.wishes.start),
-                             remedy="`saucier diff` shows what differs")
-        model.load_state_dict(other.state_dict())
+        begin_with(model, job.wishes.start, job)
     model.generation = dict(special(TokenIds.of(job.pantry.tokenizer)))
     return model

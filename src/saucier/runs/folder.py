@@ -10,6 +10,7 @@ import yaml
 
 from saucier.errors import InputError
 from saucier.files import write_text
+from saucier.plain import first_difference
 from saucier.recipes import Recipe, recipe
 
 DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
@@ -113,17 +114,6 @@ def essential(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
     values = {key: value for key, value in recipe.as_dict().items() if key not in without}
     values["training"] = {key: value for key, value in values["training"].items() if key not in HARMLESS}
     return values
-
-
-def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """Find the first place where two plain values differ: (key path, old, new)."""
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return None if old == new else (path, old, new)
-    for key in dict.fromkeys([*old, *new]):
-        found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-        if found is not None:
-            return found
-    return None
 
 
 def default_folder(wanted: Recipe, parent: Path = Path("runs")) -> Path:

@@ -17,10 +17,11 @@ from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
 from saucier.text import material
-from saucier.text.config import LanguageData, PairData, TextData, languages_of
+from saucier.text.config import LanguageData, PairData, Ready, TextData, languages_of
 from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.encode import frame as frame_ids
 from saucier.text.encode import write_documents, write_pairs
+from saucier.text.extension import extended
 from saucier.text.languages import LanguageCorpus, LanguageStore, sampling_shares, write_language_store
 from saucier.text.material import Frame, keeping
 from saucier.text.read import Document
@@ -31,6 +32,8 @@ from saucier.text.train_tokenizer import train_tokenizer
 
 Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
+SHOWN = 5
+"""New tokens that are told to a person."""
 LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced",
             "unreadable": "unreadable modules"}
 """What reading counts beside the documents that it gives out, and how it is said."""
@@ -105,7 +108,7 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voi
     if (folder.tokenizer / "tokenizer_config.json").is_file():
         tokenizer, words = load_tokenizer(folder.tokenizer), ", as trained before"
     elif start is not None:
-        tokenizer, words = load_tokenizer(start), f", from {start}"
+        tokenizer, words = taken_tokenizer(recipe, corpus, start)
         tokenizer.save(folder.tokenizer)
     else:
         tokenizer, words = train_tokenizer(recipe.tokenizer, corpus.texts), ""
@@ -117,6 +120,17 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voi
                          where="model.vocab",
                          remedy=f"use {tokenizer.vocab_size} or more, or leave it out")
     return tokenizer
+
+
+def taken_tokenizer(recipe: Recipe, corpus: Corpus, start: Path) -> tuple[Tokenizer, str]:
+    """Load the tokenizer to begin with, and teach it words of the text where the recipe says so."""
+    tokenizer = load_tokenizer(start)
+    extend = recipe.tokenizer.extend if isinstance(recipe.tokenizer, Ready) else 0
+    if not extend:
+        return tokenizer, f", from {start}"
+    more = extended(tokenizer, corpus.texts, extend)
+    shown = [more.id_to_token(number) for number in range(more.vocab_size - extend, more.vocab_size)][:SHOWN]
+    return more, f", from {start} and {extend:,} more: {', '.join(token for token in shown if token)}, ..."
 
 
 def packed(recipe: Recipe, folder: RunFolder, corpus: Corpus,

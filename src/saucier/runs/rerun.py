@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from saucier.errors import InputError
+from saucier.plain import first_difference
 from saucier.recipes import Recipe
 from saucier.runs.cook import cook
-from saucier.runs.folder import RunFolder, first_difference
+from saucier.runs.folder import RunFolder
 from saucier.runs.job import Wishes
 from saucier.runs.opened import find_run
 from saucier.runs.passport import Passport, read_passport

@@ -256,4 +256,17 @@ class Characters(Config):
     """Special tokens."""
 
 
-TokenizerConfig = Annotated[ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters, Field(discriminator="kind")]
+class Ready(Config):
+    """A tokenizer that is there already: that of the model which a run begins with (`--from`)."""
+
+    kind: Literal["ready"] = "ready"
+    vocab: int = Field(gt=0)
+    """Size of the vocabulary, special tokens and what is added included."""
+    extend: int = Field(default=0, ge=0)
+    """How many tokens are added for the words of the text that are spelled worst so far."""
+    special: SpecialTokens = SpecialTokens()
+    """The special tokens that it has."""
+
+
+TokenizerConfig = Annotated[ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | Ready,
+                            Field(discriminator="kind")]

@@ -12,7 +12,17 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError
-from saucier.text.config import BPE, ByteBPE, Bytes, Characters, SpecialTokens, TokenizerConfig, Unigram, WordPiece
+from saucier.text.config import (
+    BPE,
+    ByteBPE,
+    Bytes,
+    Characters,
+    Ready,
+    SpecialTokens,
+    TokenizerConfig,
+    Unigram,
+    WordPiece,
+)
 from saucier.text.repeatable import Affixed, Again, marked_symbols, settled_scores, without_special
 from saucier.text.tokenizer import ROLES, Tokenizer
 
@@ -50,6 +60,9 @@ def _trained(config: TokenizerConfig, texts: Iterable[str]) -> Backend:
             return _bytes(config)
         case Characters():
             return _characters(config, texts)
+        case Ready():
+            raise InputError("a tokenizer of kind ready is taken from a model, not trained", where="tokenizer.kind",
+                             remedy="say which model with --from FOLDER")
         case _:
             assert_never(config)
 

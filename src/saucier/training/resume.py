@@ -21,6 +21,7 @@ from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import remove, write_atomically, write_json
 from saucier.model import Transformer
+from saucier.plain import first_difference
 from saucier.training.optimizers import Optimizer
 
 FOLDER, BEST, AVERAGE = "checkpoints", "best.json", "average"
@@ -164,22 +165,11 @@ def fill_modules(modules: Modules, folder: Path) -> None:
 
 def refuse_other(then: Json, now: Json, where: Path) -> None:
     """Raise `InputError`, naming the first key that differs, when a run was begun with another recipe."""
-    found = difference(then, now)
+    found = first_difference(then, now)
     if found is not None:
         key, old, new = found
         raise InputError(f"this run was begun with another recipe: {key} was {old!r} and is now {new!r}",
                          where=str(where), remedy="resume with the run's own recipe, or give a new folder")
-
-
-def difference(then: object, now: object, path: str = "") -> tuple[str, object, object] | None:
-    """Find the first place where two JSON values differ: (key path, old, new)."""
-    if isinstance(then, Mapping) and isinstance(now, Mapping):
-        for key in dict.fromkeys([*then, *now]):
-            found = difference(then.get(key), now.get(key), f"{path}.{key}" if path else str(key))
-            if found is not None:
-                return found
-        return None
-    return None if then == now else (path, then, now)
 
 
 def prune(run_folder: Path, keep: int, best: Best | None) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
+from saucier.plain import first_difference
 from saucier.recipes import recipe
-from saucier.runs.folder import default_folder, essential, first_difference, open_run
+from saucier.runs.folder import default_folder, essential, open_run
 
 NANO = recipe("gpt-nano")
 

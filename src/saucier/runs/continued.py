@@ -1,0 +1,103 @@
+"""The recipe of a run that goes on from a model that is there: its body, its tokenizer, an objective that fits it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.files import read_object
+from saucier.hub import folder_of
+from saucier.inspection.subject import subject
+from saucier.loading import model_folder_of
+from saucier.recipes import Recipe
+from saucier.recipes.catalogue import validated
+from saucier.recipes.coherence import learned_length
+from saucier.recipes.overrides import apply_overrides
+from saucier.recipes.reading import Source
+from saucier.text.tokenizer import ROLES, Tokenizer, load_tokenizer
+
+LENGTH = 256
+"""Tokens in a row, where the model can take more."""
+TRAINING: dict[str, Any] = {
+    "steps": 1000, "batch": 16, "evaluate_every": 200,
+    "optimizer": {"kind": "adamw", "learning_rate": 5e-5, "weight_decay": 0.01},
+    "schedule": {"kind": "linear", "warmup": 60}}
+"""What is usual for going on from published weights: a low rate, a short warmup. Gururangan et al. 2020, table 13,
+arXiv:2004.10964, takes 1e-4 at batches of 2048."""
+
+
+def continued_recipe(start: Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Return the recipe for going on with a model on other text.
+
+    What is learned follows from the body: hidden tokens for an encoder, the next token for a decoder, dropped spans for
+    an encoder-decoder whose tokenizer has sentinels; `objective=...` says otherwise.
+    Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
+    """
+    folder = folder_of(start)
+    tokenizer = load_tokenizer(folder)
+    model = speaking(model_folder_of(folder))
+    length = min(LENGTH, learned_length(model) or LENGTH)
+    values: dict[str, Any] = {
+        "name": name_of(start), "about": f"Goes on from {start.name}", "model": model.model_dump(mode="json"),
+        "tokenizer": {"kind": "ready", "vocab": tokenizer.vocab_size, "special": special_tokens(tokenizer)},
+        "data": {"kind": "text"}, "objective": objective(model, tokenizer), "training": TRAINING | {"length": length}}
+    source = Source(f"what follows from {start}", values)
+    apply_overrides(source, overrides)
+    enlarge(source.values)
+    return validated(source)
+
+
+def name_of(start: Path) -> str:
+    """Name the run after the model."""
+    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
+    return f"{words or 'model'}-continued"
+
+
+def speaking(folder: Path) -> c.Transformer:
+    """Return the tree of a model with a head that gives tokens: its own, or its family's."""
+    found = subject(str(folder)).model
+    if found.language_head is not None or isinstance(found.head, c.AdaptiveHead):
+        return found
+    from saucier.checkpoints.published import class_of, published_tree
+    from saucier.families.layouts import LAYOUTS
+
+    document, where = read_object(folder / "config.json"), str(folder / "config.json")
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        raise InputError("this model gives no tokens, so it cannot go on with text", where=where,
+                         remedy="give a model with a language head")
+    spelled = layout.spelled(layout, document)
+    return published_tree(spelled, document, class_of(layout, document, "language", where), where)
+
+
+def special_tokens(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Say which special tokens a tokenizer has."""
+    named = {role: tokenizer.names[role] for role in ROLES if role in tokenizer.names}
+    return named | {"sentinels": len(tokenizer.sentinel_ids)}
+
+
+def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Choose what is learned. Raises `InputError` where the tokenizer has no token for it."""
+    if model.encoder is None:
+        return {"kind": "causal"}
+    if model.decoder is not None and len(tokenizer.sentinel_ids) > 1:
+        return {"kind": "span_corruption"}
+    if tokenizer.mask_id is None:
+        raise InputError("the tokenizer has neither a mask token nor sentinels to hide text with", where="tokenizer",
+                         remedy="use a model whose tokenizer has one")
+    return {"kind": "masked"}
+
+
+def enlarge(values: dict[str, Any]) -> None:
+    """Make room for the tokens that are added, in the tokenizer and in the model."""
+    tokenizer, model = values["tokenizer"], values["model"]
+    extend = tokenizer.get("extend", 0)
+    if isinstance(extend, int) and extend > 0 and tokenizer.get("kind") == "ready" and "embed" in model:
+        tokenizer["vocab"] += extend
+        for embed in (model["embed"], model.get("decoder_embed")):
+            if embed:
+                embed["vocab"] = max(embed["vocab"], tokenizer["vocab"])

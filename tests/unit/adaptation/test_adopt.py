@@ -1,0 +1,64 @@
+"""Taking another model's weights: shared ones, new tokens, new and lost heads, other bodies."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from saucier import config as c
+from saucier.adaptation.adopt import NewTokens, adopt
+from saucier.errors import InputError
+from saucier.families import FAMILIES
+from saucier.model import build
+
+SMALL = {"dim": 16, "layers": 2, "heads": 2}
+
+
+def bert(vocab: int = 50, **changes: object) -> c.Transformer:
+    return FAMILIES["bert"](**SMALL, vocab=vocab, length=32).model_copy(update=changes)
+
+
+def test_the_same_model_answers_equally() -> None:
+    mine, other = build(bert(), seed=1).eval(), build(bert(), seed=2).eval()
+    found = adopt(mine, other)
+    ids = torch.tensor([[3, 4, 5]])
+    assert (found.new, found.left) == ((), ())
+    assert torch.equal(mine(ids).logits, other(ids).logits)
+
+
+def test_new_tokens_begin_as_the_mean_of_their_pieces_in_tables_and_biases() -> None:
+    other = build(bert(50), seed=2)
+    with torch.no_grad():
+        other.head.language.bias.copy_(torch.arange(50.0))
+    mine = build(bert(54), seed=1)
+    found = adopt(mine, other, NewTokens(50, [[3, 5], [7], [1, 2, 3]]))
+    assert found.tokens == 3
+    table = other.embed.tokens.weight
+    assert torch.equal(mine.embed.tokens.weight[:50], table)
+    assert torch.allclose(mine.embed.tokens.weight[50], (table[3] + table[5]) / 2)
+    assert torch.allclose(mine.embed.tokens.weight[52], table[1:4].mean(0))
+    assert mine.head.language.bias[50:53].tolist() == pytest.approx([4, 7, 2])
+    ids = torch.tensor([[3, 4, 5]])
+    assert torch.allclose(mine.eval()(ids).logits[..., :50], other.eval()(ids).logits, atol=1e-6)
+
+
+def test_tokens_inside_a_padded_table_are_set_too() -> None:
+    mine, other = build(bert(64), seed=1), build(bert(64), seed=2)  # a published table with rows to spare
+    adopt(mine, other, NewTokens(60, [[3, 5]]))
+    assert torch.allclose(mine.embed.tokens.weight[60], other.embed.tokens.weight[[3, 5]].mean(0))
+    assert torch.equal(mine.embed.tokens.weight[61], other.embed.tokens.weight[61])
+
+
+def test_another_head_begins_anew_and_the_old_one_is_named() -> None:
+    other = build(bert(head=None), seed=2)
+    mine = build(bert(head=FAMILIES["bert"](**SMALL, vocab=50).head.language, pooler=None), seed=1)
+    found = adopt(mine, other)
+    assert all(name.startswith("head.") for name in found.new)
+    assert found.new
+    assert set(found.left) == {"pooler.dense.weight", "pooler.dense.bias"}
+
+
+def test_dropout_is_no_other_body_but_a_width_is() -> None:
+    adopt(build(FAMILIES["bert"](**SMALL, vocab=50, length=32, dropout=0.0)), build(bert()))
+    with pytest.raises(InputError, match=r"encoder\.layers\.times = 2, and this one 3"):
+        adopt(build(FAMILIES["bert"](**SMALL | {"layers": 3}, vocab=50, length=32)), build(bert()))

@@ -1,0 +1,71 @@
+"""Tokenizers that learn more words: what is saved, what stays, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saucier.errors import InputError
+from saucier.text.config import BPE, T5_TOKENS, ByteBPE, Characters, Unigram, WordPiece
+from saucier.text.extension import extended
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.train_tokenizer import train_tokenizer
+
+KITCHEN = ["the cook stirs the sauce and the guest tastes some soup, a little more salt please"] * 30 + [
+    "".join(f"w{number} " for number in range(50))]
+DOMAIN = ["the mitochondrial ribosome of cardiomyocytes; mitochondrial ribosomes, cardiomyocytes!",
+          "the ribosome tastes the soup"] * 12
+WORDS = ("mitochondrial", "cardiomyocytes", "ribosome")
+SIZED: list[Any] = [ByteBPE(vocab=320), BPE(vocab=90), WordPiece(vocab=90), Unigram(vocab=60)]
+
+
+def trained(config: Any) -> Tokenizer:
+    return train_tokenizer(config, KITCHEN + DOMAIN[:1])
+
+
+@pytest.mark.parametrize("config", SIZED, ids=lambda config: config.kind)
+def test_the_domain_is_spelled_in_fewer_tokens_and_the_rest_as_before(config: Any, tmp_path: Path) -> None:
+    old = trained(config)
+    count = 15 if config.kind in ("byte_bpe", "bpe") else 3
+    new = extended(old, DOMAIN, count)
+    assert new.vocab_size == old.vocab_size + count
+    assert len(new.encode(DOMAIN[0])) < 0.7 * len(old.encode(DOMAIN[0]))
+    untouched = "a little more salt please"
+    assert new.encode(untouched) == old.encode(untouched)
+    assert [new.id_to_token(number) for number in range(old.vocab_size)] == [
+        old.id_to_token(number) for number in range(old.vocab_size)]
+    assert new.decode(new.encode(DOMAIN[0])) == old.decode(old.encode(DOMAIN[0]))
+    new.save(tmp_path)
+    assert load_tokenizer(tmp_path).encode(DOMAIN[0]) == new.encode(DOMAIN[0])
+
+
+def test_whole_words_that_save_most_come_first() -> None:
+    old = trained(WordPiece(vocab=90))
+    new = extended(old, DOMAIN, 2)
+    assert [new.id_to_token(number) for number in range(old.vocab_size, new.vocab_size)] == sorted(WORDS[:2])
+
+
+@pytest.mark.parametrize("config", SIZED, ids=lambda config: config.kind)
+def test_the_same_text_gives_the_same_tokens(config: Any) -> None:
+    old = trained(config)
+    assert extended(old, DOMAIN, 3).backend.to_str() == extended(old, iter(DOMAIN), 3).backend.to_str()
+
+
+def test_sentinels_keep_their_ids() -> None:
+    config = Unigram(vocab=68, special=T5_TOKENS.model_copy(update={"sentinels": 5}))
+    old = trained(config)
+    new = extended(old, DOMAIN, 2)
+    assert new.sentinel_ids == old.sentinel_ids
+    assert new.encode("mitochondrial <extra_id_0>")[-2] == old.sentinel_ids[0]
+
+
+def test_too_few_words_say_how_many_there_are() -> None:
+    with pytest.raises(InputError, match=r"only \d+ words that are worth a token"):
+        extended(trained(WordPiece(vocab=90)), DOMAIN, 500)
+
+
+def test_characters_learn_no_words() -> None:
+    with pytest.raises(InputError, match="cannot learn more words"):
+        extended(train_tokenizer(Characters(), DOMAIN), DOMAIN, 5)

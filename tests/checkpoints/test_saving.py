@@ -63,6 +63,19 @@ def test_number_formats_and_generation_survive(tmp_path: Path) -> None:
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), back.parameters(), strict=True))
 
 
+@pytest.mark.parametrize(("said", "becomes"), [("gelu_fast", "gelu_fast"), ("gelu_python_tanh", "gelu_python_tanh"),
+                                               ("relu", "gelu_new")])
+def test_a_field_keeps_its_spelling_while_it_is_true(said: str, becomes: str, tmp_path: Path) -> None:
+    """Several names mean one function; the first is written only where the config had not named another."""
+    saucier.build(gpt2(dim=32, layers=1, heads=2, vocab=50, length=16)).save(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "activation_function": "gelu_new"}))
+    model = saucier.load(tmp_path / "model", dtype="float32", device="cpu")
+    model.published["activation_function"] = said
+    model.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["activation_function"] == becomes
+
+
 def test_a_folder_with_something_else_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     model = saucier.build(c.Transformer.model_validate(gpt2(dim=32, layers=1, heads=2, vocab=50, length=16)))

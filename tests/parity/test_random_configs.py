@@ -75,9 +75,16 @@ def compare(found: Any, wanted: dict[str, torch.Tensor], given: dict[str, torch.
                                    msg=lambda text, name=name: f"{name}: {text}")
 
 
+def placed(model: Any) -> Any:
+    """Give weights memory of their own: a mapped file has them at odd addresses, which changes the order of sums."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    return model
+
+
 @pytest.mark.parametrize(("family", "seed"), cases())
 def test_same_numbers_both_ways(family: str, seed: int, tmp_path: Path) -> None:
-    """Reference -> Saucier -> reference."""
+    """Reference -> Saucier -> reference; the way back gives the same bits."""
     rng = random.Random(f"{family}-{seed}")
     config, classes = MODULES[family].draw(rng)
     name = rng.choice(classes)
@@ -93,7 +100,7 @@ def test_same_numbers_both_ways(family: str, seed: int, tmp_path: Path) -> None:
 
     write_foreign(ours, LAYOUTS[config.model_type], tmp_path / "ours")
     again = getattr(transformers, name).from_pretrained(tmp_path / "ours", attn_implementation="eager").eval()
-    back = answers(again, given)
+    back = answers(placed(again), given)
     assert back.keys() == wanted.keys()
     for key, want in wanted.items():
-        torch.testing.assert_close(real(key, back[key], given), real(key, want, given), atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(real(key, back[key], given), real(key, want, given), atol=0, rtol=0)

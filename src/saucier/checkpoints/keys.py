@@ -121,7 +121,7 @@ class Key:
     def write(self, tree: c.Transformer, said: Any = None) -> Any:
         """Return the foreign value, from the first of the places that the tree has; `absent` where it has none.
 
-        None too where a nullable key's value is null.
+        None too where a nullable key's value is null. Of several names for our value it is the one that was `said`.
         """
         if self.kept:
             return self.kept(tree, said)
@@ -130,6 +130,8 @@ class Key:
         if value is None:
             return self.absent
         if self.names:
+            if isinstance(said, Hashable) and said in self.names and self.names[said] == value:
+                return said
             return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
         return value if self.theirs is None else self.theirs(value)
 
@@ -279,13 +281,13 @@ class Layout:
     def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
         """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.
 
-        `said` is what the config had said where the tree was read: fields that change nothing are taken from it, and
-        its class is tried first.
+        `said` is what the config had said where the tree was read: fields that change nothing, and the spelling of
+        those that do, are taken from it, and its class is tried first.
         """
-        said = {name: value for name, value in (said or {}).items() if name in self.free | COMMON}
-        first = None
+        said, first = said or {}, None
+        unread = {name: value for name, value in said.items() if name in self.free | COMMON}
         for name in self.likely(said):
-            document = {"model_type": self.model_type, **said, **self.fixed, "architectures": [name],
+            document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
                         **self.written(tree, name, said)}
             again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
@@ -303,7 +305,7 @@ class Layout:
         chosen = self.classes[published]
         whole = self.restore(chosen.restore(tree))
         fields = {key.foreign: key.write(whole, said.get(key.foreign)) for key in self.keys}
-        fields |= {key.foreign: key.write(tree) for key in chosen.keys}
+        fields |= {key.foreign: key.write(tree, said.get(key.foreign)) for key in chosen.keys}
         null = {key.foreign for key in (*self.keys, *chosen.keys) if key.nullable}
         known = {name: value for name, value in fields.items() if value is not None or name in null}
         labels, had = known.get("id2label"), said.get("id2label")

@@ -5,8 +5,6 @@ Letters: B batch, H heads, G key-value heads, Q queries, K keys, E head width, D
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -100,5 +98,6 @@ def log_bucket(distance: Tensor, distances: c.LogDistances) -> Tensor:
     """
     exact = distances.buckets // 2
     far = distance.abs().clamp(min=max(exact - 1, 1)) / exact
-    grown = torch.ceil(torch.log(far) / math.log((distances.reach - 1) / exact) * (exact - 1)).long() + exact
+    farthest = torch.tensor((distances.reach - 1) / exact)  # float32 as `far` is: a ratio of 1 must be 1 exactly
+    grown = torch.ceil(torch.log(far) / torch.log(farthest) * (exact - 1)).long() + exact
     return torch.where(distance.abs() <= exact, distance, grown * distance.sign())

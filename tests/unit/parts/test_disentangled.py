@@ -102,6 +102,14 @@ def test_log_buckets_are_exact_when_near_and_odd_functions(buckets: int, reach: 
     assert found.max() == 2 * (buckets // 2) - 1
 
 
+@pytest.mark.parametrize("buckets", [4, 9, 100, 256])
+def test_the_farthest_distance_falls_into_the_last_bucket(buckets: int) -> None:
+    """Whatever the reach: a ratio of logarithms that is one must not be rounded up to the next bucket."""
+    for reach in range(buckets // 2 + 2, 700):
+        found = log_bucket(torch.tensor([reach - 2, reach - 1]), c.LogDistances(buckets=buckets, reach=reach))
+        assert found.tolist()[1] == 2 * (buckets // 2) - 1 >= found.tolist()[0], reach
+
+
 def test_keys_without_a_bias_have_none() -> None:
     """The first version's maps: the bias holds queries and values alone."""
     module = noisy(SelfAttention(c.SelfAttention(projection=c.Projection(heads=HEADS, key_bias=False)), DIM))

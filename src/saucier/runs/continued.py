@@ -33,8 +33,9 @@ arXiv:2004.10964, takes 1e-4 at batches of 2048."""
 def continued_recipe(start: Path, overrides: Iterable[str] = ()) -> Recipe:
     """Return the recipe for going on with a model on other text.
 
-    What is learned follows from the body: hidden tokens for an encoder, the next token for a decoder, dropped spans for
-    an encoder-decoder whose tokenizer has sentinels; `objective=...` says otherwise.
+    What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
+    the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
+    another; `objective.kind=...` says otherwise.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
     """
     folder = folder_of(start)
@@ -60,7 +61,7 @@ def name_of(start: Path) -> str:
 def speaking(folder: Path) -> c.Transformer:
     """Return the tree of a model with a head that gives tokens: its own, or its family's."""
     found = subject(str(folder)).model
-    if found.language_head is not None or isinstance(found.head, c.AdaptiveHead):
+    if found.language_head is not None or isinstance(found.head, c.AdaptiveHead | c.ReplacedTokenHead):
         return found
     from saucier.checkpoints.published import class_of, published_tree
     from saucier.families.layouts import LAYOUTS
@@ -89,7 +90,9 @@ def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     if tokenizer.mask_id is None:
         raise InputError("the tokenizer has neither a mask token nor sentinels to hide text with", where="tokenizer",
                          remedy="use a model whose tokenizer has one")
-    return {"kind": "masked"}
+    if isinstance(model.head, c.ReplacedTokenHead):
+        return {"kind": "replaced"}
+    return {"kind": "masked" if model.decoder is None else "denoising"}
 
 
 def enlarge(values: dict[str, Any]) -> None:

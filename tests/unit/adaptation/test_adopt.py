@@ -62,3 +62,21 @@ def test_dropout_is_no_other_body_but_a_width_is() -> None:
     adopt(build(FAMILIES["bert"](**SMALL, vocab=50, length=32, dropout=0.0)), build(bert()))
     with pytest.raises(InputError, match=r"encoder\.layers\.times = 2, and this one 3"):
         adopt(build(FAMILIES["bert"](**SMALL | {"layers": 3}, vocab=50, length=32)), build(bert()))
+
+
+def test_the_objective_follows_from_the_body() -> None:
+    from saucier.runs.continued import objective
+    from saucier.text.config import BERT_TOKENS, T5_TOKENS, Unigram, WordPiece
+    from saucier.text.train_tokenizer import train_tokenizer
+
+    text = ["the cook stirs the sauce and the guest tastes some soup"] * 3
+    masks = train_tokenizer(WordPiece(vocab=50, min_frequency=1, special=BERT_TOKENS), text)
+    spans = train_tokenizer(Unigram(vocab=30, special=T5_TOKENS.model_copy(update={"sentinels": 5})), text)
+    electra = FAMILIES["electra"](**SMALL, vocab=50, length=32, width=8)
+    found = [objective(model, masks)["kind"] for model in (
+        bert(), FAMILIES["gpt2"](**SMALL, vocab=50, length=32), FAMILIES["bart"](**SMALL, vocab=50, length=32),
+        electra.model_copy(update={"head": c.ReplacedTokenHead()}))]
+    assert found == ["masked", "causal", "denoising", "replaced"]
+    assert objective(FAMILIES["t5"](**SMALL, vocab=50), spans)["kind"] == "span_corruption"
+    with pytest.raises(InputError, match="neither a mask token nor sentinels"):
+        objective(bert(), train_tokenizer(Unigram(vocab=25), text))

@@ -42,6 +42,9 @@ class Sentences(Counting):
 DENOISERS = o.MixtureOfDenoisers(parts=(o.DenoiserPart(objective=o.SpanCorruption()),
                                         o.DenoiserPart(objective=o.PrefixLanguageModel(target=0.25))))
 CASES = {
+    "permutation": ("xlnet", o.Permutation(every=3), Counting(length=14, strides=(0, 1)), 100),
+    "permutation with a memory": ("xlnet", o.Permutation(every=3, rows=o.RunningText(memory=6)), Counting(
+        length=14, padded=False, strides=(0, 1)), 100),
     "replaced tokens": ("electra", o.Replaced(generator=o.Generator(width=0.5)), Counting(strides=(0, 1)), 100),
     "replaced tokens, tables that follow": ("electra", o.Replaced(generator=o.Generator(
         width=0.5, sharing=o.Disentangled())), Counting(strides=(0, 1)), 100),

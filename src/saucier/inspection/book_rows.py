@@ -124,7 +124,10 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
             "tests/laws/test_memory.py::test_a_permutation_leaks_nothing_to_the_one_who_asks",
             "tests/unit/parts/test_transformer_xl.py::test_the_second_stream_is_that_of_the_definition",
-        ), "partly", "pretraining by permutations"),
+            "tests/unit/objectives/test_permutation.py::test_the_masks_of_a_small_example_are_those_of_the_figure",
+            "tests/unit/objectives/test_permutation.py::test_no_target_sees_itself_or_a_later_one",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "works"),
     Row("B5", "RoBERTa: dynamic masks, full sentences, byte-level BPE",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -53,12 +53,15 @@ def tokens_a_step(recipe: Recipe, workload: Workload) -> Tokens:
 
 
 def read(batch: Mapping[str, Any]) -> tuple[int, int]:
-    """Count the real tokens of a batch that each stack reads."""
+    """Count the real tokens of a batch that each stack reads; those that are only remembered have no backward pass."""
     first, second = (int(mask.sum()) if (mask := batch.get(f"{side}attention_mask")) is not None
                      else ids.numel() if (ids := batch.get(f"{side}input_ids")) is not None else 0
                      for side in ("", "decoder_"))
-    asking = batch.get("target_mapping")
-    return first + (0 if asking is None else asking.shape[0] * asking.shape[1]), second
+    if (asking := batch.get("target_mapping")) is not None:
+        first += asking.shape[0] * asking.shape[1]
+    if (earlier := batch.get("earlier")) is not None:
+        first += round(earlier.numel() / (1 + BACKWARD))
+    return first, second
 
 
 def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:

@@ -13,6 +13,7 @@ from saucier.objectives.deeper import build_deeper
 from saucier.objectives.forms import pair_form
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
+from saucier.objectives.permutation import build_permutation
 from saucier.objectives.prediction import NextSentence, Prediction
 from saucier.objectives.replaced import build_replaced
 from saucier.objectives.sampling import ScheduledSampling
@@ -66,5 +67,7 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
         case c.Replaced():
             return build_replaced(config, given)
+        case c.Permutation():
+            return build_permutation(config, given)
         case _:
             return build_noisy(config, given), Prediction()

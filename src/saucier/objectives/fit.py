@@ -68,6 +68,10 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
             yield wrong_body(objective, "encoder", stacks)
         case c.Replaced():
             yield from generator_misfits(objective, model)
+        case c.Permutation() if stacks != "encoder":
+            yield wrong_body(objective, "encoder", stacks)
+        case c.Permutation():
+            yield from stream_misfits(objective, model)
         case _ if writes(objective) and stacks == "encoder":
             yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
         case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
@@ -78,6 +82,25 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
 def writes(objective: c.Single) -> bool:
     """Say whether an objective makes a source and a target."""
     return isinstance(objective, c.SequenceToSequence | c.Noisy)
+
+
+def stream_misfits(objective: c.Permutation, model: architecture.Transformer) -> Iterator[Misfit]:
+    """Is there a second stream to ask with, and a memory where one is read?"""
+    stack = model.encoder
+    assert stack is not None, "asked of encoders"
+    attentions = [one.inner for block in stack.blocks() for one in block.sublayers
+                  if isinstance(one.inner, architecture.SelfAttention)]
+    if stack.queries is None or not all(architecture.permutes(one.visibility) for one in attentions):
+        yield Misfit(("kind",), "permutation needs a second stream of queries, and attention that hides keys from some",
+                     "use family: xlnet, or encoder.queries and visibility kind: permutation", own=True)
+    wanted = objective.rows.memory if isinstance(objective.rows, c.RunningText) else None
+    kept = 0 if stack.memory is None else stack.memory.length
+    if wanted is not None and kept is not None and wanted > kept:
+        yield Misfit(("rows", "memory"), f"the model remembers {kept} tokens, and not {wanted}",
+                     f"use {kept or 'null'}, or a longer memory (model.memory={wanted})", own=True)
+    if isinstance(objective.rows, c.TwoPieces) and model.embed.segments is None:
+        yield Misfit(("rows", "kind"), "the model does not tell two pieces of text apart", "use kind: running",
+                     own=True)
 
 
 def generator_misfits(objective: c.Replaced, model: architecture.Transformer) -> Iterator[Misfit]:

@@ -21,6 +21,10 @@ def material(objective: c.Single) -> Material:
             return Running(Segment(), shifted=dynamic)
         case c.Replaced(masking=masking):
             return material(masking)
+        case c.Permutation(rows=c.TwoPieces(real=real)):
+            return TwoSegments(real)
+        case c.Permutation():
+            return Running(Segment())
         case c.SequenceToSequence():
             return Pairs()
         case _:

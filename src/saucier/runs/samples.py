@@ -13,7 +13,16 @@ from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.inspection.results import Sample
 from saucier.objectives.base import Batch, TokenIds
-from saucier.objectives.config import Causal, ChosenTokens, EveryToken, Masked, Replaced, SequenceToSequence
+from saucier.objectives.config import (
+    Causal,
+    ChosenTokens,
+    EveryToken,
+    Masked,
+    Permutation,
+    Replaced,
+    SequenceToSequence,
+)
+from saucier.objectives.permutation import recalled
 from saucier.objectives.replaced import ReplacedTokens
 from saucier.runs.pantry import Pantry, held_out_items
 from saucier.runs.scoring import Candidate, translate
@@ -40,6 +49,8 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
             return tuple(continuations(found, prompts(found, pantry)))
         case SequenceToSequence():
             return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
+        case Permutation():
+            return tuple(told(found, starts(pantry, wanted)))
         case Replaced(learns=EveryToken() | ChosenTokens()):
             return tuple(flagged(found, starts(pantry, wanted)))
         case Masked() | Replaced():
@@ -123,11 +134,30 @@ def flagged(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
                      source=Path(document.source).name, reference=tokenizer.decode(ids))
 
 
-def marked(tokenizer: Tokenizer, ids: list[int], marks: list[bool]) -> str:
-    """Decode a text with brackets around marked tokens; a word that is marked in part is written in pieces."""
+def told(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
+    """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
+    tokenizer, corruption = found.tokenizer, found.lessons[0].corruption
+    length = found.recipe.training.length - 2
+    for number, document in enumerate(documents):
+        ids = framed(tokenizer, first_tokens(document.text, tokenizer, length + corruption.overlap))
+        with torch.no_grad():
+            batch = corrupted(found, ids, number)
+            batch = recalled(found.model, batch) if "earlier" in batch else batch
+            labels = batch.pop("labels")[0]
+            best = found.model(**batch).logits[0].argmax(-1)
+        here, known = batch["input_ids"][0].clone(), labels >= 0
+        places = batch["target_mapping"][0, known].argmax(-1)
+        true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
+        here[places] = best[known]
+        yield Sample(prompt=marked(tokenizer, true, marks, "[...]"), text=marked(tokenizer, here.tolist(), marks),
+                     source=Path(document.source).name, reference=marked(tokenizer, true, marks))
+
+
+def marked(tokenizer: Tokenizer, ids: list[int], marks: list[bool], instead: str | None = None) -> str:
+    """Decode a text with brackets around marked tokens, or something else in their place; split words are in pieces."""
     groups = groupby(zip(ids, marks, strict=True), key=lambda pair: pair[1])
     texts = [(is_marked, tokenizer.decode([number for number, _ in group]).strip()) for is_marked, group in groups]
-    return " ".join(f"[{text}]" if is_marked else text for is_marked, text in texts if text)
+    return " ".join((instead or f"[{text}]") if is_marked else text for is_marked, text in texts if text)
 
 
 def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:

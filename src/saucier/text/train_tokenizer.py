@@ -5,6 +5,7 @@ Every one ends with exactly the vocabulary that was asked for, or with one clear
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never
 
@@ -79,7 +80,7 @@ def _sentinels(special: SpecialTokens) -> list[str]:
 
 
 def _add_template(backend: Backend, special: SpecialTokens) -> None:
-    parts = f"{special.single} {special.pair}".replace(":0", "").replace(":1", "").split()
+    parts = [re.sub(r":\d+$", "", part) for part in f"{special.single} {special.pair}".split()]
     used = [part for part in parts if not part.startswith("$")]
     for name in used:
         if backend.token_to_id(name) is None:

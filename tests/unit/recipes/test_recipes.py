@@ -21,6 +21,7 @@ PUBLISHED = {
     "roberta": 124_697_433, "xlm-roberta": 278_295_186, "distilbert": 66_985_530, "albert": 11_813_810,
     "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
     "bart-base": 139_470_681, "bart-large": 406_341_721,
+    "xlnet": 116_750_336, "xlnet-large": 360_300_800,
     "electra": 13_549_057, "electra-base": 109_483_009, "electra-large": 335_142_913,
     "deberta-v3-small": 141_304_320 + 592_897, "deberta-v3": 183_831_552 + 592_897,
     "deberta-v3-large": 434_012_160 + 1_052_673}

@@ -28,6 +28,7 @@ from saucier.objectives.config.pairs import (
     SequenceToSequence,
     TruthSchedule,
 )
+from saucier.objectives.config.permutation import Permutation, RunningText, TwoPieces
 from saucier.objectives.config.replaced import (
     ChosenTokens,
     Disentangled,
@@ -45,7 +46,8 @@ from saucier.objectives.config.replaced import (
 __all__ = ["Causal", "ChosenTokens", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "Disentangled",
            "DocumentRotation", "DropTokens", "EveryPosition", "EveryToken", "ExponentialTruth", "Generator",
            "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked", "Mixture", "MixtureOfDenoisers",
-           "MixturePart", "NextSentence", "Noisy", "ObjectiveConfig", "Originals", "OwnTables", "PrefixLanguageModel",
-           "ReplaceSpans", "Replaced", "SentencePermutation", "SequenceToSequence", "SharedAll", "SharedTables",
-           "Single", "SpanCorruption", "TextInfilling", "TextNoise", "Together", "TokenDeletion", "TokenMasking",
-           "TokenShuffling", "TruthSchedule", "TwoStages", "singles"]
+           "MixturePart", "NextSentence", "Noisy", "ObjectiveConfig", "Originals", "OwnTables", "Permutation",
+           "PrefixLanguageModel", "ReplaceSpans", "Replaced", "RunningText", "SentencePermutation",
+           "SequenceToSequence", "SharedAll", "SharedTables", "Single", "SpanCorruption", "TextInfilling", "TextNoise",
+           "Together", "TokenDeletion", "TokenMasking", "TokenShuffling", "TruthSchedule", "TwoPieces", "TwoStages",
+           "singles"]

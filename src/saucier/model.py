@@ -30,6 +30,7 @@ from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.recurrence import recalled
 from saucier.parts.stack import Stack
 from saucier.parts.targets import derived
+from saucier.parts.tied import tie_blocks
 from saucier.parts.visibility import Span
 
 __all__ = ["Output", "Transformer", "build", "on_meta", "retie", "unfilled"]
@@ -87,6 +88,8 @@ class Transformer(nn.Module):
         if self.decoder_embed is not None and config.decoder_embed is not None and config.decoder_embed.tied:
             self.decoder_embed.tokens = self.embed.tokens
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
+        if self.encoder is not None and self.decoder is not None and self.decoder.config.tied:
+            tie_blocks(self.encoder, self.decoder)
         self.pooler = Pooler(config.pooler, config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None

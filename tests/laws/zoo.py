@@ -46,6 +46,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "bert_generation": {"length": LENGTH}, "bert2bert": {"length": LENGTH},
     "led": {"length": LENGTH, "target_length": LENGTH, "window": (4, 8)},
     "transfo_xl": {"hidden": 40, "memory": None, "cutoffs": (10, 20)},
+    "t5_shared": {"head_dim": 6, "hidden": 40}, "t5_decoder": {"head_dim": 6, "hidden": 40},
 }
 
 

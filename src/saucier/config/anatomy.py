@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from saucier.config.norms import Norm, norm_size
 
@@ -39,6 +39,12 @@ def group(
     copies = times if stored is None else stored
     return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
                 flops=times * sum(child.flops for child in children), times=times, children=tuple(children))
+
+
+def lent(node: Node) -> Node:
+    """Return a part that uses the weights of another: the same work, and no parameters of its own."""
+    detail = f"{node.detail}, the encoder's" if node.detail else "the encoder's"
+    return replace(node, parameters=0, detail="" if node.children else detail, children=tuple(map(lent, node.children)))
 
 
 def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:

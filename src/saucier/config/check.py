@@ -8,6 +8,7 @@ from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
+from saucier.config.check_tied import check_tied
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
     ChoiceHead,
@@ -64,6 +65,7 @@ def check(config: Transformer) -> None:
             check_recurrence(name, stack, config)
     check_asking(config)
     check_sides(config)
+    check_tied(config)
     check_segments(config)
     check_adaptive(config)
     check_axial(config)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from saucier.config.adaptive import ProjectClusters, cluster_sizes
-from saucier.config.anatomy import Node, group, linear, norm_node
+from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
 from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
@@ -272,19 +272,26 @@ def shared_node(layers: Share, nodes: list[Node]) -> Node:
     return group("blocks", "groups", sets)
 
 
-def stack_node(name: str, stack: Stack, dim: int, length: int) -> Node:
-    """Return the anatomy of an encoder or decoder."""
+def unlent(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
+    """Return sublayers of a stack, those without parameters that use the weights of another stack's block."""
+    names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers} if lender else set()
+    return [lent(node) if node.name in names else node for node in nodes]
+
+
+def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | None = None) -> Node:
+    """Return the anatomy of an encoder or decoder; `lender`: the stack whose weights it uses too."""
     children = [*layer_position_nodes(stack, dim), *shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
     if projection := shared_biases(stack):
         width = projection.widths(dim)[0]
         children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
     match stack.layers:
         case Repeat(block=block, times=times):
-            children.append(group("blocks", "repeat", block_nodes(block, dim, length), times=times))
+            children.append(group("blocks", "repeat", unlent(block_nodes(block, dim, length), lender, 0), times=times))
         case Share() as layers:
-            children.append(shared_node(layers, block_nodes(layers.block, dim, length)))
+            children.append(shared_node(layers, unlent(block_nodes(layers.block, dim, length), lender, 0)))
         case Cycle(blocks=blocks, times=times):
-            turns = [group(f"block {i}", "block", block_nodes(block, dim, length)) for i, block in enumerate(blocks)]
+            turns = [group(f"block {i}", "block", unlent(block_nodes(block, dim, length), lender, i))
+                     for i, block in enumerate(blocks)]
             children.append(group("blocks", "cycle", turns, times=times))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
@@ -340,7 +347,8 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.decoder_embed:
         parts.append(embedding_node("decoder_embed", config.decoder_embed, dim))
     if config.decoder:
-        parts.append(stack_node("decoder", config.decoder, dim, length))
+        lender = config.encoder if config.decoder.tied else None
+        parts.append(stack_node("decoder", config.decoder, dim, length, lender))
     if config.pooler:
         width = config.width
         pooler = linear("pooler", width, width, bias=True) if config.pooler.dense else Node("pooler", "first token")

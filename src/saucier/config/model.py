@@ -99,6 +99,8 @@ class Stack(Config):
     """What is kept from one segment of a text to the next (Transformer-XL)."""
     queries: QueryVector | None = None
     """The second stream (XLNet)."""
+    tied: bool = False
+    """Use the encoder's maps and norms, not its tables of positions (the decoder only). Source: Raffel 2020, §3.2.2."""
     zero_padding: bool = False
     """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
 

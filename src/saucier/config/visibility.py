@@ -200,6 +200,9 @@ Visibility = Annotated[
     Field(discriminator="kind"),
 ]
 
+DecoderVisibility = Annotated[Causal | Prefix, Field(discriminator="kind")]
+"""What a decoder that writes from left to right may see: the past, or the whole of a prefix too."""
+
 for rebuilt in (And, Or, Plus, Beyond):
     rebuilt.model_rebuild()
 

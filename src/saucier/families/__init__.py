@@ -37,7 +37,7 @@ from saucier.families.reformer import reformer
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
 from saucier.families.switch import switch_transformers
-from saucier.families.t5 import mt5, t5
+from saucier.families.t5 import mt5, t5, t5_decoder, t5_shared
 from saucier.families.transfo_xl import transfo_xl
 from saucier.families.transformer import transformer
 from saucier.families.xlm import xlm
@@ -53,7 +53,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "mpnet": mpnet, "mt5": mt5, "albert": albert, "transfo_xl": transfo_xl, "fnet": fnet, "gpt_neo": gpt_neo,
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
-    "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
+    "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -8,15 +8,18 @@ from saucier.checkpoints.keys import Key, Layout, look_up, put
 from saucier.checkpoints.places import fields
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
 
+PAST = c.Causal()
+
 
 def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50257, length: int = 1024,
-         hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
+         hidden: int | None = None, dropout: float = 0.1, visibility: c.DecoderVisibility = PAST) -> c.Transformer:
     """GPT-2: norms before each sublayer and one at the end, residual maps started smaller with depth.
 
     Source: Radford et al. 2019, §2.3.
     """
-    return c.Transformer(dim=dim, embed=embedding(vocab, length, dropout), head=c.LanguageHead(),
-                         decoder=decoder(layers, heads, hidden or 4 * dim, dropout, c.PreNorm),
+    stack = put(decoder(layers, heads, hidden or 4 * dim, dropout, c.PreNorm),
+                "layers.block.sublayers.0.inner.visibility", visibility)
+    return c.Transformer(dim=dim, embed=embedding(vocab, length, dropout), head=c.LanguageHead(), decoder=stack,
                          initialization=c.NormalInit(depth_scaled=True))
 
 

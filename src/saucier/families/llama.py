@@ -13,6 +13,8 @@ from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families.rope import one_spelling, rotary_key
 from saucier.families.shapes import repeated
 
+PAST = c.Causal()
+
 
 def llama(
     dim: int = 4096,
@@ -26,6 +28,7 @@ def llama(
     eps: float = 1e-6,
     tied: bool = False,
     dropout: float = 0.0,
+    visibility: c.DecoderVisibility = PAST,
 ) -> c.Transformer:
     """LLaMA. Source: Touvron et al. 2023, §2.2, arXiv:2302.13971.
 
@@ -34,7 +37,7 @@ def llama(
     norm = c.RMSNorm(eps=eps)
     attention = c.SelfAttention(
         projection=c.Projection(heads=heads, kv_heads=kv_heads, bias=False, output_bias=False),
-        positions=c.Rotary(base=base), visibility=c.Causal(), kernel=c.Softmax(dropout=dropout))
+        positions=c.Rotary(base=base), visibility=visibility, kernel=c.Softmax(dropout=dropout))
     feed_forward = c.GatedFeedForward(hidden=hidden or -(-8 * dim // 3 // 256) * 256, activation="silu")
     return c.Transformer(
         dim=dim,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout
+from saucier.checkpoints.keys import Key, Layout, put
 from saucier.checkpoints.rules import Concat, Rule
 from saucier.families.t5_lineage import (
     FREE,
@@ -19,6 +19,8 @@ from saucier.families.t5_lineage import (
     keys,
     weights,
 )
+
+PAST = c.Causal()
 
 
 def t5(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128, hidden: int = 3072,
@@ -38,6 +40,30 @@ def mt5(dim: int = 512, layers: int = 8, *, heads: int = 6, head_dim: int = 64, 
     Trained without dropout.
     """
     return t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout, gated=True)
+
+
+def t5_shared(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128,
+              hidden: int = 3072, dropout: float = 0.1) -> c.Transformer:
+    """T5 whose decoder uses the encoder's weights beside a cross-attention of its own.
+
+    The tables of relative positions and the last norms are each stack's own, which the published code shares too.
+    Source: Raffel et al. 2020, §3.2.2 and table 2, "encoder-decoder, shared", arXiv:1910.10683.
+    """
+    tree = t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout)
+    return put(tree, "decoder.tied", True)  # type: ignore[no-any-return]
+
+
+def t5_decoder(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128,
+               hidden: int = 3072, dropout: float = 0.1, visibility: c.DecoderVisibility = PAST) -> c.Transformer:
+    """T5's decoder alone, without cross-attention: a language model, or a prefix language model by `visibility`.
+
+    A prefix is seen in both directions, so its distances have a sign, as the encoder's.
+    Source: Raffel et al. 2020, §3.2.1 and table 2, "language model" and "prefix LM", arXiv:1910.10683.
+    """
+    tree = t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout)
+    reader: c.Stack = put(tree.encoder, "layers.block.sublayers.0.inner.visibility", visibility)
+    reader = put(reader, "layers.block.sublayers.0.inner.positions.bidirectional", not c.is_causal(visibility))
+    return tree.model_copy(update={"encoder": None, "decoder": reader})
 
 
 def from_fields(dim: int, *, feed_forward: tuple[str, c.Activation], tied: bool, scaled: bool = False) -> c.Transformer:

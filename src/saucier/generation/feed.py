@@ -31,6 +31,8 @@ class Prompt:
     """[B, S]; None: all of the source is real."""
     source_global: Tensor | None = None
     """[B, S], 1 = a token that sees all of the source and is seen by all of it."""
+    prefix: Tensor | None = None
+    """[B], how many first columns of `ids`, padding included, all may see; None: the model knows no prefix."""
 
     @property
     def padding(self) -> Tensor | None:
@@ -108,10 +110,11 @@ class CachedFeed:
         prompt, state = self.prompt, self.state
         if prompt.source is None:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
-            output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True)
+            output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True,
+                                prefix_length=prompt.prefix)
         else:
             output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
-                                last_only=True, global_attention_mask=prompt.source_global)
+                                last_only=True, global_attention_mask=prompt.source_global, prefix_length=prompt.prefix)
             state.encoded = output.encoder_last_hidden_state
         logits: Tensor = output.logits[:, -1].float()
         if self.copies == 1:

@@ -17,7 +17,7 @@ from saucier.generation.compiled import compiled_reader
 from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
 from saucier.generation.frozen import frozen
 from saucier.generation.options import GenerationOptions, resolve
-from saucier.generation.prompt import check_length, read_prompt, with_global
+from saucier.generation.prompt import check_length, read_prompt, with_global, with_prefix
 from saucier.generation.reread import MemoryFeed, RereadFeed, predicts
 from saucier.generation.rules import check_tokens, rules_of
 from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
@@ -27,7 +27,8 @@ from saucier.model import Transformer
 
 def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
              tokenizer: Decodes | None = None, listener: Listener | None = None, compile: bool = False,  # noqa: A002
-             global_attention_mask: Tensor | None = None, **options: Any) -> Tensor:
+             global_attention_mask: Tensor | None = None, prefix_length: Tensor | None = None,
+             **options: Any) -> Tensor:
     """Write tokens after a prompt, or from a source.
 
     Shapes: input_ids [B, L], the prompt of a decoder (padded on the left) or the source of an encoder-decoder;
@@ -42,6 +43,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     and keeps the code on disk; a model with other weights is compiled anew.
 
     `global_attention_mask` [B, L] names the tokens of a source that see all and are seen by all, in models such as LED.
+    `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
     Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
 
@@ -55,6 +57,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     with evaluating(model):
         check_tokens(chosen, model.config.output_embed.vocab)
         prompt = with_global(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
+        prompt = with_prefix(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         check_length(model.config, prompt, limit)
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences

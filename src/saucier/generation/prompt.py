@@ -52,6 +52,27 @@ def with_global(prompt: Prompt, named: Tensor | None) -> Prompt:
     return replace(prompt, source_global=named.to(prompt.source.device))
 
 
+def with_prefix(prompt: Prompt, config: c.Transformer, length: Tensor | None) -> Prompt:
+    """Return the prompt with its prefix: all of it, or its first `length` [B] tokens.
+
+    Raises `InputError` where the stack that writes knows no prefix, and for lengths of another shape.
+    """
+    stack = config.decoder or config.encoder
+    if not c.sees_prefix(stack):
+        if length is not None:
+            raise InputError("the model knows no prefix", where="prefix_length", remedy="leave it out")
+        return prompt
+    rows, columns = prompt.ids.shape
+    if length is None:
+        return replace(prompt, prefix=torch.full((rows,), columns, device=prompt.ids.device))
+    if length.shape != (rows,) or bool((length < 0).any()):
+        raise InputError(f"prefixes of shape {list(length.shape)} for {rows} rows", where="prefix_length",
+                         remedy="give one number for each row, 0 or more")
+    padding = prompt.padding
+    length = length.to(prompt.ids.device).clamp(max=columns)
+    return replace(prompt, prefix=length if padding is None else (length + padding).clamp(max=columns))
+
+
 def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     """Return the prompt, or the begin token where it is empty. Shapes: [B, L] -> [B, L or 1]."""
     if ids is not None and ids.ndim == 2 and ids.shape[1]:

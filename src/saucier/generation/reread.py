@@ -27,8 +27,12 @@ def behind(x: Tensor, value: int) -> Tensor:
     return torch.cat([x, x.new_full((len(x), 1), value)], dim=1)
 
 
-def ask(model: Transformer, ids: Tensor, mask: Tensor | None, mems: Sequence[Tensor] | None = None) -> Output:
-    """Read a text so that the last logits speak of the token behind it. Shapes: ids and mask [R, L]; mems [M, R, D]."""
+def ask(model: Transformer, ids: Tensor, mask: Tensor | None, *, mems: Sequence[Tensor] | None = None,
+        prefix: Tensor | None = None) -> Output:
+    """Read a text so that the last logits speak of the token behind it.
+
+    Shapes: ids and mask [R, L]; mems [M, R, D]; prefix [R].
+    """
     match predicts(model.config):
         case c.InPlace(mask=token, language=language):
             mask, ids = None if mask is None else behind(mask, 1), behind(ids, token)
@@ -45,9 +49,9 @@ def ask(model: Transformer, ids: Tensor, mask: Tensor | None, mems: Sequence[Ten
                          last_only=True)
         case _ if model.config.decoder is not None and mask is not None and mems is None:
             return model(ids, mask, position_ids=(mask.long().cumsum(1) - 1).clamp(min=0),  # type: ignore[no-any-return]
-                         last_only=True)
+                         prefix_length=prefix, last_only=True)
         case _:
-            return model(ids, mask, mems=mems, last_only=True)  # type: ignore[no-any-return]
+            return model(ids, mask, mems=mems, prefix_length=prefix, last_only=True)  # type: ignore[no-any-return]
 
 
 class RereadFeed:
@@ -57,11 +61,12 @@ class RereadFeed:
         """`copies` rows for each prompt."""
         self.model = model
         self.ids = prompt.ids.repeat_interleave(copies, 0)
-        self.mask = None if prompt.mask is None else prompt.mask.repeat_interleave(copies, 0)
+        self.mask, self.prefix = (None if one is None else one.repeat_interleave(copies, 0)
+                                  for one in (prompt.mask, prompt.prefix))
 
     def read(self) -> Tensor:
         """Shapes: -> [R, V], float32."""
-        logits = ask(self.model, self.ids, self.mask).logits
+        logits = ask(self.model, self.ids, self.mask, prefix=self.prefix).logits
         assert logits is not None, "read_prompt refuses a model without a language head"
         return logits[:, -1].float()
 
@@ -96,7 +101,7 @@ class MemoryFeed:
 
     def read(self, ids: Tensor, mems: list[Tensor] | None) -> Tensor:
         """Read tokens beside a memory and keep the new one, without what will be read again. Shapes: -> [R, V]."""
-        output = ask(self.model, ids, None, mems)
+        output = ask(self.model, ids, None, mems=mems)
         assert output.logits is not None and output.mems is not None, "chosen for models that give both"
         again = self.again if self.again > 1 else 0
         self.mems = [past[:max(0, len(past) - again)] for past in output.mems]

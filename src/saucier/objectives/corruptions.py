@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from saucier.config import sees_prefix
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, Batch, Given, required, tensor
-from saucier.objectives.fit import sees_prefix
 from saucier.objectives.forms import MarkForm, PairForm, mark_form, placed
 from saucier.text.rows import PairRows, Rows, generator
 

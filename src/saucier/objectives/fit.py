@@ -61,7 +61,7 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
             yield wrong_body(objective, "decoder", stacks)
         case c.Masked(next_sentence=c.NextSentence()) if stacks != "encoder":
             yield wrong_body(objective, "encoder", stacks)
-        case c.Masked() if stacks == "decoder" and not sees_prefix(model.decoder):
+        case c.Masked() if stacks == "decoder" and not architecture.sees_prefix(model.decoder):
             yield Misfit(("kind",), "a decoder that only looks back cannot fill in what it has passed",
                          "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
         case c.Replaced() if stacks != "encoder":
@@ -155,13 +155,6 @@ def token_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     if unknown := [token for token in mode_tokens(objective) if token not in special.extra]:
         yield Misfit(("tokenizer", "special", "extra"), f"{objective.kind} names tokens that are not there",
                      f"add {', '.join(map(repr, unknown))}")
-
-
-def sees_prefix(stack: architecture.Stack | None) -> bool:
-    """Say whether a batch must name the first tokens of its rows that all may see."""
-    return stack is not None and any(isinstance(one.inner, architecture.SelfAttention)
-                                     and architecture.has_prefix(one.inner.visibility)
-                                     for block in stack.blocks() for one in block.sublayers)
 
 
 def tells_languages(objective: c.Single, model: architecture.Transformer) -> bool:

@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from saucier.config import sees_prefix
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Given, TokenIds, tensor
-from saucier.objectives.fit import sees_prefix
 from saucier.text.rows import PADDING, PairRows, Rows
 
 Ints = NDArray[np.int64]

@@ -36,8 +36,10 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
 
 def fold_scale(model: nn.Module) -> None:
     """Start query maps smaller where the scores are not scaled. Source: Raffel et al. 2020, code release."""
+    done: set[int] = set()
     for module in model.modules():
-        if isinstance(module, SelfAttention):
+        if isinstance(module, SelfAttention) and id(module.qkv) not in done:
+            done.add(id(module.qkv))  # a decoder may use the encoder's
             module.qkv.weight[:module.widths[0]] *= module.head_dim**-0.5 / module.scale
         elif isinstance(module, CrossAttention):
             module.q.weight *= module.head_dim**-0.5 / module.scale

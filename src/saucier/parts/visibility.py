@@ -87,6 +87,8 @@ def lower(length: int, device: torch.device | None) -> Tensor:
 def materialize(visibility: c.Visibility, span: Span) -> Mask:
     """Return the mask of a visibility over a span, as a flag where that suffices."""
     visibility = resolved(visibility, span.keys)
+    if isinstance(visibility, c.Prefix) and span.queries == 1 and span.start == span.keys - 1:
+        visibility = c.Causal()  # the last position sees all, whatever the prefix
     whole = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
     if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or whole):
@@ -187,6 +189,8 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             return (keys <= queries)[None, None]
         case c.Window(size=size):
             return ((queries - keys).abs() < size)[None, None]
+        case c.Prefix() if span.prefix is None and span.queries == 1 and span.start == span.keys - 1:
+            return (keys <= queries)[None, None]  # the last position sees all, whatever the prefix
         case c.Prefix():
             if span.prefix is None:
                 raise InputError("a prefix visibility needs to know the prefix", where="prefix_length",

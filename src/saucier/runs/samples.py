@@ -12,6 +12,7 @@ import torch
 from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.inspection.results import Sample
+from saucier.model import Transformer
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
     Causal,
@@ -53,10 +54,15 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
             return tuple(told(found, starts(pantry, wanted)))
         case Replaced(learns=EveryToken() | ChosenTokens()):
             return tuple(flagged(found, starts(pantry, wanted)))
-        case Masked() | Replaced():
+        case Masked() | Replaced() if not two_sided(found.model):
             return tuple(guesses(found, starts(pantry, wanted)))
         case _:
             return tuple(mended(found, starts(pantry, wanted)))
+
+
+def two_sided(model: Transformer) -> bool:
+    """Say whether an encoder reads, and a decoder writes."""
+    return model.config.encoder is not None and model.config.decoder is not None
 
 
 def held_out_pairs(pantry: Pantry) -> Iterator[Pair]:
@@ -89,7 +95,7 @@ def prompts(found: Candidate, pantry: Pantry) -> list[tuple[str, str]]:
 
 def continuations(found: Candidate, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
     """Write on from each prompt."""
-    writer = Writer(found.model, found.tokenizer, found.recipe.training.length)
+    writer = Writer(found.model, found.tokenizer, found.recipe.training.length, found.recipe.objective)
     for number, (prompt, source) in enumerate(prompts):
         text = writer.continue_text(prompt, found.recipe.sampling, seed=found.recipe.sampling.seed + number)
         yield Sample(prompt=prompt, text=text, source=source)
@@ -167,11 +173,11 @@ def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
     for number, document in enumerate(documents):
         tokens, starts = first_sentences(document.text, tokenizer, length)
         batch = corrupted(found, tokens, number, starts)
+        whole = batch.get("decoder_input_ids") is not None
         labels, given = batch["labels"][0], batch["input_ids"]
         learned = (labels >= 0).nonzero()[:, 0]
-        if "decoder_input_ids" not in batch:  # source and target stand in one row
-            given = given[:, :int(learned[0]) + 1]
-        behind = 0 if "decoder_input_ids" in batch else given.shape[1]
+        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may stand in one row
+        behind = 0 if whole else given.shape[1]
         room = found.recipe.training.length - max(1, behind)
         most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
         written = generate(found.model, given, max_new_tokens=max(1, most), **special(ids))[0, behind:]

@@ -75,7 +75,8 @@ def translation_scores(found: Candidate, pairs: Iterator[Pair]) -> tuple[Score, 
 def translate(found: Candidate, sources: Sequence[str]) -> list[str]:
     """Translate texts, sorted by length so that little is padded; they come back in their order."""
     evaluation = found.recipe.evaluation
-    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length)
+    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
+                    learned=found.recipe.objective)
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     results = [""] * len(sources)
     for start in range(0, len(order), evaluation.batch):

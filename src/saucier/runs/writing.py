@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saucier.config import sees_prefix
 from saucier.errors import InputError
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener
 from saucier.generation.streaming import TextStream
 from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
+from saucier.objectives.config import Causal, Noisy, ObjectiveConfig, SequenceToSequence, Single, singles
 from saucier.recipes.coherence import learned_length
 from saucier.recipes.recipe import Sampling
 from saucier.runs.opened import Opened
@@ -29,6 +31,8 @@ class Writer:
     tokenizer: Tokenizer
     longest: int
     """The most tokens of a text that it was trained on."""
+    learned: ObjectiveConfig | None = None
+    """What it has learned; None: to write on."""
 
     @property
     def ids(self) -> TokenIds:
@@ -49,18 +53,49 @@ class Writer:
 
     def translate(self, sources: Sequence[str], *, beams: int, length_penalty: float) -> list[str]:
         """Write the likeliest target of each source."""
-        rows = [self.tokenizer.encode(text)[: self.longest] for text in sources]
-        ids, mask = self.padded(rows, left=False)
+        rows = [self.start(text)[: self.longest] for text in sources]
+        ids, mask = self.padded(rows, left=not self.two_sided)
         written = generate(self.model, ids, mask, num_beams=beams, length_penalty=length_penalty,
                            early_stopping=beams > 1,
-                           max_new_tokens=min(self.longest, 2 * ids.shape[1] + 10), do_sample=False,
-                           **special(self.ids))
-        return [self.tokenizer.decode(row) for row in written.tolist()]
+                           max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
+                           do_sample=False, prefix_length=self.prefix(ids), **special(self.ids))
+        return [self.tokenizer.decode(row) for row in written[:, self.before(ids):].tolist()]
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether an encoder reads what is given, and a decoder writes."""
+        return self.model.config.encoder is not None and self.model.config.decoder is not None
+
+    def before(self, ids: Tensor) -> int:
+        """Return how many tokens of what is written were there before: a start token, or all that was given."""
+        return 1 if self.two_sided else ids.shape[1]
 
     def start(self, prompt: str) -> list[int]:
-        """Return the ids that a prompt begins with: the mark that a text begins, and the prompt."""
-        begin = self.tokenizer.bos_id if self.tokenizer.bos_id is not None else self.tokenizer.eos_id
-        return ([] if begin is None else [begin]) + self.tokenizer.encode(prompt, add_special_tokens=False)
+        """Return the ids of what is given: a source in its frame, or a text to go on with behind what begins a text.
+
+        A decoder that has learned to write targets behind their sources gets a source, as it was trained on.
+        """
+        if self.two_sided or isinstance(self.asked, SequenceToSequence):
+            return self.tokenizer.encode(prompt)
+        ids = self.tokenizer.encode(prompt, add_special_tokens=False)
+        end = [] if self.ids.eos is None else [self.ids.eos]
+        if isinstance(self.asked, Noisy):
+            return ids + end
+        begin = end if self.ids.bos is None else [self.ids.bos]
+        return begin + ids
+
+    @property
+    def asked(self) -> Single | None:
+        """The objective that a decoder alone is asked by: that of a language model, if it has learned it, or else the
+        first."""
+        known = () if self.learned is None else singles(self.learned)
+        return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
+
+    def prefix(self, ids: Tensor) -> Tensor | None:
+        """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
+        stack = self.model.config.decoder
+        language = sees_prefix(stack) and isinstance(self.asked, Causal)
+        return ids.new_zeros(len(ids)) if language else None
 
     def room(self, used: int, wanted: int) -> int:
         """Return how many tokens can still be written."""
@@ -76,16 +111,15 @@ class Writer:
 
     def write(self, prompt: str, manner: Manner, listener: Listener | None = None) -> list[str]:
         """Write on from a prompt, or translate it; only what is new is returned."""
-        encoder_decoder = self.model.config.encoder is not None
-        ids = self.tokenizer.encode(prompt) if encoder_decoder else self.start(prompt)
+        ids = self.start(prompt)
         if not ids:
             raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
                              remedy="give some text")
         given = torch.tensor([ids], device=next(self.model.parameters()).device)
-        used = 1 if encoder_decoder else len(ids)
+        used = self.before(given)
         written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer, listener=listener,
-                           compile=manner.compile, max_new_tokens=self.room(used, manner.tokens),
-                           **manner.options(), **special(self.ids))
+                           compile=manner.compile, prefix_length=self.prefix(given),
+                           max_new_tokens=self.room(used, manner.tokens), **manner.options(), **special(self.ids))
         return [self.tokenizer.decode(row[used:]) for row in written.tolist()]
 
 
@@ -134,7 +168,7 @@ class Manner:
 def write_freely(opened: Opened, prompt: str, manner: Manner, speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
     longest = opened.recipe.training.length if opened.recipe else manner.tokens
-    writer = Writer(opened.model, opened.tokenizer, longest)
+    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None)
     if speak is None:
         return writer.write(prompt, manner)
     if opened.model.config.encoder is None:

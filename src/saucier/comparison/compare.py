@@ -31,7 +31,8 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
         from saucier.comparison.transfer import check_labelled
 
         check_labelled(wanted.judge)
-    trials = prepare(wanted, out, seconds_a_step)
+    with voice.stage("tokenizer"):
+        trials = prepare(wanted, out, seconds_a_step, voice.say)
     say_plan(voice, trials)
     done: list[Done] = []
     for one in conducted(trials, workers=workers, threads=threads):
@@ -60,9 +61,6 @@ def say_plan(voice: Voice, trials: list[Trial]) -> None:
                 training = trial.recipe.training
                 voice.say(f"{trial.arm}: {quantity(training.steps)} steps of {training.batch} × {training.length}, "
                           f"{trial.recipe.objective.kind}")
-        shared = trials[0].tokenizer is not None
-        voice.note("one tokenizer for all, the first recipe's with the special tokens of the others" if shared
-                   else "each recipe has its own tokenizer")
 
 
 def say_done(voice: Voice, one: Done, number: int, total: int) -> None:

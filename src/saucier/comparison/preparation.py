@@ -28,6 +28,7 @@ LOOKS = 10
 """Evaluations of a run, for its curve."""
 LINES = 100
 """Lines of a run's metrics."""
+SHARED = "one for all: the first recipe's, with the special tokens of the others"
 PACES, TOKENIZER = "paces.json", "tokenizer"
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
@@ -47,8 +48,9 @@ class Trial:
     """Tokens of held-out text that are scored as one unit: a multiple of every arm's row."""
 
 
-def prepare(wanted: Experiment, out: Path, pace: Callable[[Recipe], float]) -> list[Trial]:
-    """Return the trials of an experiment, seed by seed; train the tokenizer that they share.
+def prepare(wanted: Experiment, out: Path, pace: Callable[[Recipe], float],
+            say: Callable[[str], None] = lambda text: None) -> list[Trial]:
+    """Return the trials of an experiment, seed by seed; train the tokenizer that they share. `say` hears what is done.
 
     Raises `InputError` for recipes that cannot be compared, for text that cannot be read, for a budget below one step.
     """
@@ -58,6 +60,7 @@ def prepare(wanted: Experiment, out: Path, pace: Callable[[Recipe], float]) -> l
     settled = {arm.name: settle(arm, wanted, shared) for arm in wanted.arms}
     for one in {found.data: found for found in settled.values()}.values():
         open_corpus(one)
+    say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
     place = None if wanted.own_tokenizers else made_tokenizer(next(iter(settled.values())), out / TOKENIZER)
     vocab = None if place is None else load_tokenizer(place).vocab_size
     known = Paces(out / PACES, pace)

@@ -25,7 +25,8 @@ from saucier.inspection.report_charts import INK, SOFT, drawing
 from saucier.inspection.report_sections import section
 from saucier.inspection.results import FILE_NAME, read_results
 from saucier.inspection.units import quantity
-from saucier.runs.folder import RunFolder, first_difference
+from saucier.plain import first_difference
+from saucier.runs.folder import RunFolder
 from saucier.runs.opened import find_run
 from saucier.runs.passport import read_passport
 

@@ -179,7 +179,12 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/objectives/test_corruptions.py::test_spans_can_be_put_back",
             "tests/cli/test_cook.py::test_t5_learns_to_mend",
         ), "partly", "tasks as text and their mixture, the prefix language model"),
-    Row("C6", "The T5 study: objectives, corruption rates, architectures and repeats compared"),
+    Row("C6", "The T5 study: objectives, corruption rates, architectures and repeats compared",
+        (
+            "tests/cli/test_compare.py::test_different_objectives_are_compared_by_fine_tuning",
+            "tests/unit/tasks/test_statistics.py::test_equal_methods_are_told_apart_one_time_in_twenty",
+            "tests/unit/comparison/test_studies.py::test_every_arm_of_a_study_is_a_recipe",
+        ), "partly", "encoder-decoder with shared weights and prefix LM among the architectures"),
     Row("C7", "T-NLG and ZeRO: optimizer, gradients and weights sharded over processes"),
     Row("C8", "Mixtures of experts: GShard, Switch, GLaM",
         (
@@ -216,7 +221,11 @@ GENERATION = Chapter("C", "Generation", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
         ), "partly", "a warm start against a cold one"),
-    Row("C15", "Scaling laws"),
+    Row("C15", "Scaling laws",
+        (
+            "tests/unit/comparison/test_scaling.py::test_a_law_of_size_and_data_is_found_again",
+            "tests/cli/test_compare.py::test_runs_are_points_of_a_scaling_law",
+        ), "works"),
 ))
 
 ADAPTING = Chapter("D", "Adapting and aligning", (

@@ -65,6 +65,15 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def stories_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a small text file of paragraphs, each of four sentences."""
+    path = tmp_path_factory.mktemp("text") / "stories.txt"
+    lines = rhymes(480).splitlines()
+    path.write_text("\n\n".join("\n".join(lines[place:place + 4]) for place in range(0, 480, 4)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
 def pair_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a small file of pairs: words, and the same words turned round."""
     path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"

@@ -86,12 +86,47 @@ def test_what_rows_cannot_hold_is_counted(saucier: Saucier, pair_file: Path, tmp
     assert f"too long: {data.truncated_rows:,} cut by {data.truncated_tokens:,} tokens" in answer.out
 
 
-def test_bert_learns_and_shows_its_guesses(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
-    answer = saucier("cook", "bert-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
-                     "tokenizer.vocab=60", "data.document=line", *small("training.length", "model.length"))
+@pytest.mark.parametrize(("learned", "called"), [
+    ("objective.next_sentence={}", "next-sentence accuracy"),
+    ("objective={kind: masked, sentence_order: {}, choice: {kind: n_grams}}", "sentence-order accuracy")])
+def test_bert_learns_and_shows_its_guesses(learned: str, called: str, saucier: Saucier, stories_file: Path,
+                                           tmp_path: Path) -> None:
+    answer = saucier("cook", "bert-nano", "--data", stories_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=60", "data.document=paragraph", learned,
+                     *small("training.length", "model.length"))
     assert answer.code == 0, answer.err
-    assert "next-sentence accuracy" in answer.out
+    assert called in answer.out
     assert "[MASK]" in (tmp_path / "run" / "samples.txt").read_text()
+
+
+def test_collocations_are_counted_once_and_found_again(saucier: Saucier, stories_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    wanted = ["cook", "bert-nano", "--data", stories_file, "--out", out, "--no-calibrate", "tokenizer.vocab=60",
+              "data.document=paragraph", "objective.choice={kind: pmi, least: 2}",
+              *small("training.length", "model.length")]
+    answer = saucier(*wanted)
+    assert answer.code == 0, answer.err
+    assert "that keep company" in answer.out
+    found = json.loads((out / "collocations.json").read_text(encoding="utf-8"))["n_grams"]
+    assert all(one["count"] >= 2 and one["pmi"] > 0 and one["words"] >= 2 for one in found)
+    again = saucier("evaluate", out)
+    assert again.code == 0, again.err
+    (out / "collocations.json").unlink()
+    assert "collocations.json" in saucier("evaluate", out).err
+    answer = saucier(*wanted[:5], tmp_path / "other", *wanted[6:], "objective.choice.least=100000")
+    assert answer.code == 2
+    assert "no n-gram of this text occurs 100000 times" in answer.err
+
+
+def test_span_boundaries_are_scored_and_their_network_is_saved(saucier: Saucier, stories_file: Path,
+                                                               tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    answer = saucier("cook", "bert-nano", "--data", stories_file, "--out", out, "--no-calibrate", "tokenizer.vocab=60",
+                     "objective={kind: masked, choice: {kind: spans, boundary: {position_width: 8}}}",
+                     *small("training.length", "model.length"))
+    assert answer.code == 0, answer.err
+    assert "span-boundary accuracy" in answer.out
+    assert list(out.glob("checkpoints/step-*/boundary.safetensors"))
 
 
 def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from saucier.model import Transformer
 from saucier.objectives.build import joint
 from saucier.objectives.config import Causal
 from saucier.recipes import Recipe
-from saucier.runs.folder import RunFolder
+from saucier.runs.collocations import stored
+from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.pantry import Store
 from saucier.runs.study import make_evaluator, make_lessons
 from saucier.text.config import PairData
@@ -83,7 +84,7 @@ def in_blocks(trial: Trial, store: Store) -> Recipe:
 def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,
                  checkpoint: Path) -> Iterator[tuple[float, float]]:
     """Yield (nats, targets) of each block; of the whole text where a mixture of objectives is scored."""
-    lessons = make_lessons(recipe, tokenizer)
+    lessons = make_lessons(recipe, tokenizer, stored(recipe, RunFolder(run_of(checkpoint))))
     _, objective = joint(lessons, recipe.training.seed)
     objective.bind(model)
     fill_modules(objective.modules, checkpoint)

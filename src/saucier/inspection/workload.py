@@ -17,7 +17,7 @@ from saucier.objectives.material import materials
 from saucier.recipes import Recipe
 from saucier.text.config import PairData
 from saucier.text.language_rows import told
-from saucier.text.material import TwoSegments, wants_sentences
+from saucier.text.material import TwoPieces, wants_sentences
 from saucier.text.rows import Ints, PairRows, Rows
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
 SENTENCE = 25
 """Mean tokens of a made-up sentence."""
+WORDS = "1110"
+"""Made-up marks of words (see `text.word_marks`): every fourth token goes on with a word."""
 NAMES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
 
@@ -71,7 +73,8 @@ def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
     wanted = {name: numbers.get(name) for name in ("pad", "bos", "eos", "mask")}
     extra = {name: len(present) + number for number, name in enumerate(special.extra)}
     named = range(len(present) + len(extra))
-    return {"vocab": vocab, **wanted, "special": (*named, *sentinels), "sentinels": sentinels, "extra": extra}
+    return {"vocab": vocab, **wanted, "special": (*named, *sentinels), "sentinels": sentinels, "extra": extra,
+            "word_marks": (WORDS * (1 + vocab // len(WORDS)))[:vocab]}
 
 
 def row_tokens(recipe: Recipe) -> int:
@@ -95,7 +98,7 @@ def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
     """Make up a batch of running text: full rows of some documents, or of two sentences for BERT."""
     shape = (recipe.training.batch, row_tokens(recipe))
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
-    sentences = any(isinstance(one, TwoSegments) for one in materials(recipe.objective))
+    sentences = any(isinstance(one, TwoPieces) for one in materials(recipe.objective))
     begun = random.random(shape) < 1 / SENTENCE if any(map(wants_sentences, materials(recipe.objective))) else None
     starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
     documents = starts.cumsum(axis=1)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from saucier import config as architecture
 from saucier.errors import InputError
+from saucier.text.collocations import Collocations
 
 Batch = dict[str, Tensor]
 """The model's arguments by name, and what is to be predicted: `labels` [B, L], `next_sentence` [B]."""
@@ -63,6 +64,10 @@ class Tokens(Protocol):
     def mask_id(self) -> int | None:
         """Id that hides a token."""
 
+    @property
+    def word_marks(self) -> str:
+        """A digit for each id that tells where words begin and end; "" where tokens do not tell."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
@@ -77,12 +82,15 @@ class TokenIds:
     sentinels: tuple[int, ...] = ()
     extra: Mapping[str, int] = field(default_factory=dict)
     """Special tokens that only an objective knows, by name."""
+    word_marks: str = ""
+    """A digit for each id that tells where words begin and end (see `text.word_marks`); "" where tokens do not tell."""
 
     @classmethod
     def of(cls, tokenizer: Tokens) -> TokenIds:
         """Read them from a tokenizer."""
         return cls(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id,
-                   tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids), tokenizer.extra_ids)
+                   tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids), tokenizer.extra_ids,
+                   tokenizer.word_marks)
 
     @property
     def decoder_start(self) -> int:
@@ -120,6 +128,8 @@ class Given:
     """Tokens of a row, as the model sees them."""
     seed: int = 0
     """Feeds the starting weights of the objective's own modules."""
+    collocations: Collocations | None = None
+    """The n-grams of the training text that PMI masking hides whole; None where none were counted."""
 
 
 @dataclass(slots=True)

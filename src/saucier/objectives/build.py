@@ -8,13 +8,15 @@ from typing import Any
 
 from saucier.objectives import config as c
 from saucier.objectives.base import Corruption, Given, Objective
-from saucier.objectives.corruptions import PairCorruption, build_causal, build_masked
+from saucier.objectives.boundary import build_boundary
+from saucier.objectives.corruptions import PairCorruption, build_causal
 from saucier.objectives.deeper import build_deeper
 from saucier.objectives.forms import pair_form
+from saucier.objectives.masked import build_masked
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
 from saucier.objectives.permutation import build_permutation
-from saucier.objectives.prediction import NextSentence, Prediction
+from saucier.objectives.prediction import Beside, NextSentence, Prediction
 from saucier.objectives.replaced import build_replaced
 from saucier.objectives.sampling import ScheduledSampling
 from saucier.objectives.spans import build_noisy
@@ -60,8 +62,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
     match config:
         case c.Causal(label_smoothing=smoothing, deeper=deeper):
             return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())
-        case c.Masked(next_sentence=next_sentence):
-            return build_masked(config, given), Prediction(beside=(NextSentence(),) if next_sentence else ())
+        case c.Masked():
+            return build_masked(config, given), Prediction(beside=masked_companions(config, given))
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
@@ -71,3 +73,15 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return build_permutation(config, given)
         case _:
             return build_noisy(config, given), Prediction()
+
+
+def masked_companions(config: c.Masked, given: Given) -> tuple[Beside, ...]:
+    """Build what is learned beside hidden tokens."""
+    match config.relation:
+        case c.NextSentence():
+            sentences: tuple[Beside, ...] = (NextSentence(),)
+        case c.SentenceOrder():
+            sentences = (NextSentence("sentence-order accuracy"),)
+        case None:
+            sentences = ()
+    return (*sentences, build_boundary(config.boundary, given)) if config.boundary else sentences

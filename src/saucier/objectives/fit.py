@@ -14,7 +14,9 @@ from saucier.objectives import config as c
 from saucier.objectives.config.noise import mode_tokens, needs_mask, sentinels_needed
 from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
-from saucier.text.config import Data, PairData, SpecialTokens, languages_of
+from saucier.objectives.misfit import Misfit
+from saucier.objectives.misfit_masked import masked_misfits
+from saucier.text.config import Data, PairData, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs
 
 
@@ -23,21 +25,15 @@ class Around:
     """What surrounds an objective in a recipe."""
 
     model: architecture.Transformer
-    special: SpecialTokens
+    tokenizer: TokenizerConfig
     data: Data
     length: int = 512
     """Tokens of a row, as the model sees them."""
 
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """One thing that does not fit: where, what, and what would."""
-
-    path: tuple[str, ...]
-    what: str
-    remedy: str
-    own: bool = False
-    """Whether the path begins at the objective; else at the recipe."""
+    @property
+    def special(self) -> SpecialTokens:
+        """The tokenizer's special tokens."""
+        return self.tokenizer.special
 
 
 def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
@@ -46,6 +42,8 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     yield from head_misfits(objective, around.model)
     yield from token_misfits(objective, around)
     yield from language_misfits(objective, around)
+    if isinstance(masked := getattr(objective, "masking", objective), c.Masked):
+        yield from masked_misfits(masked, around.tokenizer, around.data, () if masked is objective else ("masking",))
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
@@ -59,7 +57,7 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
     match objective:
         case c.Causal() if stacks != "decoder":
             yield wrong_body(objective, "decoder", stacks)
-        case c.Masked(next_sentence=c.NextSentence()) if stacks != "encoder":
+        case c.Masked() if (objective.relation or objective.boundary) and stacks != "encoder":
             yield wrong_body(objective, "encoder", stacks)
         case c.Masked() if stacks == "decoder" and not architecture.sees_prefix(model.decoder):
             yield Misfit(("kind",), "a decoder that only looks back cannot fill in what it has passed",
@@ -111,9 +109,10 @@ def generator_misfits(objective: c.Replaced, model: architecture.Transformer) ->
         where = error.where or ""
         path = where.split(".") if where.startswith("objective") else ("objective", "generator")
         yield Misfit(tuple(path), error.what, error.remedy or "change the model")
-    if objective.masking.next_sentence is not None:
-        yield Misfit(("masking", "next_sentence"), "nothing is learned beside replaced tokens", "set it to null",
-                     own=True)
+    for name in ("next_sentence", "sentence_order", "boundary"):
+        if getattr(objective.masking, name) is not None:
+            inside = ("choice", name) if name == "boundary" else (name,)
+            yield Misfit(("masking", *inside), "nothing is learned beside replaced tokens", "set it to null", own=True)
 
 
 def wrong_body(objective: c.Single, wanted: str, stacks: str) -> Misfit:
@@ -132,10 +131,11 @@ def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
     if model.language_head is None and not isinstance(model.head, architecture.AdaptiveHead):
         yield Misfit(("model", "head"), f"{objective.kind} needs a head that gives token logits", "use kind: language")
     match objective:
-        case c.Masked(next_sentence=c.NextSentence()):
+        case c.Masked(relation=c.NextSentence() | c.SentenceOrder()):
             if not (isinstance(model.head, architecture.PretrainingHead) and two_segments(model)):
-                yield Misfit(("next_sentence",), "needs a pretraining head and two segments",
-                             "set next_sentence: null, or add them", own=True)
+                name = "next_sentence" if objective.next_sentence else "sentence_order"
+                yield Misfit((name,), "needs a pretraining head and two segments",
+                             f"set {name}: null, or add them", own=True)
 
 
 def token_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:

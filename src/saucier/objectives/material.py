@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from saucier.objectives import config as c
 from saucier.objectives.config.noise import needs_sentences
-from saucier.text.material import Bare, Document, Material, Pairs, Running, Segment, TwoSegments
+from saucier.text.material import (
+    Bare,
+    Document,
+    DocumentSentences,
+    Elsewhere,
+    FullSentences,
+    Material,
+    Pairs,
+    Running,
+    Segment,
+    Swapped,
+    TwoSegments,
+    TwoSentences,
+    Wrong,
+)
 
 
 def material(objective: c.Single) -> Material:
@@ -15,12 +29,10 @@ def material(objective: c.Single) -> Material:
     match objective:
         case c.Causal():
             return Running(Document())
-        case c.Masked(next_sentence=c.NextSentence(real=real)):
-            return TwoSegments(real)
-        case c.Masked(dynamic=dynamic):
-            return Running(Segment(), shifted=dynamic)
+        case c.Masked():
+            return masked_rows(objective)
         case c.Replaced(masking=masking):
-            return material(masking)
+            return masked_rows(masking)
         case c.Permutation(rows=c.TwoPieces(real=real)):
             return TwoSegments(real)
         case c.Permutation():
@@ -29,6 +41,39 @@ def material(objective: c.Single) -> Material:
             return Pairs()
         case _:
             return Running(Bare(), sentences=needs_sentences(objective))
+
+
+def masked_rows(objective: c.Masked) -> Material:
+    """Return the rows that masked learning asks for."""
+    match objective.cut:
+        case c.RunningRows():
+            return Running(Segment(), shifted=objective.dynamic)
+        case c.FullSentences():
+            return FullSentences()
+        case c.DocumentSentences():
+            return DocumentSentences()
+        case c.SegmentPairs():
+            return TwoSegments(*relation(objective))
+        case c.SentencePairs():
+            return TwoSentences(*relation(objective))
+
+
+def relation(objective: c.Masked) -> tuple[float, Wrong]:
+    """Return how often the second piece follows the first, and what stands there otherwise."""
+    match objective.relation:
+        case c.SentenceOrder(real=real):
+            return real, Swapped()
+        case c.NextSentence(real=real):
+            return real, Elsewhere()
+        case None:
+            return 1.0, Elsewhere()
+
+
+def collocations(objective: c.ObjectiveConfig) -> c.PMIMasking | None:
+    """Return how an objective wants n-grams to be counted; None where it does not."""
+    masked = [getattr(one, "masking", one) for one in c.singles(objective)]
+    wanted = [one.choice for one in masked if isinstance(one, c.Masked) and isinstance(one.choice, c.PMIMasking)]
+    return wanted[0] if wanted else None
 
 
 def materials(objective: c.ObjectiveConfig) -> tuple[Material, ...]:

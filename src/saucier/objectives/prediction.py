@@ -147,8 +147,12 @@ def inputs_of(batch: Batch, beside: tuple[Beside, ...]) -> dict[str, Any]:
 class NextSentence(Beside):
     """Does the second piece of a row follow the first? `next_sentence` [B], 1 = it does not.
 
-    Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805.
+    Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805. Where the pieces are swapped instead of drawn it is the
+    order that is learned (Lan et al. 2020, §3.1, arXiv:1909.11942).
     """
+
+    called: str = "next-sentence accuracy"
+    """What a report calls it."""
 
     @property
     def part(self) -> str:
@@ -163,7 +167,7 @@ class NextSentence(Beside):
     @property
     def figures(self) -> Mapping[str, str]:
         """How often the answer is right."""
-        return {"sentences_correct": "next-sentence accuracy"}
+        return {"sentences_correct": self.called}
 
     def count(self, batch: Batch) -> float:
         """Number of rows."""
@@ -171,7 +175,8 @@ class NextSentence(Beside):
 
     def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
         """Return the summed cross-entropy, and how many answers are right."""
-        logits = sentence_head(model)(output.pooler_output).float()
+        head = pretraining_head(model)
+        logits = head.sentence(head.dropout(output.pooler_output)).float()
         wrong = F.cross_entropy(logits, batch["next_sentence"], reduction="sum")
         right = (logits.argmax(dim=-1) == batch["next_sentence"]).sum().float()
         return Loss({self.part: Part(wrong, float(len(logits)))},
@@ -218,10 +223,10 @@ def language_head(model: nn.Module) -> LanguageHead:
                              remedy="use kind: language")
 
 
-def sentence_head(model: nn.Module) -> nn.Linear:
-    """Return the next-sentence classifier. Raises `InputError` when the model has none."""
+def pretraining_head(model: nn.Module) -> PretrainingHead:
+    """Return the head with a next-sentence classifier. Raises `InputError` when the model has none."""
     head = getattr(model, "head", None)
     if not isinstance(head, PretrainingHead):
         raise InputError("the model has no classifier for next-sentence prediction", where="model.head",
                          remedy="use kind: pretraining")
-    return head.sentence
+    return head

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from saucier.model import Transformer, build
 from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, Batch, Given, Loss, Objective, Part
-from saucier.objectives.corruptions import MaskedCorruption, build_masked
 from saucier.objectives.cross_entropy import chunk_rows
 from saucier.objectives.generator import generator_of
+from saucier.objectives.masked import MaskedCorruption, build_masked
 from saucier.objectives.prediction import Prediction, chosen, language_head, token_sums
 from saucier.objectives.sharing import Tables, share, tables
 from saucier.text.rows import Rows, generator

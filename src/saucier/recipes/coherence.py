@@ -47,7 +47,7 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
     single = not isinstance(recipe.objective, Mixture)
     for number, objective in enumerate(singles(recipe.objective)):
         path = ("objective",) if single else ("objective", "parts", str(number), "objective")
-        for found in misfits(objective, Around(model, recipe.tokenizer.special, recipe.data, recipe.training.length)):
+        for found in misfits(objective, Around(model, recipe.tokenizer, recipe.data, recipe.training.length)):
             raise fault(source, path + found.path if found.own else found.path, found.what, found.remedy)
 
 

@@ -93,7 +93,7 @@ def prepare(job: Cooking) -> None:
     if job.us.first:
         job.us.wait()
     job.passport = job.passport.model_copy(update={"data": job.pantry.digests})
-    job.lessons = make_lessons(job.recipe, job.pantry.tokenizer)
+    job.lessons = make_lessons(job.recipe, job.pantry.tokenizer, job.pantry.collocations)
     job.study = make_study(job.recipe, job.pantry.tokenizer, job.pantry.train, job.lessons)
     job.model = fresh_model(job)
     job.study.objective.bind(job.model)

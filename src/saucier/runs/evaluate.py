@@ -18,6 +18,7 @@ from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.loading import model_folder_of
 from saucier.objectives.build import joint
 from saucier.recipes import Recipe
+from saucier.runs.collocations import stored
 from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.opened import open_model
 from saucier.runs.pantry import Store, held_out_items, kept, open_corpus, open_store
@@ -65,7 +66,7 @@ def answer(question: Question) -> Answer:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
     opened = open_model(question.run, dtype="float32")
     recipe = adjusted(opened.needed_recipe(), question)
-    lessons = make_lessons(recipe, opened.tokenizer)
+    lessons = make_lessons(recipe, opened.tokenizer, stored(recipe, RunFolder(run_of(question.run))))
     _, objective = joint(lessons, recipe.training.seed)
     objective.bind(opened.model)
     fill_modules(objective.modules, model_folder_of(folder_of(question.run)))

@@ -13,10 +13,12 @@ from saucier.inspection.results import DataCounts, LanguageCounts, TextCounts
 from saucier.inspection.units import bytes_text
 from saucier.objectives.material import materials
 from saucier.recipes import Recipe
+from saucier.runs.collocations import counted
 from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
 from saucier.text import material
+from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, PairData, Ready, TextData, languages_of
 from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.encode import frame as frame_ids
@@ -49,6 +51,8 @@ class Pantry:
     held_out: Store
     counts: DataCounts
     digests: dict[str, str]
+    collocations: Collocations | None = None
+    """The n-grams that PMI masking hides whole."""
 
 
 def open_corpus(recipe: Recipe) -> Corpus:
@@ -90,7 +94,8 @@ def stock(recipe: Recipe, folder: RunFolder, voice: Voice, start: Path | None = 
         counts = DataCounts.model_validate(data["counts"])
         for line in packed_lines(counts, recipe):
             voice.say(line)
-    return Pantry(corpus, tokenizer, train, held_out, counts, data["digests"])
+    found = counted(recipe, folder, tokenizer, train, voice)
+    return Pantry(corpus, tokenizer, train, held_out, counts, data["digests"], found)
 
 
 def source_of(recipe: Recipe) -> str:

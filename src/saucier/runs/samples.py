@@ -24,6 +24,7 @@ from saucier.objectives.config import (
     SequenceToSequence,
 )
 from saucier.objectives.permutation import recalled
+from saucier.objectives.prediction import Beside, Prediction, inputs_of
 from saucier.objectives.replaced import ReplacedTokens
 from saucier.runs.pantry import Pantry, held_out_items
 from saucier.runs.scoring import Candidate, translate
@@ -114,16 +115,21 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
     for number, document in enumerate(documents):
         ids = framed(tokenizer, first_tokens(document.text, tokenizer, length))
         batch = corrupted(found, ids, number)
-        hidden = batch.pop("labels")[0] >= 0
-        for name in ("next_sentence", "draws"):
-            batch.pop(name, None)
+        hidden = batch["labels"][0] >= 0
+        batch.pop("draws", None)
         with torch.no_grad():
-            logits = found.model(**batch).logits
+            logits = found.model(**inputs_of(batch, companions(found))).logits
         filled = batch["input_ids"][0].clone()
         filled[hidden] = logits[0, hidden].argmax(-1)
         given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
         yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
                      reference=tokenizer.decode(ids))
+
+
+def companions(found: Candidate) -> tuple[Beside, ...]:
+    """Return what is learned beside the tokens."""
+    objective = found.lessons[0].objective
+    return objective.beside if isinstance(objective, Prediction) else ()
 
 
 def flagged(found: Candidate, documents: list[Document]) -> Iterator[Sample]:

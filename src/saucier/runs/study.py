@@ -25,11 +25,13 @@ from saucier.text.batches import (
     Limits,
     PackedRows,
     SentencePairs,
+    SentenceRows,
 )
+from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData
 from saucier.text.language_rows import LanguageBatches, OneLanguage, told
 from saucier.text.languages import LanguageStore, sampling_shares
-from saucier.text.material import Pairs, Running, TwoSegments
+from saucier.text.material import DocumentSentences, FullSentences, Pairs, Running, TwoSegments, TwoSentences
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator, MixedEvaluator
@@ -107,16 +109,16 @@ class Cutting:
         return replace(self, recipe=self.recipe.model_copy(update={"training": one}))
 
 
-def given(recipe: Recipe, tokenizer: Tokenizer) -> Given:
+def given(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> Given:
     """Return what a recipe's objective is built from."""
     training = recipe.training
     return Given(TokenIds.of(tokenizer), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
-                 training.seed)
+                 training.seed, collocations)
 
 
-def make_lessons(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Lesson, ...]:
+def make_lessons(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> tuple[Lesson, ...]:
     """Build the objective of a recipe. Raises `InputError` where the tokenizer lacks a token that is needed."""
-    return lessons(recipe.objective, given(recipe, tokenizer))
+    return lessons(recipe.objective, given(recipe, tokenizer, collocations))
 
 
 def make_study(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[Lesson]) -> Study:
@@ -182,8 +184,10 @@ def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[
             return language_batches(cutting, store, lesson)
         case Pairs(), PairStore():
             return BucketedPairs(store, limits(cutting), seed=training.seed)
-        case TwoSegments(real=real), TokenStore():
-            return sentence_pairs(cutting, store, training.batch, real)
+        case (TwoSegments() | TwoSentences()) as kind, TokenStore():
+            return SentencePairs(store, kind, batch=training.batch, **framed(cutting))
+        case (FullSentences() | DocumentSentences()) as kind, TokenStore():
+            return SentenceRows(store, kind, batch=training.batch, **framed(cutting))
         case Running(shifted=shifted), TokenStore():
             return PackedRows(store, length=corruption.row_length(training.length), batch=training.batch,
                               seed=training.seed, overlap=corruption.overlap, shift=shifted)
@@ -196,8 +200,10 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
     match lesson.material, store:
         case Pairs(), PairStore():
             return EvaluationPairs(store, limits(cutting))
-        case TwoSegments(real=real), TokenStore():
-            return OneEpoch(sentence_pairs(cutting, store, evaluation.batch, real))
+        case (TwoSegments() | TwoSentences()) as kind, TokenStore():
+            return OneEpoch(SentencePairs(store, kind, batch=evaluation.batch, **framed(cutting)))
+        case (FullSentences() | DocumentSentences()) as kind, TokenStore():
+            return OneEpoch(SentenceRows(store, kind, batch=evaluation.batch, **framed(cutting)))
         case Running(), TokenStore():
             stride = evaluation.stride if whole and corruption.overlap else None
             return EvaluationRows(store, length=corruption.row_length(cutting.recipe.training.length),
@@ -225,14 +231,13 @@ def misplaced(lesson: Lesson) -> InputError:
     return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
 
 
-def sentence_pairs(cutting: Cutting, store: TokenStore, batch: int, real: float) -> SentencePairs:
-    """Return BERT's rows of two pieces of text."""
+def framed(cutting: Cutting) -> dict[str, int]:
+    """Return the length of rows of sentences, and what stands around them."""
     tokenizer, training = cutting.tokenizer, cutting.recipe.training
     if tokenizer.cls_id is None or tokenizer.sep_id is None:
-        raise InputError("next-sentence prediction needs the tokens cls and sep", where="tokenizer.special",
+        raise InputError("rows of sentences need the tokens cls and sep", where="tokenizer.special",
                          remedy="name them, such as [CLS] and [SEP]")
-    return SentencePairs(store, length=training.length, batch=batch, cls=tokenizer.cls_id, sep=tokenizer.sep_id,
-                         seed=training.seed, random_next=1 - real)
+    return {"length": training.length, "cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "seed": training.seed}
 
 
 def limits(cutting: Cutting) -> Limits:

@@ -69,5 +69,7 @@ def say_plan(job: Cooking) -> None:
     if any(lost.values()):
         cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
         job.voice.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if alone := job.study.batches.counts.get("left_out", 0):
+        job.voice.say(f"left out: {alone:,} rows of a single sentence")
     if plan.seconds is not None and plan.peak_memory is not None:
         job.voice.say(f"about {duration(plan.seconds)} and {bytes_text(plan.peak_memory)} of memory")

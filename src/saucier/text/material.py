@@ -37,11 +37,46 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A wrong second piece comes from another document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """A wrong second piece is the one before the first."""
+
+
+Wrong = Elsewhere | Swapped
+
+
+@dataclass(frozen=True, slots=True)
 class TwoSegments:
-    """Rows of two pieces of text, each of whole sentences; the second follows the first, or is drawn at random."""
+    """Rows of two pieces of text, each of whole sentences, that fill the row; the second follows the first, or not."""
 
     real: float
     """Share of the rows whose second piece follows the first."""
+    wrong: Wrong = Elsewhere()
+    """What stands in the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSentences:
+    """Rows of two single sentences; the second follows the first, or not. More rows make up for what is not full."""
+
+    real: float
+    """Share of the rows whose second sentence follows the first."""
+    wrong: Wrong = Elsewhere()
+    """What stands in the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullSentences:
+    """Rows of whole sentences, from one document on into the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSentences:
+    """Rows of whole sentences of one document. More rows make up for what is not full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +84,9 @@ class Pairs:
     """A source and a target text in each row."""
 
 
-Material = Running | TwoSegments | Pairs
+TwoPieces = TwoSegments | TwoSentences
+OnePiece = FullSentences | DocumentSentences
+Material = Running | TwoPieces | OnePiece | Pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +107,4 @@ def keeping(materials: Sequence[Material]) -> Keeping:
 
 def wants_sentences(material: Material) -> bool:
     """Say whether rows cannot be cut without knowing where sentences start."""
-    return isinstance(material, TwoSegments) or (isinstance(material, Running) and material.sentences)
+    return isinstance(material, TwoPieces | OnePiece) or (isinstance(material, Running) and material.sentences)

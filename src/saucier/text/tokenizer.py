@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from saucier.hub import folder_of
 from saucier.text.older.renumbered import MARK
 from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
 from saucier.text.tokenizer_files import Handling, open_folder
+from saucier.text.word_marks import word_marks
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -198,6 +200,11 @@ class Tokenizer:
         roles = set(self.names.values())
         return {token.content: number for number, token in sorted(self.backend.get_added_tokens_decoder().items())
                 if token.special and token.content not in roles and not SENTINEL.fullmatch(token.content)}
+
+    @cached_property
+    def word_marks(self) -> str:
+        """A digit for each id that tells where words begin and end (see `word_marks`); "" where tokens do not tell."""
+        return word_marks(self.backend)
 
     def save(self, folder: Path | str) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them."""

@@ -131,6 +131,15 @@ def test_another_kind_starts_its_section_afresh() -> None:
     ("gpt-nano", "data.kind=pairs", "causal learns from running text"),
     ("transformer-nano", "data.kind=text", "sequence_to_sequence learns from pairs"),
     ("bert-nano", "tokenizer.kind=byte_bpe", "masked needs a mask token"),
+    ("bert-nano", "objective.rate=1", "objective.rate: should be less than 1, not 1"),
+    ("bert-nano", "objective.rate=0", "objective.rate: should be greater than 0, not 0"),
+    ("bert-nano", "objective.random=0.3", "objective.random: mask + random is 1.1, more than 1"),
+    ("bert-nano", "objective.sentence_order={}", "two answers of one classifier"),
+    ("bert-nano", "objective.rows.kind=full_sentences", "full_sentences rows have no two pieces to tell a relation of"),
+    ("bert-nano", "objective={kind: masked, rows: {kind: segment_pairs}}",
+     "objective.rows.kind: segment_pairs are there to learn how two pieces belong together"),
+    ("roberta", "objective.sentence_order={}", "objective.sentence_order: needs a pretraining head and two segments"),
+    ("bert-nano", "objective.choice.kind=spam", "there is no 'spam'; did you mean 'spans'?"),
     ("bert-nano", "model.segments=0", "needs a pretraining head and two segments"),
     ("t5-nano", "tokenizer.special.sentinels=0", "needs 2 sentinel tokens or more"),
     ("t5", "tokenizer.vocab=40000", "32128 token vectors, and the tokenizer 40000 tokens"),
@@ -143,6 +152,15 @@ def test_another_kind_starts_its_section_afresh() -> None:
 def test_parts_that_cannot_work_together(name: str, override: str, words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):
         recipe(name, [override])
+
+
+@pytest.mark.parametrize("kind", ["bytes", "characters"])
+@pytest.mark.parametrize("choice", ["whole_words", "spans", "n_grams", "pmi"])
+def test_whole_words_need_a_tokenizer_that_shows_them(kind: str, choice: str) -> None:
+    special = "tokenizer.special={pad: '[PAD]', unk: '[UNK]', cls: '[CLS]', sep: '[SEP]', mask: '[MASK]'}"
+    with pytest.raises(InputError, match=f"objective.choice.kind: {choice} needs to know where words begin, and {kind} "
+                                         "do not tell; use a tokenizer of kind wordpiece"):
+        recipe("bert-nano", [f"tokenizer.kind={kind}", special, f"objective.choice.kind={choice}"])
 
 
 def test_models_without_learned_positions_take_any_length() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.unit.text.places import VOCAB, Make
 
 from saucier.text.documentation import python_documentation
+from saucier.text.store import Piece, TokenStore, write_store
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,17 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
         return str(path)
 
     return written
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Write a store of documents of these lengths; every token of it is its own place in the store."""
+
+    def made(lengths: list[int]) -> TokenStore:
+        ends = np.cumsum([0, *lengths])
+        pieces = [
+            Piece(range(start, end), sentences=range(0, end - start, 5)) for start, end in itertools.pairwise(ends)
+        ]
+        return write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=VOCAB)
+
+    return made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.text.places import FRAME, VOCAB, Make, document_of, sentence_pairs
 
 from saucier.errors import InputError
 from saucier.text.batches import (
@@ -22,33 +21,11 @@ from saucier.text.batches import (
     PackedRows,
     PairRows,
     Rows,
-    SentencePairs,
+    SentenceRows,
 )
+from saucier.text.material import DocumentSentences, FullSentences, Swapped, TwoSentences
 from saucier.text.rows import PADDING
-from saucier.text.store import PairStore, Piece, TokenStore, write_pair_store, write_store
-
-VOCAB = 60_000
-Make = Callable[[list[int]], TokenStore]
-
-
-@pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """Write a store of documents of these lengths; every token of it is its own place in the store."""
-
-    def made(lengths: list[int]) -> TokenStore:
-        ends = np.cumsum([0, *lengths])
-        pieces = [
-            Piece(range(start, end), sentences=range(0, end - start, 5)) for start, end in itertools.pairwise(ends)
-        ]
-        return write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=VOCAB)
-
-    return made
-
-
-def document_of(store: TokenStore, tokens: Any) -> Any:
-    """Find the document of each token (tokens are their own places)."""
-    return np.searchsorted(store.offsets[1:], tokens, side="right")
-
+from saucier.text.store import PairStore, Piece, write_pair_store
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
@@ -202,56 +179,6 @@ def test_bucketed_texts(make: Make) -> None:
         assert set(batch.documents[~batch.mask]) <= {PADDING}
 
 
-def sentence_pairs(store: TokenStore, **options: Any) -> SentencePairs:
-    """Make sentence pairs of 40 tokens with [CLS] 50001 and [SEP] 50002."""
-    return SentencePairs(store, **({"length": 40, "batch": 8, "cls": 50_001, "sep": 50_002} | options))
-
-
-def test_sentence_pairs_follow_or_come_from_another_document(make: Make) -> None:
-    store = make([100, 3, 250, 60, 80, 0, 44] * 3)
-    rows = sentence_pairs(store, seed=1)
-    random, total, widths = 0, 0, []
-    for batch in (rows[step] for step in range(3 * rows.steps_per_epoch)):
-        for row in range(len(batch)):
-            tokens = batch.tokens[row][batch.mask[row]]
-            ends = np.flatnonzero(tokens == 50_002)
-            assert (tokens[0], len(ends), ends[-1]) == (50_001, 2, len(tokens) - 1)
-            first, second = tokens[1 : ends[0]], tokens[ends[0] + 1 : -1]
-            assert (np.diff(first) == 1).all()
-            assert (np.diff(second) == 1).all()
-            assert batch.segments[row].tolist()[: len(tokens)] == [0] * (ends[0] + 1) + [1] * (
-                len(tokens) - ends[0] - 1
-            )
-            apart = document_of(store, first[0]) != document_of(store, second[0])
-            assert apart == bool(batch.sentence_label[row])
-            assert apart or second[0] > first[-1]
-            assert (batch.documents[row][: len(tokens)] == 0).all()
-            random, total = random + int(apart), total + 1
-            widths.append(len(tokens))
-    assert 0.4 < random / total < 0.65
-    assert max(widths) <= 40
-    assert np.mean([width < 20 for width in widths]) > 0.02
-
-
-def test_sentence_pairs_use_every_token_when_none_is_random(make: Make) -> None:
-    store = make([100, 250, 60, 80])
-    rows = sentence_pairs(store, random_next=0.0, short=0.0, batch=rows_of(store))
-    tokens = rows[0].tokens
-    assert set(tokens[tokens < 50_000].tolist()) == set(range(490)) | {0}
-
-
-def rows_of(store: TokenStore) -> int:
-    """Count the rows of an epoch."""
-    return sentence_pairs(store).counts["rows"]
-
-
-def test_sentence_pairs_need_two_documents_and_room(make: Make) -> None:
-    with pytest.raises(InputError, match="needs two documents or more"):
-        sentence_pairs(make([100]))
-    with pytest.raises(InputError, match="a length of 7 holds no pair"):
-        sentence_pairs(make([100, 100]), length=7)
-
-
 def all_kinds(make: Make, folder: Path) -> list[Any]:
     """Make one of every kind of batches."""
     store = make([30, 7, 50, 21, 12, 90])
@@ -261,6 +188,9 @@ def all_kinds(make: Make, folder: Path) -> list[Any]:
         BucketedTexts(store, Limits(batch=4), seed=2),
         BucketedPairs(pairs, Limits(batch=7, tokens=150), seed=2),
         sentence_pairs(store, batch=7, seed=2),
+        sentence_pairs(store, TwoSentences(0.5, Swapped()), batch=2, seed=2),
+        SentenceRows(store, FullSentences(), **FRAME | {"batch": 3}, seed=2),
+        SentenceRows(store, DocumentSentences(), **FRAME | {"batch": 3}, seed=2),
         EvaluationRows(store, length=16, batch=7),
         EvaluationPairs(pairs, Limits(batch=7)),
     ]

@@ -23,7 +23,8 @@ from saucier.training.config import AdamW, Constant, Training
 from saucier.training.update import Study
 
 VOCAB, LENGTH, BATCH = 29, 16, 8
-IDS = TokenIds(vocab=VOCAB, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3), sentinels=(28, 27, 26, 25))
+IDS = TokenIds(vocab=VOCAB, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3), sentinels=(28, 27, 26, 25),
+               word_marks="1" * VOCAB)
 FIRST, LAST = 4, 25
 """Ordinary ids are FIRST … LAST-1."""
 

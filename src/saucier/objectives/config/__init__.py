@@ -1,7 +1,16 @@
 """What a model learns, as data: one frozen type for each objective. Needs no torch."""
 
 from saucier.objectives.config.causal import Causal, Deeper, EveryPosition, LastPosition
-from saucier.objectives.config.masked import Masked, NextSentence
+from saucier.objectives.config.choices import (
+    Choice,
+    NGramMasking,
+    PMIMasking,
+    RandomTokenMasking,
+    SpanBoundary,
+    SpanMasking,
+    WholeWordMasking,
+)
+from saucier.objectives.config.masked import Masked, NextSentence, SentenceOrder
 from saucier.objectives.config.mixture import Mixture, MixturePart, ObjectiveConfig, Single, singles
 from saucier.objectives.config.noise import (
     Denoiser,
@@ -42,12 +51,22 @@ from saucier.objectives.config.replaced import (
     Together,
     TwoStages,
 )
+from saucier.objectives.config.sentence_rows import (
+    DocumentSentences,
+    FullSentences,
+    MaskedRows,
+    RunningRows,
+    SegmentPairs,
+    SentencePairs,
+)
 
-__all__ = ["Causal", "ChosenTokens", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "Disentangled",
-           "DocumentRotation", "DropTokens", "EveryPosition", "EveryToken", "ExponentialTruth", "Generator",
-           "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked", "Mixture", "MixtureOfDenoisers",
-           "MixturePart", "NextSentence", "Noisy", "ObjectiveConfig", "Originals", "OwnTables", "Permutation",
-           "PrefixLanguageModel", "ReplaceSpans", "Replaced", "RunningText", "SentencePermutation",
-           "SequenceToSequence", "SharedAll", "SharedTables", "Single", "SpanCorruption", "TextInfilling", "TextNoise",
+__all__ = ["Causal", "Choice", "ChosenTokens", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "Disentangled",
+           "DocumentRotation", "DocumentSentences", "DropTokens", "EveryPosition", "EveryToken", "ExponentialTruth",
+           "FullSentences", "Generator", "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked",
+           "MaskedRows", "Mixture", "MixtureOfDenoisers", "MixturePart", "NGramMasking", "NextSentence", "Noisy",
+           "ObjectiveConfig", "Originals", "OwnTables", "PMIMasking", "Permutation", "PrefixLanguageModel",
+           "RandomTokenMasking", "ReplaceSpans", "Replaced", "RunningRows", "RunningText", "SegmentPairs",
+           "SentenceOrder", "SentencePairs", "SentencePermutation", "SequenceToSequence", "SharedAll",
+           "SharedTables", "Single", "SpanBoundary", "SpanCorruption", "SpanMasking", "TextInfilling", "TextNoise",
            "Together", "TokenDeletion", "TokenMasking", "TokenShuffling", "TruthSchedule", "TwoPieces", "TwoStages",
-           "singles"]
+           "WholeWordMasking", "singles"]

@@ -1,0 +1,237 @@
+"""Words that keep company: n-grams of a token store that are likelier than their parts, counted as the store streams.
+
+Letters: W words of a block, N n-grams, L tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.text.rows import Ints
+from saucier.text.store import TokenStore
+from saucier.text.word_marks import word_starts
+
+Hashes = NDArray[np.uint64]
+BLOCK = 1 << 20
+"""Tokens that are read at a time."""
+MOST = 1 << 21
+"""N-grams of one length that are remembered; beyond that the rarest are forgotten."""
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """What is counted, and what is kept of it."""
+
+    longest: int
+    """Words of the longest n-gram."""
+    least: int
+    """How often an n-gram must occur."""
+    each: int
+    """At most so many of each length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of some text. Shapes: all [W]."""
+
+    hashes: Hashes
+    begin: Ints
+    """The place of each word's first token."""
+    end: Ints
+    joined: NDArray[np.bool_]
+    """Whether a word follows the one before directly, in the same document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The n-grams of one length, sorted by hash. Shapes: all [N]."""
+
+    hashes: Hashes
+    counts: Ints
+    first: Ints
+    """Where each begins for the first time."""
+    last: Ints
+    """Where that one ends."""
+    prefix: Hashes
+    """Of the n-gram without its last word."""
+    suffix: Hashes
+    """Of the n-gram without its first word."""
+    total: int = 0
+    """N-grams of this length in the text, the forgotten ones too."""
+    forgotten: int = 0
+    """How many different ones were forgotten because there were too many."""
+
+    def pick(self, chosen: NDArray[Any]) -> Table:
+        """Keep some."""
+        wide = ("hashes", "counts", "first", "last", "prefix", "suffix")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in wide})
+
+
+@dataclass(frozen=True, slots=True)
+class Collocation:
+    """One n-gram that was kept."""
+
+    ids: tuple[int, ...]
+    words: int
+    count: int
+    measure: float
+
+
+@dataclass(frozen=True, slots=True)
+class Collocations:
+    """The n-grams that a run hides whole."""
+
+    kept: tuple[Collocation, ...]
+
+    def hashes(self, marks: Ints) -> tuple[Hashes, ...]:
+        """Return the hashes of the n-grams of two words, of three, ...; each sorted. `marks`: see `word_marks`."""
+        longest = max((one.words for one in self.kept), default=1)
+        return tuple(np.sort(hashes_of([one.ids for one in self.kept if one.words == words], words, marks))
+                     for words in range(2, longest + 1))
+
+
+def hashes_of(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> Hashes:
+    """Hash n-grams of so many words. Shapes: -> [N]."""
+    tokens = np.array([number for ids in phrases for number in ids], dtype=np.int64)
+    borders = np.zeros(len(tokens), dtype=bool)
+    borders[np.cumsum([0, *map(len, phrases[:-1])])[:len(phrases)]] = True
+    found = words_of(tokens, np.ones_like(borders), borders, marks)
+    return n_grams(found, words)[0][::words]
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Scatter 64-bit numbers. Source: Steele et al. 2014, SplitMix64."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def words_of(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_], marks: Ints) -> Words:
+    """Find the words of a row of tokens. Shapes: tokens, inside, borders [L]; marks [V]."""
+    starts = word_starts(tokens, inside, borders, marks)
+    begin = starts.nonzero()[0]
+    number = starts.cumsum()[inside] - 1
+    size = np.bincount(number, minlength=len(begin)).astype(np.int64)
+    place = inside.nonzero()[0] - begin[number]
+    parts = mixed((tokens[inside].astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN) + place.astype(np.uint64))
+    hashes = np.add.reduceat(parts, size.cumsum() - size) if len(begin) else parts
+    end = begin + size
+    joined = np.zeros(len(begin), dtype=bool)
+    joined[1:] = (begin[1:] == end[:-1]) & ~borders[begin[1:]]
+    return Words(hashes, begin, end, joined)
+
+
+def n_grams(words: Words, length: int) -> tuple[Hashes, NDArray[np.bool_]]:
+    """Hash the `length` words from each word on, and say whether they belong together. Shapes: -> [W - length + 1]."""
+    count = max(0, len(words.hashes) - length + 1)
+    total, whole = np.zeros(count, dtype=np.uint64), np.ones(count, dtype=bool)
+    for place in range(length):
+        total += mixed(words.hashes[place:place + count] + np.uint64((place + 1) * GOLDEN % 2**64))
+        whole &= words.joined[place:place + count] if place else True
+    return total, whole
+
+
+def blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int, Words]]:
+    """Read a store piece by piece, cut before a word. Gives where each piece begins, and its words."""
+    begin, total = 0, len(store.tokens)
+    while begin < total:
+        end = min(begin + BLOCK, total)
+        tokens = np.asarray(store.tokens[begin:end], dtype=np.int64)
+        borders = np.zeros(len(tokens), dtype=bool)
+        inner = store.offsets[np.searchsorted(store.offsets, begin):np.searchsorted(store.offsets, end)]
+        borders[inner - begin] = True
+        words = words_of(tokens, ~np.isin(tokens, special), borders, marks)
+        if end < total and len(words.begin) > 1:  # the last word may go on
+            end = begin + int(words.begin[-1])
+            words = Words(words.hashes[:-1], words.begin[:-1], words.end[:-1], words.joined[:-1])
+        yield begin, words
+        begin = end
+
+
+def counted(words: Words, length: int, start: int) -> Table:
+    """Count the n-grams of one piece."""
+    hashes, whole = n_grams(words, length)
+    kept = whole.nonzero()[0]
+    shorter = n_grams(words, length - 1)[0] if length > 1 else np.zeros(len(words.hashes) + 1, dtype=np.uint64)
+    found, first, counts = np.unique(hashes[kept], return_index=True, return_counts=True)
+    place = kept[first]
+    return Table(found, counts.astype(np.int64), start + words.begin[place], start + words.end[place + length - 1],
+                 shorter[place], shorter[place + 1], int(counts.sum()))
+
+
+def merged(one: Table, other: Table) -> Table:
+    """Add up two tables; where there is too much to remember, the rarest are forgotten."""
+    both = {name: np.concatenate([getattr(one, name), getattr(other, name)])
+            for name in ("hashes", "counts", "first", "last", "prefix", "suffix")}
+    hashes, index, inverse = np.unique(both["hashes"], return_index=True, return_inverse=True)
+    counts = np.bincount(inverse, weights=both["counts"], minlength=len(hashes)).astype(np.int64)
+    rest = {name: both[name][index] for name in ("first", "last", "prefix", "suffix")}
+    whole = Table(hashes, counts, **rest, total=one.total + other.total, forgotten=one.forgotten + other.forgotten)
+    if len(hashes) <= MOST:
+        return whole
+    limit = np.partition(counts, len(counts) - MOST)[len(counts) - MOST]
+    kept = whole.pick(counts > limit)
+    return replace(kept, forgotten=whole.forgotten + len(hashes) - len(kept.hashes))
+
+
+def count(store: TokenStore, special: Ints, marks: Ints, longest: int) -> list[Table]:
+    """Count the n-grams of every length up to `longest`; the first table is that of single words."""
+    tables: list[Table] = []
+    for start, words in blocks(store, special, marks):
+        found = [counted(words, length, start) for length in range(1, longest + 1)]
+        tables = [merged(one, other) for one, other in zip(tables, found, strict=True)] if tables else found
+    return tables
+
+
+def measures(tables: list[Table]) -> list[NDArray[np.float64]]:
+    """Return PMI_n of every n-gram: the least, over all ways to cut it, of log p(whole) - sum of log p(pieces).
+
+    Source: Levine et al. 2021, §3, eq. 2, arXiv:2010.01825. The first entry is for single words, and empty of meaning.
+    """
+    likely = [np.log(table.counts / max(1, table.total)) for table in tables]
+    best, found = [likely[0]], [np.zeros(len(likely[0]))]
+    for length in range(2, len(tables) + 1):
+        cuts = [best[cut - 1][left] + best[length - cut - 1][right]
+                for cut in range(1, length) for left, right in [halves(tables, length, cut)]]
+        parts = np.max(cuts, axis=0)
+        found.append(likely[length - 1] - parts)
+        best.append(np.maximum(likely[length - 1], parts))
+    return found
+
+
+def halves(tables: list[Table], length: int, cut: int) -> tuple[Ints, Ints]:
+    """Return the numbers, in their tables, of the first `cut` words and of the rest. Shapes: [N], [N]."""
+    left = right = np.arange(len(tables[length - 1].hashes))
+    for shorter in range(length - 1, cut - 1, -1):
+        left = np.searchsorted(tables[shorter - 1].hashes, tables[shorter].prefix[left])
+    for shorter in range(length - 1, length - cut - 1, -1):
+        right = np.searchsorted(tables[shorter - 1].hashes, tables[shorter].suffix[right])
+    return left, right
+
+
+def frequent(tables: list[Table], least: int) -> list[Table]:
+    """Keep what occurs often enough, and whose parts were not forgotten."""
+    kept = [tables[0].pick(tables[0].counts >= least)]
+    for table in tables[1:]:
+        known = kept[-1].hashes
+        kept.append(table.pick((table.counts >= least) & np.isin(table.prefix, known) & np.isin(table.suffix, known)))
+    return kept
+
+
+def collocations(store: TokenStore, special: Ints, marks: Ints, how: Counting) -> Iterator[Collocation]:
+    """Yield the n-grams whose words come together more often than any of their parts would, the best first.
+
+    Those of two words come first, then those of three, ...; at most `how.each` of each length.
+    """
+    tables = frequent(count(store, special, marks, how.longest), how.least)
+    for words, (table, measure) in enumerate(zip(tables, measures(tables), strict=True), start=1):
+        order = np.lexsort((table.first, -measure)) if words > 1 else np.zeros(0, dtype=np.int64)
+        for number in order[measure[order] > 0][:how.each].tolist():
+            ids = tuple(store.tokens[table.first[number]:table.last[number]].tolist())
+            yield Collocation(ids, words, int(table.counts[number]), float(measure[number]))

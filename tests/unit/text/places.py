@@ -1,0 +1,27 @@
+"""Stores whose tokens are their own places, and rows of sentences cut from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from saucier.text.batches import SentencePairs
+from saucier.text.material import TwoPieces, TwoSegments
+from saucier.text.store import TokenStore
+
+VOCAB = 60_000
+Make = Callable[[list[int]], TokenStore]
+FRAME = {"length": 40, "batch": 8, "cls": 50_001, "sep": 50_002}
+HALF = TwoSegments(0.5)
+
+
+def sentence_pairs(store: TokenStore, kind: TwoPieces = HALF, **options: Any) -> SentencePairs:
+    """Make sentence pairs of 40 tokens with [CLS] 50001 and [SEP] 50002."""
+    return SentencePairs(store, kind, **(FRAME | options))
+
+
+def document_of(store: TokenStore, tokens: Any) -> Any:
+    """Find the document of each token (tokens are their own places)."""
+    return np.searchsorted(store.offsets[1:], tokens, side="right")

@@ -16,7 +16,7 @@ help:
 	@echo "make test-slow  the tests that take minutes each"
 	@echo "make check      ruff, mypy --strict, docstring check, size check"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
-	@echo "make book       write docs/book.md and docs/published.md"
+	@echo "make book       write docs/book.md, docs/published.md and docs/bodies.md"
 	@echo "make clean      remove .venv and caches (never your runs)"
 
 demo: .venv/.core
@@ -40,6 +40,7 @@ bench: .venv/.bench
 book: .venv/.core
 	.venv/bin/saucier recipes --book > docs/book.md
 	.venv/bin/saucier families --page > docs/published.md
+	.venv/bin/saucier recipes --bodies > docs/bodies.md
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build

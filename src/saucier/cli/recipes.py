@@ -17,8 +17,10 @@ Book = Annotated[bool,
                  typer.Option("--book",
                               help="Print docs/book.md: every row of the Book, its recipes, its tests and its state.")]
 
+Bodies = Annotated[bool, typer.Option("--bodies", help="Print docs/bodies.md: which objective trains which body.")]
 
-def recipes(as_json: AsJson = False, book: Book = False) -> None:
+
+def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
     from saucier.inspection.screen import put, put_json
 
@@ -26,6 +28,11 @@ def recipes(as_json: AsJson = False, book: Book = False) -> None:
         from saucier.inspection.book import markdown
 
         typer.echo(markdown(), nl=False)
+        return
+    if bodies:
+        from saucier.inspection.bodies import page
+
+        typer.echo(page(), nl=False)
         return
     from saucier.recipes import names, recipe
 

@@ -178,13 +178,17 @@ GENERATION = Chapter("C", "Generation", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/unit/objectives/test_corruptions.py::test_spans_can_be_put_back",
             "tests/cli/test_cook.py::test_t5_learns_to_mend",
-        ), "partly", "tasks as text and their mixture, the prefix language model"),
+            "tests/unit/objectives/test_noise.py::test_a_prefix_is_cut_evenly",
+            "tests/unit/objectives/test_noise.py::test_replaced_spans_can_be_put_back",
+        ), "partly", "tasks as text and their mixture"),
     Row("C6", "The T5 study: objectives, corruption rates, architectures and repeats compared",
         (
             "tests/cli/test_compare.py::test_different_objectives_are_compared_by_fine_tuning",
             "tests/unit/tasks/test_statistics.py::test_equal_methods_are_told_apart_one_time_in_twenty",
             "tests/unit/comparison/test_studies.py::test_every_arm_of_a_study_is_a_recipe",
-        ), "partly", "encoder-decoder with shared weights and prefix LM among the architectures"),
+            "tests/unit/config/test_tied_stacks.py::test_counted_parameters_are_those_of_the_built_model",
+            "tests/unit/generation/test_prefix.py::test_the_prompt_is_the_prefix",
+        ), "partly", "encoder-decoder with shared weights and prefix LM among the architectures of the study"),
     Row("C7", "T-NLG and ZeRO: optimizer, gradients and weights sharded over processes"),
     Row("C8", "Mixtures of experts: GShard, Switch, GLaM",
         (
@@ -338,7 +342,11 @@ WHOLE = Chapter("H", "The whole", (
     Row("H1", "Cleaning a crawl by the C4 rules, without duplicates, shuffled"),
     Row("H2", "Attention in the browser: head, model and neuron views"),
     Row("H3", "Taxonomy and comparison tables made from the recipes"),
-    Row("H4", "Any task head and any objective on any body, where shapes allow"),
+    Row("H4", "Any task head and any objective on any body, where shapes allow",
+        (
+            "tests/unit/inspection/test_bodies.py::test_what_fits_trains",
+            "tests/unit/inspection/test_bodies.py::test_what_does_not_fit_is_refused_in_the_same_words",
+        ), "partly", "task heads"),
     Row("H5", "On the device: distilled, pruned, quantized, measured"),
 ))
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import Corruption, Given, Objective
 from saucier.objectives.boundary import build_boundary
 from saucier.objectives.corruptions import PairCorruption, build_causal
 from saucier.objectives.deeper import build_deeper
+from saucier.objectives.fit import body_misfits
 from saucier.objectives.forms import pair_form
 from saucier.objectives.masked import build_masked
 from saucier.objectives.material import material
@@ -57,8 +59,19 @@ def joint(lessons: Sequence[Lesson], seed: int) -> tuple[Corruption[Any], Object
             MixedObjective(turns, tuple(lesson.objective for lesson in lessons)))
 
 
+def refuse(config: c.Single, given: Given) -> None:
+    """Raise `InputError` for a body that cannot learn an objective, in the words of the check before reading."""
+    for found in () if given.body is None else body_misfits(config, given.body):
+        path = ("objective", *found.path) if found.own else found.path
+        raise InputError(found.what, where=".".join(path), remedy=found.remedy)
+
+
 def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Objective]:
-    """Build both halves. Raises `InputError` when the tokenizer lacks a token that the objective needs."""
+    """Build both halves.
+
+    Raises `InputError` for a body that cannot learn it, and when the tokenizer lacks a token that it needs.
+    """
+    refuse(config, given)
     match config:
         case c.Causal(label_smoothing=smoothing, deeper=deeper):
             return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())

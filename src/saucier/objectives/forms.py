@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.config import sees_prefix
-from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Given, TokenIds, tensor
 from saucier.text.rows import PADDING, PairRows, Rows
 
@@ -151,24 +150,20 @@ def placed(rows: Rows, batch: Batch) -> Batch:
 
 
 def pair_form(given: Given) -> PairForm:
-    """Return how a source and a target are laid out for a body. Raises `InputError` for an encoder alone."""
+    """Return how a source and a target are laid out for a body that writes."""
     body = given.body
     if body is None or (body.encoder and body.decoder):
         return TwoSides(given.ids)
-    if body.decoder is None:
-        raise InputError("an encoder alone writes nothing", where="objective.kind",
-                         remedy="use a model with a decoder, or kind: masked")
+    assert body.decoder is not None, "fit.body_misfits refuses an encoder alone"
     return OneSide(given.ids.filler, sees_prefix(body.decoder))
 
 
 def mark_form(given: Given) -> MarkForm:
-    """Return how hidden tokens are laid out for a body. Raises `InputError` for one that only looks back."""
+    """Return how hidden tokens are laid out for a body that does not only look back."""
     body = given.body
     if body is None or body.decoder is None:
         return InPlace(prefix=body is not None and sees_prefix(body.encoder))
     if body.encoder is not None:
         return Retold(TwoSides(given.ids))
-    if not sees_prefix(body.decoder):
-        raise InputError("a decoder that only looks back cannot fill in what it has passed", where="objective.kind",
-                         remedy="use causal or span_corruption, or give the decoder the visibility kind: prefix")
+    assert sees_prefix(body.decoder), "fit.body_misfits refuses a decoder that only looks back"
     return InPlace(prefix=True)

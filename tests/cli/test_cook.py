@@ -129,6 +129,26 @@ def test_span_boundaries_are_scored_and_their_network_is_saved(saucier: Saucier,
     assert list(out.glob("checkpoints/step-*/boundary.safetensors"))
 
 
+def test_electra_shows_what_it_takes_for_replaced(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "electra-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=60", "model.width=16", "data.document=line",
+                     *small("training.length", "model.length"))
+    assert answer.code == 0, answer.err
+    assert "share of all tokens that are replaced" in answer.out
+    assert "[given]" in (tmp_path / "run" / "samples.txt").read_text()
+    assert (tmp_path / "run" / "checkpoints" / "step-4" / "generator" / "model.safetensors").is_file()
+
+
+def test_xlnet_fills_in_the_end_of_an_order(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    for number, rows in enumerate(("{kind: running, memory: 8}", "{kind: two_pieces, real: 0.5}")):
+        folder = tmp_path / str(number)
+        answer = saucier("cook", "xlnet-nano", "--data", text_file, "--out", folder, "--no-calibrate",
+                         "tokenizer.kind=wordpiece", "tokenizer.vocab=60", "data.document=line", "model.memory=8",
+                         f"objective.rows={rows}", *small("training.length", "model.length"))
+        assert answer.code == 0, answer.err
+        assert "[...]" in (folder / "samples.txt").read_text()
+
+
 def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "t5-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
                      "tokenizer.vocab=60",

@@ -70,7 +70,8 @@ def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:
     own = passes_flops(body, length, tokens)
     if not isinstance(objective := recipe.objective, Replaced):
         return (1 + BACKWARD) * own
-    generator = passes_flops(generator_of(body, objective), length, replace(tokens, targets=tokens.labels))
+    told = tokens.labels * (1 + 1 / (1 + BACKWARD))  # the head runs once more to draw tokens, without a backward pass
+    generator = passes_flops(generator_of(body, objective), length, replace(tokens, targets=told))
     alone = objective.stages.first if isinstance(objective.stages, TwoStages) else None
     if alone is None:
         return (1 + BACKWARD) * (own + generator)

@@ -13,7 +13,7 @@ from saucier.objectives import config as c
 from saucier.objectives.config.noise import ul2_parts
 from saucier.objectives.fit import Around, misfits
 from saucier.objectives.material import material
-from saucier.text.config import Data, PairData, SpecialTokens, TextData
+from saucier.text.config import Data, PairData, SpecialTokens, TextData, WordPiece
 from saucier.text.material import Pairs
 
 HEAD = """# What trains what
@@ -24,9 +24,10 @@ tests hold this page current, and train every pair that is said to fit. What the
 [objectives.md](objectives.md).
 
 """
-SPECIAL = SpecialTokens(pad="<pad>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>", mask="<mask>", sentinels=100,
-                        extra=tuple(dict.fromkeys(part.token for part in ul2_parts() if part.token)))
-"""A tokenizer that has every token."""
+TOKENIZER = WordPiece(special=SpecialTokens(
+    pad="<pad>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>", mask="<mask>", sentinels=100,
+    extra=tuple(dict.fromkeys(part.token for part in ul2_parts() if part.token))))
+"""A tokenizer that has every token, and marks what goes on with a word."""
 SIZE = {"dim": 16, "layers": 2, "heads": 2, "vocab": 200}
 HEADS = (architecture.LanguageHead(), architecture.ReplacedTokenHead())
 """The heads that an objective may ask for; a recipe puts any of them on a body."""
@@ -70,7 +71,7 @@ def pair(objective: c.Single, body: architecture.Transformer) -> Pair:
     """Ask whether a body, with any head, can learn an objective."""
     data: Data = PairData() if isinstance(material(objective), Pairs) else TextData()
     asked = [body.model_copy(update={"head": head}) for head in HEADS]
-    reasons = [next((found.what for found in misfits(objective, Around(one, SPECIAL, data))), None) for one in asked]
+    reasons = [next((found.what for found in misfits(objective, Around(one, TOKENIZER, data))), None) for one in asked]
     best = reasons.index(None) if None in reasons else 0
     return Pair(objective, asked[best], reasons[best])
 

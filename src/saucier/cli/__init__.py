@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from saucier.cli import (
+    clean,
     compare,
     convert,
     cook,
@@ -38,6 +39,7 @@ FAILED, INTERRUPTED = 1, 130
 app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
+app.command(context_settings={"ignore_unknown_options": True})(clean.clean)  # -.jsonl is no option
 app.command()(cook.cook)
 app.command()(train.train)
 app.command()(evaluate.evaluate)

@@ -339,7 +339,15 @@ LONGER = Chapter("G", "Longer and cheaper", (
 ))
 
 WHOLE = Chapter("H", "The whole", (
-    Row("H1", "Cleaning a crawl by the C4 rules, without duplicates, shuffled"),
+    Row("H1", "Cleaning a crawl by the C4 rules, without duplicates, shuffled",
+        (
+            "tests/cli/test_clean.py::test_every_rule_takes_what_is_known_of_the_crawl",
+            "tests/cli/test_clean.py::test_two_workers_of_an_engine_give_the_same_bytes",
+            "tests/unit/text/cleaning/test_duplicates.py::test_near_duplicates_are_the_pairs_above_the_similarity",
+            "tests/unit/text/cleaning/test_duplicates.py::test_shuffling_depends_on_the_seed_alone",
+            "tests/unit/text/cleaning/test_rules.py::test_a_rule_of_documents_drops_what_it_names_and_keeps_prose",
+            "tests/unit/text/cleaning/test_rules.py::test_a_rule_of_lines_removes_the_lines_it_names",
+        ), "works"),
     Row("H2", "Attention in the browser: head, model and neuron views"),
     Row("H3", "Taxonomy and comparison tables made from the recipes"),
     Row("H4", "Any task head and any objective on any body, where shapes allow",

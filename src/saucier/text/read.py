@@ -83,14 +83,19 @@ def read_documents(files: Sequence[str], *, column: str | None = None, unit: Uni
     """
     counts = counts if counts is not None else Counts()
     for source in find_sources(files):
-        counts.files += 1
-        counts.names.append(source.name)
-        before = counts.documents
-        for document in _documents(source, column, unit, counts):
-            counts.add(document.text, starts=document.part == 0)
-            yield document
-        if counts.documents == before:
-            raise InputError("holds no text", where=source.name, remedy="leave it out")
+        yield from source_documents(source, column=column, unit=unit, counts=counts)
+
+
+def source_documents(source: Source, *, column: str | None, unit: Unit, counts: Counts) -> Iterator[Document]:
+    """Yield the documents of one file, as `read_documents` does."""
+    counts.files += 1
+    counts.names.append(source.name)
+    before = counts.documents
+    for document in _documents(source, column, unit, counts):
+        counts.add(document.text, starts=document.part == 0)
+        yield document
+    if counts.documents == before:
+        raise InputError("holds no text", where=source.name, remedy="leave it out")
 
 
 def _documents(source: Source, column: str | None, unit: Unit, counts: Counts) -> Iterator[Document]:

@@ -1,0 +1,89 @@
+"""`saucier clean`: from a crawl to a corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson
+
+Raw = Annotated[list[str] | None,
+                typer.Argument(metavar="RAW... [rule.key=value]...",
+                               help="Raw text: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard "
+                                    "input; and changes to the rules, such as short_lines.words=3 or bullets=off.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder, or that of a run that was stopped.")]
+Rules = Annotated[str, typer.Option(help="c4, gopher, all, or a .yaml file as --print-rules writes it.")]
+Unit = Annotated[str | None, typer.Option(help="What one document is in a .txt file: file, paragraph or line.")]
+Column = Annotated[str | None, typer.Option(help="The column of the text; `text` or the only one without it.")]
+LanguageCode = Annotated[str | None, typer.Option("--language", metavar="CODE",
+                                                  help="Keep this language only, such as en.")]
+BadWordList = Annotated[str | None, typer.Option("--bad-words", metavar="FILE",
+                                                 help="Drop documents with a word of this list.")]
+Against = Annotated[list[str] | None,
+                    typer.Option(metavar="FILE", help="Drop documents that share 13 words in a row with this "
+                                                      "evaluation text. Can be given again.")]
+KeepRejected = Annotated[bool, typer.Option("--keep-rejected", help="Keep the text of dropped documents.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes; several clean several files at once (extra `clean`).")]
+PrintRules = Annotated[bool, typer.Option("--print-rules", help="Print the rules as a file, and stop.")]
+Why = Annotated[str | None, typer.Option(metavar="N", help="Say why document N (or FILE:LINE) of --out was dropped.")]
+
+
+def clean(raw: Raw = None, *, out: Target = Path("clean"), rules: Rules = "all", document: Unit = None,
+          column: Column = None, language: LanguageCode = None, bad_words: BadWordList = None,
+          against: Against = None, keep_rejected: KeepRejected = False, workers: Workers = 1,
+          print_rules: PrintRules = False, why: Why = None, as_json: AsJson = False) -> None:
+    """Turn raw text into a corpus: rules of C4 and Gopher, no duplicates, shuffled, with a report of what went."""
+    from saucier.inspection.screen import put_json
+    from saucier.recipes.overrides import is_override
+    from saucier.runs import clean as job
+    from saucier.runs.clean_rules import as_text, cleaning
+
+    if why is not None:
+        found = job.why(out, why)
+        put_json(found) if as_json else typer.echo(explanation(found))
+        return
+    options = {"language.code": language, "bad_words.file": bad_words, "column": column, "document": document,
+               "contamination.files": list(against) if against else None}
+    changes = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    wanted = cleaning(rules, [*changes, *filter(is_override, raw or ())])
+    if print_rules:
+        typer.echo(as_text(wanted), nl=False)
+        return
+    files = named([word for word in raw or () if not is_override(word)])
+    report = job.clean(files, wanted, out, wishes=job.Wishes(workers, keep_rejected), say=say)
+    if as_json:
+        put_json(report.model_dump(mode="json"))
+        return
+    from saucier.inspection.cleaning import render
+    from saucier.inspection.screen import put
+
+    put(render(report))
+    typer.echo(f"corpus      {out}/{report.shards[0]}{' …' if len(report.shards) > 1 else ''}; report {out}/{job.PAGE}")
+
+
+def named(files: list[str]) -> list[str]:
+    """Return the files; there must be one. Raises `InputError`."""
+    from saucier.errors import InputError
+    from saucier.runs.standard_input import is_standard_input
+
+    if wrong := [word for word in files if word.startswith("-") and not is_standard_input(word)]:
+        raise InputError(f"there is no option {wrong[0]}", where="saucier clean", remedy="`--help` shows what there is")
+    if not files:
+        raise InputError("no raw text is named", where="saucier clean", remedy="give files, or - for standard input")
+    return files
+
+
+def say(what: str, about: str) -> None:
+    """Tell on standard error what is going on."""
+    typer.echo(f"{what:<11} {about}", err=True)
+
+
+def explanation(found: dict[str, object]) -> str:
+    """Say why a document was dropped."""
+    place = f", line {found['at']} of it" if found["at"] else ""
+    text = found.get("text", found["beginning"])
+    return (f"document {found['document']}, {found['source']}, line {found['line']}\n"
+            f"dropped by {found['rule']}: {found['reason']}{place}\n\n{text}")

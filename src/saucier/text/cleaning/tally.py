@@ -67,8 +67,9 @@ class RuleTally(_Counted):
     """The first few."""
 
     def show(self, example: Example) -> None:
-        """Keep an example, if there is room."""
-        if len(self.examples) < EXAMPLES:
+        """Keep an example, if there is room; one of each document is enough."""
+        known = [(one.source, one.line) for one in self.examples]
+        if len(known) < EXAMPLES and (example.source, example.line) not in known:
             self.examples.append(example)
 
     @property

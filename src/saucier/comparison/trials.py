@@ -8,18 +8,21 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from saucier.comparison.judging import judged
 from saucier.comparison.preparation import Trial
 from saucier.comparison.scores import Scores, read_scores
 from saucier.errors import InputError, SaucierError
+from saucier.files import write_atomically
 from saucier.inspection.machine import cores
 from saucier.runs.cook import cook
-from saucier.runs.folder import open_run
+from saucier.runs.folder import RunFolder, open_run
 from saucier.runs.job import Wishes
 from saucier.text.tokenizer import load_tokenizer
 
@@ -47,10 +50,21 @@ def conduct(trial: Trial, threads: int) -> Done:
     folder, _ = open_run(trial.folder, trial.recipe)
     if trial.tokenizer is not None and not (folder.tokenizer / "tokenizer_config.json").is_file():
         load_tokenizer(trial.tokenizer).save(folder.tokenizer)
+    take_packed_text(folder)
     cook(trial.recipe, trial.folder, Wishes(calibrate=False, quiet=True))
     found = judged(trial)
     found.write(trial.folder)
     return Done(trial, found, time.perf_counter() - begin)
+
+
+def take_packed_text(folder: RunFolder) -> None:
+    """Copy the text as the arm's first run has packed it; seeds change nothing of it."""
+    first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
+    if first.data_file.is_file() and not own.exists():
+        def copy(temporary: Path) -> None:
+            shutil.copytree(first.data_file.parent, temporary)
+
+        write_atomically(own, copy)
 
 
 def conducted(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[Done]:

@@ -75,11 +75,14 @@ def curves_picture(curves: Sequence[Curve]) -> Html:
 
 
 def _draw_panel(axes: Axes, curves: Sequence[Curve], panel: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
     for number, one in enumerate(curves):
         colour, places, mean = PALETTE[number % len(PALETTE)], one.along(panel), one.losses.mean(axis=0)
         axes.plot(places, mean, color=colour, linewidth=1.5, label=one.arm.name)
         if len(one.losses) > 1:
             axes.fill_between(places, one.losses.min(axis=0), one.losses.max(axis=0), color=colour, alpha=0.18,
                               linewidth=0)
-    axes.set_title(f"held-out loss against {panel}", loc="left", fontsize=9.5, color=INK)
+    axes.set_title(f"against {panel}", loc="left", fontsize=9.5, color=INK)
+    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
     axes.grid(axis="y")

@@ -62,12 +62,13 @@ def spent(found: Outcome) -> Html:
 
 def pictures(found: Outcome, done: Sequence[Done]) -> Html:
     """Draw the curves, or say what is missing for them."""
-    note = "Lines are means over seeds, bands reach from the lowest to the highest; part of the held-out text."
+    note = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the lowest "
+            "to the highest.")
     try:
         drawn = curves_picture(curves_of(found.arms, done))
     except InputError as error:
-        return section("Curves", element("p", str(error), class_="note"))
-    return section("Curves", element("figure", drawn, element("figcaption", note)))
+        return section("Held-out loss", element("p", str(error), class_="note"))
+    return section("Held-out loss", element("figure", drawn, element("figcaption", note)))
 
 
 def origin(found: Outcome) -> Html:

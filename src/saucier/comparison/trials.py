@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,12 @@ def take_packed_text(folder: RunFolder) -> None:
     """Copy the text as the arm's first run has packed it; seeds change nothing of it."""
     first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
     if first.data_file.is_file() and not own.exists():
-        def copy(temporary: Path) -> None:
-            shutil.copytree(first.data_file.parent, temporary)
+        write_atomically(own, partial(copied, first.data_file.parent))
 
-        write_atomically(own, copy)
+
+def copied(source: Path, target: Path) -> None:
+    """Copy a folder."""
+    shutil.copytree(source, target)
 
 
 def conducted(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[Done]:

@@ -36,7 +36,7 @@ class Difference:
     """With `high` the 95 % interval over seeds and units; over units alone where there is one seed."""
     high: float
     p: float
-    """Probability of a difference as large between equal methods, over seeds and units."""
+    """Probability of a difference as large between equal methods, over seeds and units; 1 for one seed."""
     units_p: float
     """The same for these very models, on other text: approximate randomization over units."""
     effect: float | None
@@ -58,7 +58,8 @@ def paired(first: Floats, second: Floats, weights: Floats, *, seed: int = 0, dra
     by_seed = gaps.sum(axis=1) / weights.sum()
     drawn = two_levels(gaps, weights, seed=seed, draws=draws)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Difference(value=float(by_seed.mean()), low=float(low), high=float(high), p=share_beyond_zero(drawn),
+    p = share_beyond_zero(drawn) if len(by_seed) > 1 else 1.0  # one seed says nothing of others
+    return Difference(value=float(by_seed.mean()), low=float(low), high=float(high), p=p,
                       units_p=randomization(gaps.mean(axis=0), seed=seed, draws=draws), effect=cohen_dz(by_seed),
                       seeds=len(by_seed))
 

@@ -107,3 +107,10 @@ def test_so_many_seeds_find_it_four_times_in_five(effect: float) -> None:
 def test_the_same_seed_gives_the_same_numbers() -> None:
     gaps = np.random.default_rng(4).normal(size=(3, 20))
     assert paired(gaps, 0 * gaps, np.ones(20), draws=500) == paired(gaps, 0 * gaps, np.ones(20), draws=500)
+
+
+def test_one_seed_proves_nothing_about_seeds() -> None:
+    """Not even where every unit says the same; that these models differ is said by `units_p`."""
+    found = paired(np.ones((1, 30)), np.zeros((1, 30)), np.ones(30), draws=500)
+    assert (found.p, found.effect, found.seeds_needed) == (1.0, None, None)
+    assert found.units_p < 0.01

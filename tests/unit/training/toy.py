@@ -114,7 +114,7 @@ def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:
 def study(objective: o.Single | None = None, batches: object | None = None, body: Config | None = None,
           steps: int = 1) -> Study:
     """Pair an objective with the toy data."""
-    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body, steps))
+    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body, steps, LENGTH))
     return Study(batches or Counting(), corruption, loss)
 
 

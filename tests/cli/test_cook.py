@@ -157,6 +157,24 @@ def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) ->
     assert "<extra_id_0>" in (tmp_path / "run" / "samples.txt").read_text()
 
 
+@pytest.mark.parametrize(("recipe", "vocab", "own"), [
+    ("bart-nano", 290, ["model.length=32", "training.length=32"]),
+    ("prefix-lm-nano", 28, ["model.head_dim=16", "training.length=24"]),
+    ("t5-lm-nano", 60, ["model.head_dim=16", "training.length=32"])])
+def test_damaged_texts_are_written_by_both_kinds_of_bodies(saucier: Saucier, text_file: Path, tmp_path: Path,
+                                                          recipe: str, vocab: int, own: list[str]) -> None:
+    answer = saucier("cook", recipe, "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
+                     f"tokenizer.vocab={vocab}", "data.document=paragraph", "model.dim=32", "model.heads=2",
+                     "training.steps=3", "model.layers=1", *own)
+    assert answer.code == 0, answer.err
+    found = read_results(tmp_path / "run").samples
+    assert found
+    assert all(sample.prompt and sample.reference and not sample.text.startswith(sample.prompt) for sample in found)
+    written = saucier("generate", tmp_path / "run", "the cat", "--tokens", 3, "--temperature", 0, "--json")
+    assert written.code == 0, written.err
+    assert not json.loads(written.out)["texts"][0].startswith("the cat")
+
+
 def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
     held_out = tmp_path / "held_out.tsv"
     held_out.write_text("there\tback\nmilk spills\tspills milk\nthe cat tastes\ttastes cat the\n", encoding="utf-8")

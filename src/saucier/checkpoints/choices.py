@@ -44,24 +44,6 @@ def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree.model_copy(update={"head": tree.language_head, "pooler": None})
 
 
-def as_decoder(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The encoder with its language head as a decoder that sees no later token."""
-    text = tree.encoder
-    assert text is not None, "a family of encoders"
-    block = text.blocks()[0]
-    changed = tuple(
-        residual.model_copy(update={"inner": residual.inner.model_copy(update={"visibility": c.Causal()})})
-        if isinstance(residual.inner, c.SelfAttention) else residual for residual in block.sublayers)
-    layers = text.layers.model_copy(update={"block": c.Block(sublayers=changed)})
-    stack = text.model_copy(update={"layers": layers})
-    return tree.model_copy(update={"encoder": None, "decoder": stack, "pooler": None, "head": tree.language_head})
-
-
-def as_encoder(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `as_decoder`, as far as keys look."""
-    return tree if tree.decoder is None else tree.model_copy(update={"encoder": tree.decoder, "decoder": None})
-
-
 whole = Published(keep_all)
 bare = Published(keep_body, base="", optional=("pooler",))
 encoder_alone = Published(keep_encoder)
@@ -74,7 +56,7 @@ def language(dense: str, norm: str, output: str, *, bias: str | None = None) -> 
     `bias`: where the output bias stands outside the output map; an output map that is not tied holds a copy of it.
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
-        ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
+        ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"
         untied = tree.language_head is not None and not tree.language_head.tied
         if bias is None:
             last = Rule(f"{ours}.bias", f"{output}.bias")

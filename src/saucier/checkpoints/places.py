@@ -44,16 +44,13 @@ def places(stack: str) -> dict[str, tuple[str, ...]]:
 
 
 def fields(stack: str, spelled: Spelled, *, arguments: tuple[str, ...] = (),
-           head: str | None = None) -> tuple[Key, ...]:
+           also: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Key, ...]:
     """Return the keys of published names for common places.
 
-    `arguments`: words of places that go to the family's function, because they change the shape of its tree. `head`:
-    where a transform stands whose activation and norm are the body's.
+    `arguments`: words of places that go to the family's function, because they change the shape of its tree. `also`:
+    further places of a word, such as those of a head.
     """
-    known = places(stack)
-    if head:
-        known["activation"] += (f"{head}.activation",)
-        known["eps"] += (f"{head}.norm.eps",)
+    known = {word: (*paths, *(also or {}).get(word, ())) for word, paths in places(stack).items()}
     return tuple(Key(foreign, tuple(path for word in words.split() for path in known[word]), default=default,
                      argument=words if words in arguments else None, names=ACTIVATIONS if words == "activation" else {})
                  for foreign, (words, default) in spelled.items())

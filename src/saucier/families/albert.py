@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, keep_all, keep_language, labelling, language
+from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling, language
 from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.names import inside, together
+from saucier.checkpoints.rules import Rule, Rules
 from saucier.families import lineage
 
 
@@ -40,51 +41,36 @@ def albert(
 
 
 HEAD = "head.language.transform"
-KEYS = (
-    *lineage.SIZES,
-    lineage.SEGMENTS,
+KEYS = lineage.keys(
     lineage.POSITIONS,
-    lineage.activation(f"{HEAD}.activation"),
-    lineage.norms(f"{HEAD}.norm.eps"),
     Key("embedding_size", ("embed.projection.width", f"{HEAD}.width"), default=128),
     Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
     Key("inner_group_num", ("encoder.layers.inner",), default=1),
     Key("hidden_dropout_prob", ("embed.dropout", f"{lineage.ATTENTION}.dropout"), default=0.0),
-)
+    transform=HEAD)
 BLOCK = {
     "attention.inner.out": "attention.dense",
     "attention.norm": "attention.LayerNorm",
     "feed_forward.inner.up": "ffn",
     "feed_forward.inner.down": "ffn_output",
     "feed_forward.norm": "full_layer_layer_norm",
+    "attention.inner.positions.weight": "attention.distance_embedding.weight",
 }
+OUTSIDE = {**lineage.EMBEDDINGS, "embed.project.{p}": "@encoder.embedding_hidden_mapping_in.{p}",
+           "pooler.dense.{p}": "@pooler.{p}"}
 
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of ALBERT's body: blocks by their group and their place in it."""
     assert tree.encoder is not None and isinstance(tree.encoder.layers, c.Share), "as the family's function says"
     layers = tree.encoder.layers
-    rules = [Rule(f"embed.{ours}.weight", f"@embeddings.{other}.weight") for ours, other in lineage.EMBEDDINGS.items()]
+    rules = [Rule(ours, theirs) for ours, theirs in OUTSIDE.items()]
     for place in range(layers.groups * layers.inner):
         group, inner = divmod(place, layers.inner)
-        rules += block_rules(place, f"@encoder.albert_layer_groups.{group}.albert_layers.{inner}.", tree.dim)
-    return Rules([
-        *rules,
-        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"),
-        Rule("embed.project.{p}", "@encoder.embedding_hidden_mapping_in.{p}"),
-        Rule("pooler.dense.{p}", "@pooler.{p}"),
-    ], ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
-
-
-def block_rules(place: int, theirs: str, dim: int) -> list[Rule]:
-    """The names of one block."""
-    block = f"encoder.blocks.{place}."
-    maps = tuple(f"{theirs}attention.{name}.{{p}}" for name in ("query", "key", "value"))
-    return [
-        Rule(block + "attention.inner.qkv.{p}", maps, Concat((dim,) * 3)),
-        Rule(block + "attention.inner.positions.weight", theirs + "attention.distance_embedding.weight"),
-        *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in BLOCK.items()),
-    ]
+        ours, theirs = f"encoder.blocks.{place}.", f"@encoder.albert_layer_groups.{group}.albert_layers.{inner}."
+        maps = tuple(f"{theirs}attention.{name}" for name in ("query", "key", "value"))
+        rules += [*inside(ours, theirs, BLOCK), together(tree, f"{ours}attention.inner.qkv", maps)]
+    return Rules(rules, ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
 
 
 words = language("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
@@ -98,12 +84,7 @@ def both(tree: c.Transformer) -> tuple[Rule, ...]:
 DROPPED = Key("classifier_dropout_prob", ("head.dropout",), default=0.1)
 CLASSES = {
     "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
-    "AlbertForMaskedLM": Published(keep_language, words, (TIED,)),
-    "AlbertForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, DROPPED)),
-    "AlbertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, DROPPED)),
-    "AlbertForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
-    "AlbertForMultipleChoice": labelling(c.ChoiceHead(), keys=(DROPPED,)),
-    "AlbertModel": bare,
+    **encoder_classes("Albert", words, labelling(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
 }
 ALBERT_LAYOUT = Layout("albert", lineage.positioned(albert), KEYS, weights, CLASSES, "albert.",
                        free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))

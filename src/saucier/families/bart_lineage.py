@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, bare, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published, below
-from saucier.checkpoints.rules import Concat, Row, Rule, Rules, Table
-
-Inner = c.SelfAttention | c.CrossAttention | c.FeedForward
+from saucier.checkpoints.choices import LABELS, SPANS, bare, labelling, whole
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Published, below
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.rules import Row, Rule, Rules, Table
+from saucier.checkpoints.sides import both_sides, decoder_alone, one_table, tied_output
+from saucier.families.shapes import repeated
 
 
 def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hidden: int | None,
@@ -20,20 +21,17 @@ def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hi
 
     Each side has positions and a norm of its own where they are trained; the token table is always one.
     """
-    norm, projection = c.LayerNorm(), c.Projection(heads=heads)
+    projection, end = c.Projection(heads=heads), c.LayerNorm() if place is c.PreNorm else None
     feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation=activation)
-
-    def stack(*inner: Inner) -> c.Stack:
-        block = c.Block(sublayers=tuple(place(inner=part, norm=norm, dropout=dropout) for part in inner))
-        return c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=norm if place is c.PreNorm else None)
-
     trained = embed.norm is not None or isinstance(embed.positions, c.Learned)
     return c.Transformer(
         dim=dim,
         embed=embed,
-        encoder=stack(c.SelfAttention(projection=projection), feed_forward),
-        decoder=stack(c.SelfAttention(projection=projection, visibility=c.Causal()),
-                      c.CrossAttention(projection=projection), feed_forward),
+        encoder=repeated(layers, c.SelfAttention(projection=projection), feed_forward, place=place, dropout=dropout,
+                         final_norm=end),
+        decoder=repeated(layers, c.SelfAttention(projection=projection, visibility=c.Causal()),
+                         c.CrossAttention(projection=projection), feed_forward, place=place, dropout=dropout,
+                         final_norm=end),
         decoder_embed=embed.model_copy(update={"tied": True}) if trained else None,
         head=c.LanguageHead(bias=True),
     )
@@ -56,17 +54,7 @@ def from_fields(family: Callable[..., c.Transformer]) -> Callable[..., c.Transfo
     return tree
 
 
-def one_table(tree: c.Transformer) -> bool:
-    """Say whether both sides read one token table."""
-    return tree.decoder_embed is None or tree.decoder_embed.tied
-
-
-def tied_output(tree: c.Transformer) -> bool:
-    """Say whether the output layer is the token table; without one, whether there is one table."""
-    return one_table(tree) if tree.language_head is None else tree.language_head.tied
-
-
-READER, WRITER = "encoder.layers.block.sublayers", "decoder.layers.block.sublayers"
+READER, WRITER = "encoder.layers.*.sublayers", "decoder.layers.*.sublayers"
 READERS, WRITERS = (f"{READER}.0",), (f"{WRITER}.0", f"{WRITER}.1")
 FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
 EMBEDS = ("embed", "decoder_embed")
@@ -117,7 +105,8 @@ def weights(tree: c.Transformer) -> Rules:
         if tree.encoder is not None or side == "decoder":
             rules += [Rule(f"{ours}.positions.weight", f"@{side}.embed_positions.weight"),
                       Rule(f"{ours}.norm.{{p}}", f"@{side}.layernorm_embedding.{{p}}")]
-        rules += side_rules(side, tree.dim)
+        rules.append(Rule(f"{side}.final_norm.{{p}}", f"@{side}.layer_norm.{{p}}"))
+        rules += NameTable({}, f"@{side}.layers.{{i}}.", INSIDE, MAPS).blocks(tree, side)
     return Rules(rules, ignored=COPIES_AND_UNUSED, tables=tables(tree))
 
 
@@ -136,48 +125,14 @@ UNUSED = ("embed_tokens.weight", "embed_positions.weight", "embed_positions.weig
 COPIES_AND_UNUSED = (*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
 
 
-def side_rules(side: str, dim: int) -> list[Rule]:
-    """The names of a stack."""
-    ours, theirs = f"{side}.blocks.{{i}}.", f"@{side}.layers.{{i}}."
-    names = {"attention.inner.out": "self_attn.out_proj", "attention.norm": "self_attn_layer_norm",
-             "cross.inner.q": "encoder_attn.q_proj", "cross.inner.out": "encoder_attn.out_proj",
-             "cross.norm": "encoder_attn_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2",
-             "feed_forward.norm": "final_layer_norm"}
-    return [
-        Rule(f"{side}.final_norm.{{p}}", f"@{side}.layer_norm.{{p}}"),
-        Rule(ours + "attention.inner.qkv.{p}", tuple(f"{theirs}self_attn.{x}_proj.{{p}}" for x in "qkv"),
-             Concat((dim,) * 3)),
-        Rule(ours + "cross.inner.kv.{p}", tuple(f"{theirs}encoder_attn.{x}_proj.{{p}}" for x in "kv"),
-             Concat((dim,) * 2)),
-        *(Rule(f"{ours}{mine}.{{p}}", f"{theirs}{other}.{{p}}") for mine, other in names.items()),
-    ]
-
-
+INSIDE = {
+    "attention.inner.out": "self_attn.out_proj", "attention.norm": "self_attn_layer_norm",
+    "cross.inner.q": "encoder_attn.q_proj", "cross.inner.out": "encoder_attn.out_proj",
+    "cross.norm": "encoder_attn_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2",
+    "feed_forward.norm": "final_layer_norm"}
+MAPS = {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "cross.inner.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj")}
 HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_bias", Row(), absent=0.0))
-
-
-def decoder_alone(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The decoder without cross-attention, with a token table and an output layer of its own."""
-    assert tree.decoder is not None and isinstance(tree.decoder.layers, c.Repeat), "a family of encoder-decoders"
-    own, _, feed_forward = tree.decoder.layers.block.sublayers
-    embed = (tree.decoder_embed or tree.embed).model_copy(update={"tied": False})
-    return tree.model_copy(update={"encoder": None, "decoder": of(tree.decoder, own, feed_forward), "embed": embed,
-                                   "decoder_embed": None, "default_target": None,
-                                   "head": c.LanguageHead(tied=tied_output(tree))})
-
-
-def both_sides(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `decoder_alone`, as far as keys look."""
-    if tree.encoder is not None or tree.decoder is None or not isinstance(tree.decoder.layers, c.Repeat):
-        return tree
-    own, feed_forward = tree.decoder.layers.block.sublayers[0], tree.decoder.layers.block.sublayers[-1]
-    return tree.model_copy(update={"encoder": tree.decoder, "decoder": of(tree.decoder, own, own, feed_forward)})
-
-
-def of(stack: c.Stack, *residuals: c.Residual) -> c.Stack:
-    """Return a stack of the same length with other sublayers."""
-    layers = stack.layers.model_copy(update={"block": c.Block(sublayers=residuals)})
-    return stack.model_copy(update={"layers": layers})
 
 
 def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:
@@ -190,7 +145,7 @@ def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int 
         f"{name}{writer}": Published(whole.keep, HEAD),
         f"{name}ForSequenceClassification": labelling(text, "classification_head.out_proj",
                                                       dense="classification_head.dense", keys=(count, dropout, end)),
-        f"{name}ForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
+        f"{name}ForQuestionAnswering": SPANS,
         f"{name}ForCausalLM": Published(decoder_alone, HEAD[:1], restore=both_sides),
         f"{name}Model": bare,
     }

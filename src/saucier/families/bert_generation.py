@@ -5,7 +5,7 @@ from __future__ import annotations
 from saucier import config as c
 from saucier.checkpoints.choices import TIED, bare, keep_language, language
 from saucier.checkpoints.keys import Layout, Published
-from saucier.checkpoints.rules import Rules
+from saucier.checkpoints.sides import restore, settle
 from saucier.families import lineage
 from saucier.families.bert import bert
 
@@ -20,21 +20,16 @@ def bert_generation(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab
     return tree.model_copy(update={"pooler": None, "head": c.LanguageHead(bias=True)})
 
 
-def weights(tree: c.Transformer) -> Rules:
-    """The names of BERT's body."""
-    return lineage.body(tree, copies=("lm_head.decoder.{p}",))
-
-
 words = language("lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias")
 BERT_GENERATION_LAYOUT = Layout(
     "bert-generation",
     lineage.positioned(bert_generation),
-    (*lineage.SIZES, lineage.DROPOUT, lineage.SEES_PAST_ONLY, lineage.CROSSED, lineage.activation(), lineage.norms()),
-    weights,
+    lineage.keys(lineage.SEES_PAST_ONLY, lineage.CROSSED, drop=("type_vocab_size",)),
+    lineage.ROBERTA_BODY,
     {"BertGenerationEncoder": bare, "BertGenerationDecoder": Published(keep_language, words, (TIED,))},
     "bert.",
     fixed={"position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings"}),
-    settle=lineage.settle,
-    restore=lineage.restore,
+    settle=settle,
+    restore=restore,
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, LABELS, as_decoder, as_encoder, bare, labelling, whole
+from saucier.checkpoints.choices import DROPOUT, LABELS, bare, labelling, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
 from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.sides import as_decoder, as_encoder
 from saucier.config.visibility import terms_of
 from saucier.families.bert import bert
 

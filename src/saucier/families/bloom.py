@@ -55,7 +55,7 @@ NAMES = NameTable(
     {"attention.norm": "input_layernorm", "attention.inner.out": "self_attention.dense",
      "feed_forward.norm": "post_attention_layernorm", "feed_forward.inner.up": "mlp.dense_h_to_4h",
      "feed_forward.inner.down": "mlp.dense_4h_to_h"},
-    ("self_attention.query_key_value",),
+    {"attention.inner.qkv": ("self_attention.query_key_value",)},
     ignored=("lm_head.weight",),
 )
 FREE = frozenset({

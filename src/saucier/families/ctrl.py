@@ -41,7 +41,7 @@ NAMES = NameTable(
     "@h.{i}.",
     {"attention.norm": "layernorm1", "attention.inner.out": "multi_head_attention.dense",
      "feed_forward.norm": "layernorm2", "feed_forward.inner.up": "ffn.0", "feed_forward.inner.down": "ffn.2"},
-    ("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv"),
+    {"attention.inner.qkv": ("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv")},
     ignored=("lm_head.weight", "@pos_encoding"),
 )
 TEXT = labelling(c.ClassificationHead(pick=c.LastToken(), bias=False), keys=(LABELS, PADDING))

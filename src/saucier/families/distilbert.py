@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, TIED, bare, labelling, language, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.keys import Key, Layout, Published
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import fields
 
 
 def distilbert(
@@ -31,39 +32,24 @@ def distilbert(
     )
 
 
-ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
+FEED_FORWARD = "encoder.layers.block.sublayers.1"
 KEYS = (
-    Key("dim", ("dim",)),
-    Key("n_layers", ("encoder.layers.times",)),
-    Key("n_heads", (f"{ATTENTION}.inner.projection.heads",)),
-    Key("hidden_dim", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("max_position_embeddings", ("embed.positions.length",)),
-    Key("activation", (f"{FEED_FORWARD}.inner.activation", "head.transform.activation"), names=ACTIVATIONS,
-        default="gelu"),
+    *fields("encoder", {
+        "dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None), "hidden_dim": ("hidden", None),
+        "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
+        "activation": ("activation", "gelu"), "attention_dropout": ("attention_dropout", 0.1)},
+        also={"activation": ("head.transform.activation",)}),
     Key("dropout", ("embed.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-    Key("attention_dropout", (f"{ATTENTION}.inner.kernel.dropout",), default=0.1),
 )
-BLOCK = {
-    "attention.inner.out": "attention.out_lin",
-    "attention.norm": "sa_layer_norm",
-    "feed_forward.inner.up": "ffn.lin1",
-    "feed_forward.inner.down": "ffn.lin2",
-    "feed_forward.norm": "output_layer_norm",
-}
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of DistilBERT's body."""
-    block, theirs = "encoder.blocks.{i}.", "@transformer.layer.{i}."
-    maps = tuple(f"{theirs}attention.{name}_lin.{{p}}" for name in "qkv")
-    return Rules([
-        Rule("embed.tokens.weight", "@embeddings.word_embeddings.weight"),
-        Rule("embed.positions.weight", "@embeddings.position_embeddings.weight"),
-        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"),
-        Rule(block + "attention.inner.qkv.{p}", maps, Concat((tree.dim,) * 3)),
-        *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in BLOCK.items()),
-    ], ignored=["@embeddings.position_ids"])
+NAMES = NameTable(
+    {"embed.tokens.weight": "@embeddings.word_embeddings.weight", "embed.norm.{p}": "@embeddings.LayerNorm.{p}",
+     "embed.positions.weight": "@embeddings.position_embeddings.weight"},
+    "@transformer.layer.{i}.",
+    {"attention.inner.out": "attention.out_lin", "attention.norm": "sa_layer_norm", "feed_forward.inner.up": "ffn.lin1",
+     "feed_forward.inner.down": "ffn.lin2", "feed_forward.norm": "output_layer_norm"},
+    {"attention.inner.qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin")},
+    ignored=("@embeddings.position_ids",),
+)
 
 
 def dropped(field: str, default: float) -> Key:
@@ -88,7 +74,7 @@ DISTILBERT_LAYOUT = Layout(
     "distilbert",
     distilbert,
     KEYS,
-    weights,
+    NAMES,
     CLASSES,
     "distilbert.",
     free=frozenset({"tie_word_embeddings", "seq_classif_dropout", "qa_dropout", "sinusoidal_pos_embds",

@@ -37,7 +37,6 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree.model_copy(update={"embed": embed, "head": c.ReaderHead()})
 
 
-KEYS = (*lineage.SIZES, lineage.SEGMENTS, lineage.DROPOUT, lineage.activation(), lineage.norms())
 ENCODER_KEYS = (
     Key("pad_token_id", ("embed.padding",), default=0),
     Key("projection_dim", ("head.width",), default=0, ours=lambda width: width or None,
@@ -63,8 +62,8 @@ CLASSES = {
 DPR_LAYOUT = Layout(
     "dpr",
     dpr,
-    KEYS,
-    lineage.body,
+    lineage.keys(),
+    lineage.BODY,
     CLASSES,
     "question_encoder.bert_model.",
     fixed={"add_cross_attention": False, "is_decoder": False, "position_embedding_type": "absolute"},

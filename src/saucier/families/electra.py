@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, keep_all, labelling, language, with_head
+from saucier.checkpoints.choices import TIED, encoder_classes, keep_all, labelling, language, with_head
 from saucier.checkpoints.keys import Document, Key, Layout, Published
 from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.sides import restore, settle
 from saucier.families import lineage
 from saucier.families.summary import SUMMARY, spelled_out, summarizing
 
@@ -25,17 +26,9 @@ def electra(
 
     Source: Clark et al. 2020, §2 and table 6, arXiv:2003.10555.
     """
-    norm = c.LayerNorm(eps=1e-12)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
-    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
-    residuals = tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout) for inner in (attention, feed_forward))
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=norm, dropout=dropout,
-                          segments=c.SegmentTable(), projection=None if width == dim else c.ProjectNormed(width=width)),
-        encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers)),
-        head=c.ReplacedTokenHead(),
-    )
+    embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=c.LayerNorm(eps=1e-12), dropout=dropout,
+                        segments=c.SegmentTable(), projection=None if width == dim else c.ProjectNormed(width=width))
+    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, head=c.ReplacedTokenHead())
 
 
 def electra_generator(
@@ -67,24 +60,17 @@ def table_width(tree: c.Transformer) -> int:
     return tree.embed.widths(tree.dim)[0]
 
 
-KEYS = (
-    *lineage.SIZES,
-    lineage.SEGMENTS,
-    lineage.DROPOUT,
-    lineage.SEES_PAST_ONLY,
-    lineage.POSITIONS,
-    lineage.activation("head.transform.activation"),
-    lineage.norms(),
+KEYS = lineage.keys(
+    lineage.SEES_PAST_ONLY, lineage.POSITIONS,
     Key("embedding_size", ("embed.projection.width",), default=128, found=table_width),
-)
-FIRST = c.ClassificationHead(pick=c.First(), transform=c.Transform())
+    transform="head.transform")
 
 
-def settle(tree: c.Transformer) -> c.Transformer:
+def settled(tree: c.Transformer) -> c.Transformer:
     """Leave the map behind the embedding out where it would change no width, and decoders in their place."""
     if tree.embed.projection is not None and tree.embed.projection.width == tree.dim:
         tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
-    return lineage.settle(tree)
+    return settle(tree)
 
 
 words = language("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head")
@@ -92,27 +78,24 @@ DISCRIMINATOR = (
     Rule("head.transform.dense.{p}", "discriminator_predictions.dense.{p}"),
     Rule("head.output.{p}", "discriminator_predictions.dense_prediction.{p}"),
 )
+WRITER = Published(with_head(generating), words, (TIED,))
 CLASSES = {
     "ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
-    "ElectraForMaskedLM": Published(with_head(generating), words, (TIED,)),
-    "ElectraForCausalLM": Published(with_head(generating), words, (TIED,)),
-    "ElectraForSequenceClassification": labelling(FIRST, "classifier.out_proj", dense="classifier.dense",
-                                                  keys=(LABELS, lineage.CLASSIFIER)),
-    "ElectraForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, lineage.CLASSIFIER)),
-    "ElectraForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
+    "ElectraForCausalLM": WRITER,
+    **encoder_classes("Electra", words, lineage.labelled_first("gelu", lineage.CLASSIFIER), dropout=lineage.CLASSIFIER),
+    "ElectraForMaskedLM": WRITER,
     "ElectraForMultipleChoice": labelling(summarizing, dense="sequence_summary.summary", keys=SUMMARY),
-    "ElectraModel": bare,
 }
 ELECTRA_LAYOUT = Layout(
     "electra",
     lineage.positioned(electra),
     KEYS,
-    lineage.body,
+    lineage.BODY,
     CLASSES,
     "electra.",
     fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings", *(key.foreign for key in SUMMARY)}),
     normalize=spelled_out,
-    settle=settle,
-    restore=lineage.restore,
+    settle=settled,
+    restore=restore,
 )

@@ -9,12 +9,12 @@ from typing import Any
 from saucier import config as c
 from saucier.checkpoints.keys import Document, Key, Layout, Published
 from saucier.checkpoints.rules import Rule, Rules
+from saucier.checkpoints.sides import settle, with_cross
 from saucier.errors import InputError
 from saucier.families.bert import BERT_LAYOUT, bert
 from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
-from saucier.families.lineage import settle, with_cross
 from saucier.families.longformer import LONGFORMER_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, keep_all, keep_language, labelling
+from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling
 from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.rules import Rule, Rules
+from saucier.checkpoints.names import NameTable
 from saucier.families import lineage
-from saucier.families.bert import SENTENCE, both, words
+from saucier.families.bert import SENTENCE, both
 
 
 def fnet(
@@ -36,41 +36,19 @@ def fnet(
 
 
 HEAD = "head.language.transform"
-SIZES = ("num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
-KEYS = (
-    *(key for key in lineage.SIZES if key.foreign in SIZES),
+KEYS = lineage.keys(
     Key("hidden_size", ("dim", "embed.projection.width")),
-    Key("type_vocab_size", ("embed.segments.count",), default=4),
-    Key("hidden_dropout_prob", (f"{lineage.FEED_FORWARD}.dropout", "embed.dropout"), default=0.1),
-    lineage.activation(f"{HEAD}.activation"),
-    lineage.norms(f"{HEAD}.norm.eps"),
-)
-NAMES = {
-    "fourier.norm": "fourier.output.LayerNorm", "feed_forward.inner.up": "intermediate.dense",
-    "feed_forward.inner.down": "output.dense", "feed_forward.norm": "output.LayerNorm",
-}
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of FNet's body."""
-    return Rules([
-        *(Rule(f"embed.{ours}.weight", f"@embeddings.{theirs}.weight") for ours, theirs in lineage.EMBEDDINGS.items()),
-        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"), Rule("embed.project.{p}", "@embeddings.projection.{p}"),
-        *(Rule(f"encoder.blocks.{{i}}.{ours}.{{p}}", f"@encoder.layer.{{i}}.{theirs}.{{p}}")
-          for ours, theirs in NAMES.items()),
-        Rule("pooler.dense.{p}", "@pooler.dense.{p}"),
-    ], ignored=["@embeddings.position_ids", "@embeddings.token_type_ids", "cls.predictions.decoder.{p}"])
-
-
+    Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
+    drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD, type_vocab_size=("segments", 4))
+NAMES = NameTable(
+    {**lineage.EMBEDDINGS, **lineage.POOLER, "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
+    {**lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"}, ignored=lineage.BERT_BODY.ignored)
 FNET_LAYOUT = Layout(
-    "fnet", fnet, KEYS, weights, {
+    "fnet", fnet, KEYS, NAMES, {
         "FNetForPreTraining": Published(keep_all, both, (TIED,)),
-        "FNetForMaskedLM": Published(keep_language, words, (TIED,)),
         "FNetForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
-        "FNetForSequenceClassification": labelling(c.ClassificationHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
-        "FNetForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
-        "FNetForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
-        "FNetForMultipleChoice": labelling(c.ChoiceHead(), keys=(lineage.HEAD_DROPOUT,)),
-        "FNetModel": bare,
+        **encoder_classes("FNet", lineage.WORDS,
+                          labelling(c.ClassificationHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
+                          dropout=lineage.HEAD_DROPOUT),
     }, "fnet.", fixed={"use_tpu_fourier_optimizations": False},
     free=frozenset({"tie_word_embeddings", "tpu_short_seq_length"}))

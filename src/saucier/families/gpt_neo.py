@@ -75,7 +75,7 @@ NAMES = NameTable(
     "@h.{i}.",
     {"attention.norm": "ln_1", "feed_forward.norm": "ln_2", "attention.inner.out": "attn.attention.out_proj",
      "feed_forward.inner.up": "mlp.c_fc", "feed_forward.inner.down": "mlp.c_proj"},
-    ("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"),
+    {"attention.inner.qkv": ("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj")},
     ignored=("@h.{i}.attn.attention.bias", "@h.{i}.attn.attention.masked_bias", "lm_head.weight"),
 )
 GPT_NEO_LAYOUT = Layout("gpt_neo", by_fields, KEYS, NAMES, decoder_classes("GPTNeo"), "transformer.",

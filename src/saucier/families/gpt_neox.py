@@ -48,7 +48,7 @@ NAMES = NameTable(
     {"attention.norm": "input_layernorm", "attention.inner.out": "attention.dense",
      "feed_forward.norm": "post_attention_layernorm", "feed_forward.inner.up": "mlp.dense_h_to_4h",
      "feed_forward.inner.down": "mlp.dense_4h_to_h"},
-    ("attention.query_key_value",),
+    {"attention.inner.qkv": ("attention.query_key_value",)},
     ignored=("@layers.{i}.attention.bias", "@layers.{i}.attention.masked_bias", "@rotary_emb.inv_freq",
              "@layers.{i}.attention.rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight"),
 )

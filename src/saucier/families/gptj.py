@@ -58,7 +58,7 @@ NAMES = NameTable(
     "@h.{i}.",
     {"attention.norm": "ln_1", "attention.inner.out": "attn.out_proj", "feed_forward.inner.up": "mlp.fc_in",
      "feed_forward.inner.down": "mlp.fc_out"},
-    ("attn.q_proj", "attn.k_proj", "attn.v_proj"),
+    {"attention.inner.qkv": ("attn.q_proj", "attn.k_proj", "attn.v_proj")},
     ignored=("@h.{i}.attn.bias", "@h.{i}.attn.masked_bias", "@h.{i}.attn.embed_positions", "lm_head.weight"),
 )
 GPTJ_LAYOUT = Layout(

@@ -9,7 +9,7 @@ from saucier.checkpoints.keys import Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
-from saucier.families.longformer import WINDOW, anywhere, finding, reaches, windows
+from saucier.families.longformer import WINDOW, finding, reaches, windows
 from saucier.families.shapes import in_turns
 
 
@@ -43,7 +43,7 @@ def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: boo
 
 OWN = ("encoder_layers", "scale_embedding")
 KEYS = (
-    *anywhere(*(key for key in bart_lineage.KEYS if key.foreign not in OWN)),
+    *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
     Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
     WINDOW,
     Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),

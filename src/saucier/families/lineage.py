@@ -1,29 +1,58 @@
-"""What BERT and its descendants have in common in published folders: config fields and the names of the body."""
+"""What BERT and its descendants share: one shape, one table of fields, one of names, and usual heads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.keys import ACTIVATIONS, Key, look_up, put
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.choices import LABELS, labelling, language
+from saucier.checkpoints.keys import Key, Published, put
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import attentions, fields
+from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.sides import crossed, with_cross
+from saucier.families.shapes import repeated
 
-ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
-CROSS = "encoder.layers.block.sublayers.2"
-"""Where a cross-attention stands until `settle` puts it before the feed-forward layer."""
-SIZES = (
-    Key("hidden_size", ("dim",)),
-    Key("num_hidden_layers", ("encoder.layers.times",)),
-    Key("num_attention_heads", (f"{ATTENTION}.inner.projection.heads", f"{CROSS}.inner.projection.heads")),
-    Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("max_position_embeddings", ("embed.positions.length", f"{ATTENTION}.inner.positions.length")),
-    Key("attention_probs_dropout_prob", (f"{ATTENTION}.inner.kernel.dropout", f"{CROSS}.inner.kernel.dropout"),
-        default=0.1),
-)
-SEGMENTS = Key("type_vocab_size", ("embed.segments.count",), default=2)
-DROPOUT = Key("hidden_dropout_prob", (
-    "embed.dropout", f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout", f"{CROSS}.dropout"), default=0.1)
+
+def encoder(dim: int, layers: int, embed: c.Embedding, *, heads: int, hidden: int | None,
+            attention: c.SelfAttention | None = None, **rest: Any) -> c.Transformer:
+    """BERT's shape: norms behind the residuals, and the embedding's norm and dropout everywhere.
+
+    `attention`: what else its attentions have; `rest`: fields of the model.
+    """
+    attention = (attention or c.SelfAttention(projection=c.Projection(heads=heads))).model_copy(update={
+        "projection": c.Projection(heads=heads), "kernel": c.Softmax(dropout=embed.dropout)})
+    stack = repeated(layers, attention, c.FeedForward(hidden=hidden or 4 * dim), norm=embed.norm,
+                     dropout=embed.dropout)
+    return c.Transformer(dim=dim, embed=embed, encoder=stack, **rest)
+
+
+ATTENTION = "encoder.layers.*.sublayers.0"
+FIELDS: Mapping[str, tuple[str, Any]] = {
+    "hidden_size": ("dim", None), "num_hidden_layers": ("layers", None), "num_attention_heads": ("heads", None),
+    "intermediate_size": ("hidden", None), "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.1), "type_vocab_size": ("segments", 2),
+    "hidden_dropout_prob": ("embed_dropout dropout", 0.1), "hidden_act": ("activation", "gelu"),
+    "layer_norm_eps": ("eps", 1e-12),
+}
+
+
+def keys(*own: Key, arguments: tuple[str, ...] = (), drop: tuple[str, ...] = (), transform: str = "",
+         normed: str = "", **changed: tuple[str, Any]) -> tuple[Key, ...]:
+    """Return BERT's keys with those that a family has of its own, in their place where they have the same name.
+
+    `drop`: fields that it has not, `changed`: fields of other places or defaults. `transform`: a transform whose
+    activation and norm are the body's; `normed`: a norm that alone is.
+    """
+    absent = {*drop, *(key.foreign for key in own)}
+    also = {"activation": (f"{transform}.activation",), "eps": (f"{transform}.norm.eps",)} if transform else {
+        "eps": (f"{normed}.eps",)}
+    spelled = {name: found for name, found in {**FIELDS, **changed}.items() if name not in absent}
+    return (*fields("encoder", spelled, arguments=arguments, also=also), *own)
+
+
 HEAD_DROPOUTS = ("head.dropout", "head.transform.dropout")
 HEAD_DROPOUT = Key("hidden_dropout_prob", HEAD_DROPOUTS, default=0.1)
 """For heads whose dropout is the body's."""
@@ -32,35 +61,14 @@ CLASSIFIER = Key("classifier_dropout", HEAD_DROPOUTS, default=lambda document: d
 SEES_PAST_ONLY = Key("is_decoder", (f"{ATTENTION}.inner.visibility",), names={False: c.Full(), True: c.Causal()},
                      default=False)
 """Every class of a config that says `is_decoder` sees no later token."""
-
-
-def crossed(tree: c.Transformer) -> bool:
-    """Say whether the blocks of a stack read an encoder, too."""
-    return any(isinstance(residual.inner, c.CrossAttention) for residual in (tree.encoder.blocks()[0].sublayers
-                                                                             if tree.encoder else ()))
-
-
 CROSSED = Key("add_cross_attention", (), argument="crossing", default=False, found=crossed)
 """Whether a decoder reads an encoder's output. Source: Rothe et al. 2020, §2, arXiv:1907.12461."""
 
 
-def activation(*heads: str) -> Key:
-    """The activation of the feed-forward layers and of these parts of the tree."""
-    return Key("hidden_act", (f"{FEED_FORWARD}.inner.activation", *heads), names=ACTIVATIONS, default="gelu")
-
-
-def norms(*heads: str) -> Key:
-    """What is added to the variance in all norms, those of these parts of the tree included."""
-    return Key("layer_norm_eps", ("embed.norm.eps", f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps",
-                                  f"{CROSS}.norm.eps", *heads), default=1e-12)
-
-
 def position_kind(tree: c.Transformer) -> type[c.Config]:
     """Return what kind of positions an encoder has, in its embedding or in its attention."""
-    assert tree.encoder is not None, "a family of encoders"
-    attention = tree.encoder.blocks()[0].sublayers[0].inner
-    assert isinstance(attention, c.SelfAttention), "as the families' functions say"
-    return c.Learned if isinstance(attention.positions, c.NoPositions) else type(attention.positions)
+    found = attentions(tree)[0].positions
+    return c.Learned if isinstance(found, c.NoPositions) else type(found)
 
 
 POSITIONS = Key("position_embedding_type", (), argument="positions", default="absolute", found=position_kind, names={
@@ -81,75 +89,41 @@ def positioned(family: Callable[[], c.Transformer]) -> Callable[..., c.Transform
     return make
 
 
-def with_cross(tree: c.Transformer) -> c.Transformer:
-    """Return a tree whose blocks end with a cross-attention, like their self-attention in all but positions."""
-    attention = look_up(tree, ATTENTION)
-    inner = c.CrossAttention(projection=attention.inner.projection, kernel=attention.inner.kernel)
-    sublayers = (*look_up(tree, "encoder.layers.block.sublayers"), attention.model_copy(update={"inner": inner}))
-    return put(tree, "encoder.layers.block.sublayers", sublayers)  # type: ignore[no-any-return]
-
-
 def pooled(family: Callable[[], c.Transformer]) -> Callable[[], c.Transformer]:
     """Return the family with the pooler that some of its published classes have, though it is not pretrained."""
     return lambda: family().model_copy(update={"pooler": c.Pooler()})
 
 
-def settle(tree: c.Transformer) -> c.Transformer:
-    """Put an encoder that sees only the past into the decoder's place, where generation and its cache look for it."""
-    stack = tree.encoder
-    if stack is None or tree.decoder is not None or not sees_past_only(stack):
-        return tree
-    return turned(tree.model_copy(update={"encoder": None, "decoder": stack}), "decoder")
+EMBEDDINGS = {"embed.tokens.weight": "@embeddings.word_embeddings.weight",
+              "embed.positions.weight": "@embeddings.position_embeddings.weight",
+              "embed.segments.weight": "@embeddings.token_type_embeddings.weight",
+              "embed.norm.{p}": "@embeddings.LayerNorm.{p}"}
+POOLER = {"pooler.dense.{p}": "@pooler.dense.{p}"}
+FEED_FORWARD = {"feed_forward.inner.up": "intermediate.dense", "feed_forward.inner.down": "output.dense",
+                "feed_forward.norm": "output.LayerNorm"}
+BODY = NameTable(
+    {**EMBEDDINGS, **POOLER, "embed.project.{p}": "@embeddings_project.{p}"}, "@encoder.layer.{i}.",
+    {**FEED_FORWARD, "attention.inner.out": "attention.output.dense", "attention.norm": "attention.output.LayerNorm",
+     "attention.inner.positions.weight": "attention.self.distance_embedding.weight",
+     "cross.inner.q": "crossattention.self.query", "cross.inner.out": "crossattention.output.dense",
+     "cross.norm": "crossattention.output.LayerNorm"},
+    {"attention.inner.qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+     "cross.inner.kv": ("crossattention.self.key", "crossattention.self.value")},
+    ignored=("@embeddings.position_ids", "@embeddings.token_type_ids"))
+BERT_BODY, ROBERTA_BODY = (replace(BODY, ignored=(*BODY.ignored, copy))
+                           for copy in ("cls.predictions.decoder.{p}", "lm_head.decoder.{p}"))
 
 
-def restore(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `settle`."""
-    if tree.encoder is not None:
-        return tree
-    return turned(tree.model_copy(update={"encoder": tree.decoder, "decoder": None}), "encoder")
+def words(root: str) -> Callable[[c.Transformer], tuple[Rule, ...]]:
+    """Return the names of BERT's language head below `root`."""
+    return language(f"{root}.transform.dense", f"{root}.transform.LayerNorm", f"{root}.decoder", bias=f"{root}.bias")
 
 
-def turned(tree: c.Transformer, stack: str) -> c.Transformer:
-    """Exchange the second and third sublayer of each block, where there are three."""
-    match look_up(tree, f"{stack}.layers.block.sublayers"):
-        case (first, second, third):
-            return put(tree, f"{stack}.layers.block.sublayers", (first, third, second))  # type: ignore[no-any-return]
-        case _:
-            return tree
+WORDS = words("cls.predictions")
+ROBERTA_WORDS = language("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", bias="lm_head.bias")
 
 
-def sees_past_only(stack: c.Stack) -> bool:
-    """Say whether no self-attention of a stack sees a later token."""
-    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    return all(c.is_causal(part.visibility) for part in inner if isinstance(part, c.SelfAttention))
-
-
-EMBEDDINGS = {"tokens": "word_embeddings", "positions": "position_embeddings", "segments": "token_type_embeddings"}
-BLOCK = {
-    "attention.inner.out": "attention.output.dense",
-    "attention.norm": "attention.output.LayerNorm",
-    "cross.inner.q": "crossattention.self.query",
-    "cross.inner.out": "crossattention.output.dense",
-    "cross.norm": "crossattention.output.LayerNorm",
-    "feed_forward.inner.up": "intermediate.dense",
-    "feed_forward.inner.down": "output.dense",
-    "feed_forward.norm": "output.LayerNorm",
-}
-
-
-def body(tree: c.Transformer, *, copies: tuple[str, ...] = ()) -> Rules:
-    """The names of BERT's body. `copies`: names of a file that hold a tied table once more."""
-    stack = "encoder" if tree.encoder else "decoder"
-    block, theirs = f"{stack}.blocks.{{i}}.", "@encoder.layer.{i}."
-    maps = tuple(f"{theirs}attention.self.{name}.{{p}}" for name in ("query", "key", "value"))
-    return Rules([
-        *(Rule(f"embed.{ours}.weight", f"@embeddings.{other}.weight") for ours, other in EMBEDDINGS.items()),
-        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"),
-        Rule("embed.project.{p}", "@embeddings_project.{p}"),
-        Rule(block + "attention.inner.qkv.{p}", maps, Concat((tree.dim,) * 3)),
-        Rule(block + "cross.inner.kv.{p}",
-             tuple(f"{theirs}crossattention.self.{name}.{{p}}" for name in ("key", "value")), Concat((tree.dim,) * 2)),
-        Rule(block + "attention.inner.positions.weight", theirs + "attention.self.distance_embedding.weight"),
-        *(Rule(block + ours + ".{p}", theirs + other + ".{p}") for ours, other in BLOCK.items()),
-        Rule("pooler.dense.{p}", "@pooler.dense.{p}"),
-    ], ignored=["@embeddings.position_ids", "@embeddings.token_type_ids", *copies])
+def labelled_first(activation: c.Activation, *more: Key) -> Published:
+    """Return the class that labels texts by their first token, behind a dense layer of its own."""
+    head = c.ClassificationHead(pick=c.First(), transform=c.Transform(activation=activation))
+    return labelling(head, "classifier.out_proj", dense="classifier.dense", keys=(LABELS, *more))

@@ -71,8 +71,9 @@ def body(tree: c.Transformer, more: tuple[Rule, ...]) -> Rules:
     return NameTable(
         {"embed.tokens.weight": "@embed_tokens.weight", "decoder.final_norm.weight": "@norm.weight"},
         "@layers.{i}.",
-        {"attention.inner.out": "self_attn.o_proj"}, ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        (Rule("decoder.blocks.{i}.attention.norm.weight", "@layers.{i}.input_layernorm.weight"), *more),
+        {"attention.norm.weight": "input_layernorm.weight", "attention.inner.out": "self_attn.o_proj"},
+        {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
+        more,
         ("@layers.{i}.self_attn.rotary_emb.inv_freq", "@rotary_emb.inv_freq", "lm_head.weight"))(tree)
 
 

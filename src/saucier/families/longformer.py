@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, keep_language, labelling, language
+from saucier.checkpoints.choices import encoder_classes, labelling
 from saucier.checkpoints.keys import Document, Key, Layout, Published, put
-from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families import lineage
+from saucier.families.roberta import PADDING
 from saucier.families.shapes import in_turns
 
 
@@ -57,39 +57,18 @@ def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
 
 def windows(tree: c.Transformer) -> list[int]:
     """Return the neighbours that each layer of the encoder sees."""
-    inner = [block.sublayers[0].inner for block in (tree.encoder.blocks() if tree.encoder else ())]
-    found = [c.sliding(part.visibility) if isinstance(part, c.SelfAttention) else None for part in inner]
-    return [2 * (reach or 0) for reach in found]
+    return [2 * (c.sliding(part.visibility) or 0) for part in (tree.encoder.attentions() if tree.encoder else ())]
 
 
 OTHERWISE = "encoder.layers.*.sublayers.0.inner.visibility.terms.1.otherwise"
 
 
-def anywhere(*keys: Key) -> tuple[Key, ...]:
-    """Return the same fields for encoders whose blocks differ."""
-    return tuple(replace(key, paths=tuple(path.replace("encoder.layers.block", "encoder.layers.*")
-                                          for path in key.paths)) for key in keys)
-
-
 WINDOW = Key("attention_window", (), argument="window", default=512, found=windows)
-KEYS = (
-    *anywhere(*(key for key in lineage.SIZES if key.foreign != "num_hidden_layers"), lineage.DROPOUT,
-              lineage.activation(), lineage.norms("head.transform.norm.eps")),
-    lineage.SEGMENTS,
-    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))),
-    WINDOW,
-    Key("pad_token_id", ("embed.positions.places.padding",), default=1),
-)
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of BERT's body, and of the maps for global tokens."""
-    theirs = tuple(f"@encoder.layer.{{i}}.attention.self.{name}_global.{{p}}" for name in ("query", "key", "value"))
-    maps = Rule("encoder.blocks.{i}.attention.inner.global_qkv.{p}", theirs, Concat((tree.dim,) * 3))
-    return lineage.body(tree, copies=("lm_head.decoder.{p}",)).plus([maps])
-
-
-words = language("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", bias="lm_head.bias")
+KEYS = lineage.keys(
+    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))), WINDOW, PADDING,
+    normed="head.transform.norm")
+GLOBAL = ("attention.self.query_global", "attention.self.key_global", "attention.self.value_global")
+NAMES = replace(lineage.ROBERTA_BODY, maps={**lineage.BODY.maps, "attention.inner.global_qkv": GLOBAL})
 SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 
 
@@ -101,18 +80,14 @@ def finding(tokens: c.GlobalTokens, published: Published) -> Published:
     return Published(keep, published.rules, published.keys)
 
 
+USUAL = encoder_classes("Longformer", lineage.ROBERTA_WORDS, finding(
+    c.FirstToken(), lineage.labelled_first("tanh", lineage.HEAD_DROPOUT)), dropout=lineage.HEAD_DROPOUT)
 CLASSES = {
-    "LongformerForMaskedLM": Published(keep_language, words, (TIED,)),
-    "LongformerForSequenceClassification": finding(c.FirstToken(), labelling(
-        c.ClassificationHead(pick=c.First(), transform=c.Transform(activation="tanh")), "classifier.out_proj",
-        dense="classifier.dense",
-        keys=(LABELS, lineage.HEAD_DROPOUT))),
-    "LongformerForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
+    **USUAL,
     "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), labelling(c.SpanHead(), "qa_outputs",
                                                                              keys=(SEPARATOR,))),
     "LongformerForMultipleChoice": finding(c.AfterSeparator(), labelling(
         c.ChoiceHead(), keys=(SEPARATOR, lineage.HEAD_DROPOUT))),
-    "LongformerModel": bare,
 }
-LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, weights, CLASSES, "longformer.",
+LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, NAMES, CLASSES, "longformer.",
                            free=frozenset({"onnx_export", "tie_word_embeddings"}))

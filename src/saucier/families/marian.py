@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout, Published, below
+from saucier.checkpoints.sides import one_table
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,
@@ -15,7 +16,6 @@ from saucier.families.bart_lineage import (
     encoder_decoder,
     fixed,
     from_fields,
-    one_table,
     weights,
 )
 

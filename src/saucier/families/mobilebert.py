@@ -11,7 +11,6 @@ from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published, look_u
 from saucier.checkpoints.rules import Concat, Rule, Rules, Transpose
 from saucier.families import lineage
 from saucier.families.bert import SENTENCE
-from saucier.families.bert import words as bert_words
 
 
 def mobilebert(
@@ -161,10 +160,8 @@ def weights(tree: c.Transformer) -> Rules:
         *(Rule(f"encoder.blocks.{{i}}.bottleneck.{one}.{{p}}", f"{theirs}{other}.{{p}}")
           for one, other in BOTTLENECK.items()),
     ]
-    tables = lineage.EMBEDDINGS.items()
     return Rules([
-        *rules, *(Rule(f"embed.{one}.weight", f"@embeddings.{other}.weight") for one, other in tables),
-        Rule("embed.norm.{p}", "@embeddings.LayerNorm.{p}"), Rule("pooler.dense.{p}", "@pooler.dense.{p}"),
+        *rules, *(Rule(one, other) for one, other in {**lineage.EMBEDDINGS, **lineage.POOLER}.items()),
         Rule("embed.project.{p}", "@embeddings.embedding_transformation.{p}"),
     ], ignored=["@embeddings.position_ids", "cls.predictions.decoder.{p}"])
 
@@ -188,7 +185,7 @@ def forward_rules(ours: str, theirs: str, number: int, *, last: bool) -> list[Ru
 def words(tree: c.Transformer) -> tuple[Rule, ...]:
     """The names of the language head: BERT's, and the columns beside the token table's."""
     ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
-    return (*bert_words(tree), Rule(f"{ours}.columns", "cls.predictions.dense.weight", Transpose()))
+    return (*lineage.WORDS(tree), Rule(f"{ours}.columns", "cls.predictions.dense.weight", Transpose()))
 
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:

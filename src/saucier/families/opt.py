@@ -68,7 +68,7 @@ NAMES = NameTable(
     "@decoder.layers.{i}.",
     {"attention.norm": "self_attn_layer_norm", "attention.inner.out": "self_attn.out_proj",
      "feed_forward.norm": "final_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2"},
-    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
     ignored=("lm_head.weight", "@decoder.version"),
 )
 OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, without(decoder_classes("OPT"), "ForTokenClassification"), "model.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.keys import Document, Key, Layout, Published
-from saucier.checkpoints.rules import Rule, Rules
+from saucier.checkpoints.rules import Rule
 from saucier.families import lineage
 from saucier.families.bert import bert
 
@@ -43,50 +43,35 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree.model_copy(update={"head": BESIDE.model_copy(update={"tied": True})})
 
 
-def words(ours: str, prefix: str) -> tuple[Rule, ...]:
-    """The names of a language head, which stands in our tree at `ours`."""
-    theirs = prefix + "cls.predictions."
-    return (
-        Rule(f"{ours}.transform.dense.{{p}}", theirs + "transform.dense.{p}"),
-        Rule(f"{ours}.transform.norm.{{p}}", theirs + "transform.LayerNorm.{p}"),
-        Rule(f"{ours}.bias", theirs + "bias"),
-        Rule(f"{ours}.weight", theirs + "decoder.weight"),
-    )
-
-
-HEADS = ("head.transform", "head.language.transform")
-KEYS = (*lineage.SIZES, lineage.SEGMENTS, lineage.DROPOUT, lineage.activation(), lineage.norms())
-HEAD_KEYS = (
-    lineage.activation(*(f"{head}.activation" for head in HEADS)),
-    lineage.norms("head.norm.eps", *(f"{head}.norm.eps" for head in HEADS)),
-)
+HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")
+                  for key in lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
+NORM = Key("layer_norm_eps", ("head.norm.eps",), default=1e-12)
 WIDTH = Key("retriever_proj_size", ("head.width",), default=128)
 
 
 def embedder(prefix: str) -> Published:
     """Return the class of an embedder, whose names begin with `prefix`."""
-    rules = (Rule("head.project.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"))
-    return Published(keep_embedder, (*rules, *words("head.language", prefix)), (*HEAD_KEYS, WIDTH),
-                     base=prefix + "realm.")
+    words = lineage.words(f"{prefix}cls.predictions")
+
+    def names(tree: c.Transformer) -> tuple[Rule, ...]:
+        return (Rule("head.project.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
+                *words(tree))
+
+    return Published(keep_embedder, names, (*HEAD_KEYS, NORM, WIDTH), base=prefix + "realm.")
 
 
 CLASSES = {
     "RealmEmbedder": embedder(""),
     "RealmScorer": embedder("embedder."),
-    "RealmKnowledgeAugEncoder": Published(keep_reader, words("head", ""), HEAD_KEYS),
+    "RealmKnowledgeAugEncoder": Published(keep_reader, lineage.WORDS, HEAD_KEYS),
 }
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of BERT's body."""
-    return lineage.body(tree, copies=("cls.predictions.decoder.{p}",))
 
 
 REALM_LAYOUT = Layout(
     "realm",
     realm,
-    KEYS,
-    weights,
+    lineage.keys(),
+    lineage.BERT_BODY,
     CLASSES,
     "realm.",
     fixed={"is_decoder": False, "position_embedding_type": "absolute"},

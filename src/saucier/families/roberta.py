@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, keep_language, labelling, language
+from saucier.checkpoints.choices import TIED, encoder_classes, keep_language, labelling
 from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.rules import Rules
+from saucier.checkpoints.sides import restore, settle
 from saucier.families import lineage
 
 
@@ -27,17 +27,10 @@ def roberta(
     `length` rows of positions hold `length` - `padding` - 1 tokens, since counting begins after the padding id.
     """
     norm = c.LayerNorm(eps=1e-5)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
-    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
-    residuals = tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout) for inner in (attention, feed_forward))
-    positions = c.Learned(length=length, places=c.SkipPadding(padding=padding))
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=positions, norm=norm, dropout=dropout,
-                          segments=c.SegmentTable(count=1)),
-        encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers)),
-        head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
-    )
+    embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=padding)),
+                        norm=norm, dropout=dropout, segments=c.SegmentTable(count=1))
+    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden,
+                           head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
 def xlm_roberta(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 250002, length: int = 514,
@@ -57,47 +50,19 @@ def camembert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
                    dropout=dropout)
 
 
-KEYS = (
-    *lineage.SIZES,
-    lineage.SEGMENTS,
-    lineage.DROPOUT,
-    lineage.SEES_PAST_ONLY,
-    lineage.POSITIONS,
-    lineage.CROSSED,
-    lineage.activation(),
-    lineage.norms("head.transform.norm.eps"),
-    Key("pad_token_id", ("embed.positions.places.padding",), default=1),
-)
-
-
-def weights(tree: c.Transformer) -> Rules:
-    """The names of RoBERTa's body: BERT's."""
-    return lineage.body(tree, copies=("lm_head.decoder.{p}",))
-
-
-words = language("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", bias="lm_head.bias")
-FIRST = c.ClassificationHead(pick=c.First(), transform=c.Transform(activation="tanh"))
-
-
-def classes(name: str) -> dict[str, Published]:
-    """Return the published classes of one of the three families."""
-    return {
-        f"{name}ForMaskedLM": Published(keep_language, words, (TIED,)),
-        f"{name}ForCausalLM": Published(keep_language, words, (TIED,)),
-        f"{name}ForSequenceClassification": labelling(FIRST, "classifier.out_proj", dense="classifier.dense",
-                                                      keys=(LABELS, lineage.CLASSIFIER)),
-        f"{name}ForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, lineage.CLASSIFIER)),
-        f"{name}ForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=()),
-        f"{name}ForMultipleChoice": labelling(c.ChoiceHead(), keys=(lineage.HEAD_DROPOUT,)),
-        f"{name}Model": bare,
-    }
+PADDING = Key("pad_token_id", ("embed.positions.places.padding",), default=1)
+KEYS = lineage.keys(lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED, PADDING, normed="head.transform.norm")
 
 
 def layout(model_type: str, family: Callable[[], c.Transformer], name: str) -> Layout:
     """Return the layout of one of the three families."""
-    return Layout(model_type, lineage.positioned(lineage.pooled(family)), KEYS, weights, classes(name), "roberta.",
-                  free=frozenset({"tie_word_embeddings"}), settle=lineage.settle,
-                  restore=lineage.restore)
+    classes = encoder_classes(name, lineage.ROBERTA_WORDS, lineage.labelled_first("tanh", lineage.CLASSIFIER),
+                              dropout=lineage.CLASSIFIER)
+    return Layout(
+        model_type, lineage.positioned(lineage.pooled(family)), KEYS, lineage.ROBERTA_BODY,
+        {**classes, f"{name}ForCausalLM": Published(keep_language, lineage.ROBERTA_WORDS, (TIED,)),
+         f"{name}ForMultipleChoice": labelling(c.ChoiceHead(), keys=(lineage.HEAD_DROPOUT,))},
+        "roberta.", free=frozenset({"tie_word_embeddings"}), settle=settle, restore=restore)
 
 
 ROBERTA_LAYOUT = layout("roberta", roberta, "Roberta")

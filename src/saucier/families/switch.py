@@ -8,18 +8,10 @@ from saucier import config as c
 from saucier.checkpoints.choices import bare, encoder_alone, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
 from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.sides import tied_output
 from saucier.errors import InputError
-from saucier.families.bart_lineage import tied_output
 from saucier.families.shapes import in_turns
-from saucier.families.t5_lineage import (
-    FEED_FORWARDS,
-    FREE,
-    HEAD,
-    encoder_decoder,
-    first_feed_forward,
-    keys,
-    weights,
-)
+from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, weights
 
 
 def switch_transformers(
@@ -60,21 +52,15 @@ def with_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> 
     return stack.model_copy(update={"layers": in_turns(tuple(blocks))})
 
 
-def from_fields(dim: int, *, activation: c.Activation, tied: bool, layers: tuple[int, int],
-                steps: tuple[int, int]) -> c.Transformer:
+def from_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int, writers: int, reader_step: int,
+                writer_step: int) -> c.Transformer:
     """The family by the published fields; a tied output layer is scaled, and goes with one table for both sides."""
     inner = c.FeedForward(hidden=1, activation=activation, bias=False)
     tree = encoder_decoder(dim, 1, inner, heads=1, head_dim=64, vocab=1, dropout=0.0,
                            head=c.LanguageHead(tied=tied, scale=dim**-0.5 if tied else 1.0))
     tree = tree.model_copy(update={"decoder_embed": None if tied else tree.embed})
-    return sparse(tree, c.Experts(inner=inner, count=1, router=c.TopOfSoftmax()), layers, steps)
-
-
-def by_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int, writers: int, reader_step: int,
-              writer_step: int) -> c.Transformer:
-    """The same with the two sides' numbers apart, as fields have them."""
-    return from_fields(dim, activation=activation, tied=tied, layers=(readers, writers),
-                       steps=(reader_step, writer_step))
+    return sparse(tree, c.Experts(inner=inner, count=1, router=c.TopOfSoftmax()), (readers, writers),
+                  (reader_step, writer_step))
 
 
 def spaced(stack: c.Stack | None) -> int | None:
@@ -93,13 +79,6 @@ def sparse_layers(stack: c.Stack | None) -> list[int]:
     return [number for number, block in enumerate(blocks) if isinstance(block.sublayers[-1].inner, c.Experts)]
 
 
-def found_experts(tree: c.Transformer, name: str) -> object:
-    """Return a field of the first experts of a tree; None where it has none."""
-    blocks = [block for stack in (tree.encoder, tree.decoder) if stack for block in stack.blocks()]
-    inner = [block.sublayers[-1].inner for block in blocks]
-    return next((getattr(experts, name) for experts in inner if isinstance(experts, c.Experts)), None)
-
-
 def side_keys(side: str, ours: str, layers: str, default: int | None) -> tuple[Key, ...]:
     """The fields of one stack: its layers, how many have experts, and in which step."""
     def step(document: Document) -> int:
@@ -113,12 +92,6 @@ def side_keys(side: str, ours: str, layers: str, default: int | None) -> tuple[K
         Key(f"{side}_sparse_step", (), argument=f"{ours}_step", default=step,
             found=lambda tree: spaced(getattr(tree, side))),
     )
-
-
-def expert_key(foreign: str, name: str, default: object) -> Key:
-    """A field of the experts."""
-    return Key(foreign, below(FEED_FORWARDS, f"inner.{name}"), default=default,
-               found=lambda tree: found_experts(tree, name))
 
 
 def one_table_only(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -143,19 +116,15 @@ def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFee
     ]
 
 
-def found_activation(tree: c.Transformer) -> str | None:
-    """Return the activation of a tree's feed-forwards."""
-    inner = first_feed_forward(tree)
-    return None if inner is None else inner.activation
-
-
+EXPERTS = tuple(Key(foreign, below(FEED_FORWARDS, f"inner.{name}"), default=default) for foreign, name, default in (
+    ("num_experts", "count", 8), ("expert_capacity", "capacity", 64), ("router_bias", "router_bias", False),
+    ("router_jitter_noise", "noise", 0.01)))
 SWITCH_LAYOUT = Layout(
-    "switch_transformers", by_fields,
-    keys(Key("dense_act_fn", (), names=ACTIVATIONS, default="relu", argument="activation", found=found_activation),
+    "switch_transformers", from_fields,
+    keys(Key("dense_act_fn", below(INNER, "activation"), names=ACTIVATIONS, default="relu", argument="activation"),
          Key("tie_word_embeddings", (), default=True, argument="tied", found=tied_output),
          *side_keys("encoder", "reader", "num_layers", 12), *side_keys("decoder", "writer", "num_decoder_layers", None),
-         expert_key("num_experts", "count", 8), expert_key("expert_capacity", "capacity", 64),
-         expert_key("router_bias", "router_bias", False), expert_key("router_jitter_noise", "noise", 0.01)),
+         *EXPERTS),
     partial(weights, inner=feed_forward_rules),
     {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
      "SwitchTransformersEncoderModel": Published(one_table_only)},

@@ -5,20 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout, put
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, put
 from saucier.checkpoints.rules import Concat, Rule
-from saucier.families.t5_lineage import (
-    FREE,
-    GATED,
-    LAYERS,
-    PLAIN,
-    TIED,
-    classes,
-    encoder_decoder,
-    found_feed_forward,
-    keys,
-    weights,
-)
+from saucier.families.t5_lineage import FREE, LAYERS, TIED, classes, encoder_decoder, first_feed_forward, keys, weights
 
 PAST = c.Causal()
 
@@ -89,6 +78,18 @@ def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFee
 def scaled_output(tree: c.Transformer) -> bool | None:
     """Say whether the output layer is scaled; None where there is none."""
     return None if tree.language_head is None else tree.language_head.scale != 1.0
+
+
+PLAIN = {name: ("feed_forward", ours) for name, ours in ACTIVATIONS.items()}
+GATED = {"gated-gelu": ("gated_feed_forward", "gelu_tanh")} | {
+    f"gated-{name}": ("gated_feed_forward", ours) for name, ours in ACTIVATIONS.items() if name != "gelu"}
+"""A gate with GELU has always been its approximation; an exact one cannot be said."""
+
+
+def found_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
+    """Return kind and activation of a tree's feed-forwards."""
+    inner = first_feed_forward(tree)
+    return None if inner is None else (inner.kind, inner.activation)
 
 
 FEED_FORWARD = Key("feed_forward_proj", (), names=PLAIN | GATED, default="relu", argument="feed_forward",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, bare, encoder_alone, keep_encoder, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Published, below
-from saucier.checkpoints.rules import Concat, Rule, Rules
-
-Inner = c.SelfAttention | c.CrossAttention | c.FeedForward | c.GatedFeedForward
+from saucier.checkpoints.choices import LABELS, SPANS, bare, encoder_alone, keep_encoder, labelling, whole
+from saucier.checkpoints.keys import Document, Key, Published, below, look_up
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.rules import Rule, Rules
+from saucier.families.shapes import repeated
 
 
 def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.GatedFeedForward, *, heads: int,
@@ -25,9 +26,9 @@ def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.Gated
     writer = c.SelfAttention(projection=projection, positions=c.T5Bias(bidirectional=False), visibility=c.Causal(),
                              kernel=kernel)
 
-    def stack(*inner: Inner) -> c.Stack:
-        block = c.Block(sublayers=tuple(c.PreNorm(inner=part, norm=norm, dropout=dropout) for part in inner))
-        return c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=norm, dropout=dropout)
+    def stack(*inner: Any) -> c.Stack:
+        made = repeated(layers, *inner, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm)
+        return made.model_copy(update={"dropout": dropout})
 
     return c.Transformer(
         dim=dim,
@@ -48,29 +49,11 @@ BIASES = (f"{READER}.0.inner.positions", f"{WRITER}.0.inner.positions")
 STACKS = ("encoder", "decoder")
 
 
-PLAIN = {name: ("feed_forward", ours) for name, ours in ACTIVATIONS.items()}
-GATED = {"gated-gelu": ("gated_feed_forward", "gelu_tanh")} | {
-    f"gated-{name}": ("gated_feed_forward", ours) for name, ours in ACTIVATIONS.items() if name != "gelu"}
-"""A gate with GELU has always been its approximation; an exact one cannot be said."""
-
-
 def first_feed_forward(tree: c.Transformer) -> c.FeedForward | c.GatedFeedForward | None:
     """Return the feed-forward of the encoder's first layer, or one of its experts."""
-    inner = tree.encoder.blocks()[0].sublayers[-1].inner if tree.encoder else None
+    inner = look_up(tree, f"{READER}.1.inner")
     inner = inner.inner if isinstance(inner, c.Experts) else inner
     return inner if isinstance(inner, c.FeedForward | c.GatedFeedForward) else None
-
-
-def found_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
-    """Return kind and activation of a tree's feed-forwards."""
-    inner = first_feed_forward(tree)
-    return None if inner is None else (inner.kind, inner.activation)
-
-
-def found_hidden(tree: c.Transformer) -> int | None:
-    """Return the width inside a tree's feed-forwards."""
-    inner = first_feed_forward(tree)
-    return None if inner is None else inner.hidden
 
 
 LAYERS = (
@@ -88,7 +71,7 @@ def keys(*own: Key) -> tuple[Key, ...]:
         Key("d_model", ("dim",), argument="dim"),
         Key("num_heads", below(ATTENTIONS, "inner.projection.heads")),
         Key("d_kv", below(ATTENTIONS, "inner.projection.head_dim"), default=64),
-        Key("d_ff", below(INNER, "hidden"), found=found_hidden),
+        Key("d_ff", below(INNER, "hidden")),
         Key("vocab_size", ("embed.vocab", "decoder_embed.vocab")),
         Key("relative_attention_num_buckets", below(BIASES, "buckets"), default=32),
         Key("relative_attention_max_distance", below(BIASES, "max_distance"), default=128),
@@ -109,39 +92,28 @@ def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.Ga
 
     `inner` gives those of the feed-forwards, from the places of a block in both trees and one of them.
     """
-    assert tree.encoder is not None, "a T5 has an encoder"
-    attention, feed_forward = tree.encoder.blocks()[0].sublayers[0].inner, first_feed_forward(tree)
-    assert isinstance(attention, c.SelfAttention) and feed_forward is not None, "as the family's function says"
-    width = attention.projection.widths(tree.dim)[0]
+    feed_forward = first_feed_forward(tree)
+    assert feed_forward is not None, "as the family's function says"
     rules = [Rule("embed.tokens.weight", "@shared.weight", instead="@encoder.embed_tokens.weight")]
     if tree.decoder_embed:
         rules = [Rule(f"{ours}.tokens.weight", f"@{stack}.embed_tokens.weight", instead="@shared.weight")
                  for ours, stack in zip(("embed", "decoder_embed"), STACKS, strict=True)]
     for stack, last in (("encoder", 1), ("decoder", 2)):
-        block, theirs = f"{stack}.blocks.{{i}}.", f"@{stack}.block.{{i}}.layer."
+        theirs = f"@{stack}.block.{{i}}.layer."
         rules += [
             Rule(f"{stack}.shared.weight", f"@{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
             Rule(f"{stack}.final_norm.weight", f"@{stack}.final_layer_norm.weight"),
-            *attention_rules(block, theirs, width),
-            *inner(block, f"{theirs}{last}.", feed_forward),
+            *NameTable({}, theirs, INSIDE, MAPS).blocks(tree, stack),
+            *inner(f"{stack}.blocks.{{i}}.", f"{theirs}{last}.", feed_forward),
         ]
     return Rules(rules, ignored=COPIES)
 
 
-def attention_rules(ours: str, theirs: str, width: int) -> list[Rule]:
-    """The names of the attentions of a block."""
-    own, cross = f"{theirs}0.SelfAttention.", f"{theirs}1.EncDecAttention."
-    return [
-        Rule(ours + "attention.norm.weight", theirs + "0.layer_norm.weight"),
-        Rule(ours + "attention.inner.qkv.weight", tuple(f"{own}{x}.weight" for x in "qkv"), Concat((width,) * 3)),
-        Rule(ours + "attention.inner.out.weight", own + "o.weight"),
-        Rule(ours + "cross.norm.weight", theirs + "1.layer_norm.weight"),
-        Rule(ours + "cross.inner.q.weight", cross + "q.weight"),
-        Rule(ours + "cross.inner.kv.weight", tuple(f"{cross}{x}.weight" for x in "kv"), Concat((width,) * 2)),
-        Rule(ours + "cross.inner.out.weight", cross + "o.weight"),
-    ]
-
-
+INSIDE = {"attention.norm.weight": "0.layer_norm.weight", "attention.inner.out.weight": "0.SelfAttention.o.weight",
+          "cross.norm.weight": "1.layer_norm.weight", "cross.inner.q.weight": "1.EncDecAttention.q.weight",
+          "cross.inner.out.weight": "1.EncDecAttention.o.weight"}
+MAPS = {"attention.inner.qkv": ("0.SelfAttention.q", "0.SelfAttention.k", "0.SelfAttention.v"),
+        "cross.inner.kv": ("1.EncDecAttention.k", "1.EncDecAttention.v")}
 HEAD = (Rule("head.weight", "lm_head.weight"),)
 
 
@@ -168,5 +140,5 @@ def classes(name: str) -> dict[str, Published]:
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
             token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),
-        f"{name}ForQuestionAnswering": reading_twice(labelling(c.SpanHead(), "qa_outputs", keys=()), ""),
+        f"{name}ForQuestionAnswering": reading_twice(SPANS, ""),
     }

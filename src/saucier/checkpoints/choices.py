@@ -70,6 +70,11 @@ def language(dense: str, norm: str, output: str, *, bias: str | None = None) -> 
     return named
 
 
+def only(field: str, value: bool) -> Key:
+    """Return the key of a field of which a class takes one value only: the reference refuses the other, too."""
+    return Key(field, (), names={value: value}, default=False, found=lambda tree: value)
+
+
 Making = c.Head | Callable[[c.Transformer, Document], c.Head]
 """A head, or what makes one of the family's tree and the config."""
 

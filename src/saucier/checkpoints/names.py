@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from saucier import config as c
+from saucier.checkpoints.orders import HeadByHead
 from saucier.checkpoints.places import attentions
-from saucier.checkpoints.rules import ByHead, Concat, Rule, Rules
+from saucier.checkpoints.rules import Concat, Rule, Rules
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,5 @@ def together(tree: c.Transformer, ours: str, maps: tuple[str, ...]) -> Rule:
     projection = attentions(tree)[0].projection
     end = ".{p}" if projection.bias else ".weight"
     query, key, _ = projection.widths(tree.dim)
-    operation = ByHead(projection.heads) if len(maps) == 1 else Concat((query, key, key)[-len(maps):])
+    operation = HeadByHead(projection.heads) if len(maps) == 1 else Concat((query, key, key)[-len(maps):])
     return Rule(ours + end, tuple(name + end for name in maps), operation)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:  # a family's tables are data: reading them must not load torc
 
 @dataclass(frozen=True, slots=True)
 class HeadByHead:
-    """Queries, keys and values of each head in turn, which we keep as all queries, all keys, all values."""
+    """Queries, keys and values of each head in turn, which we keep as all queries, all keys, all values.
+
+    Source: Shoeybi et al. 2019 (Megatron-LM), code release; GPT-NeoX, BLOOM and the first DeBERTa.
+    """
 
     heads: int
     parts: int = 3
@@ -29,3 +32,18 @@ class HeadByHead:
 def swapped(tensor: Tensor, outer: int, inner: int) -> Tensor:
     """Exchange two levels of the order of rows. Shapes: [outer · inner · E, ...] -> the same."""
     return tensor.view(outer, inner, -1, *tensor.shape[1:]).transpose(0, 1).flatten(0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A table [rows, width] that is published with a dimension of 1 at `place`."""
+
+    place: int
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Take the dimension away."""
+        return tensors[0].squeeze(self.place)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Put it back."""
+        return [tensor.unsqueeze(self.place)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.keys import ACTIVATIONS, Key, below
+from saucier.checkpoints.keys import ACTIVATIONS, Key, below, look_up
 
 Spelled = Mapping[str, tuple[str, Any]]
 """Published name -> its places by their words, with spaces between them, and its default (None: it must be said)."""
@@ -66,3 +66,16 @@ def kind_at(foreign: str, path: str, kind: type[c.Config], *, argument: str, def
     """Return the key of a field that says whether a part of one kind stands at a place."""
     return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: isinstance(part, kind),
                absent=False)
+
+
+def positive(foreign: str, path: str, *, default: int, none: int) -> Key:
+    """Return the key of a number that is none where it is not positive: `none` is written then, and read for null."""
+    *_, last = path.split(".")
+    owner = path.removesuffix(f".{last}")
+
+    def found(tree: c.Transformer) -> int | None:
+        part = look_up(tree, owner)
+        return None if part is None else getattr(part, last) or none
+
+    return Key(foreign, (path,), default=lambda document: none if foreign in document else default,
+               ours=lambda value: value if value > 0 else None, found=found)

@@ -85,25 +85,6 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
-class ByHead:
-    """Queries, keys and values as one map whose rows go head by head, each head's three parts behind each other.
-
-    Source: Shoeybi et al. 2019 (Megatron-LM), code release; GPT-NeoX and BLOOM.
-    """
-
-    heads: int
-
-    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Put all queries first, then all keys, then all values."""
-        by_part: Tensor = tensors[0].unflatten(0, (self.heads, 3, -1)).transpose(0, 1).flatten(0, 2)
-        return by_part
-
-    def theirs(self, tensor: Tensor) -> list[Tensor]:
-        """Put the three parts of each head behind each other again."""
-        return [tensor.unflatten(0, (3, self.heads, -1)).transpose(0, 1).flatten(0, 2)]
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """A vector stored as a matrix of one row."""
 

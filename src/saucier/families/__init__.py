@@ -10,7 +10,8 @@ from saucier.families.bert_generation import bert_generation
 from saucier.families.big_bird import big_bird
 from saucier.families.bloom import bloom
 from saucier.families.ctrl import ctrl
-from saucier.families.deberta import deberta, deberta_v2
+from saucier.families.deberta import deberta
+from saucier.families.deberta_v2 import deberta_v2
 from saucier.families.deep_char import deep_char
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr

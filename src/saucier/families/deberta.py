@@ -1,8 +1,30 @@
-"""DeBERTa in its three versions: a BERT whose attention scores content and distance apart."""
+"""DeBERTa: a BERT whose attention scores content and distance apart."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from saucier import config as c
+from saucier.checkpoints.choices import without
+from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.orders import HeadByHead
+from saucier.checkpoints.places import attentions
+from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.families.deberta_lineage import (
+    FIXED,
+    FREE,
+    KEYS,
+    NAMES,
+    OURS,
+    THEIRS,
+    attention,
+    body,
+    classes,
+    encoder,
+    normalized,
+    spelled,
+)
 
 
 def deberta(
@@ -26,35 +48,26 @@ def deberta(
                    hidden=hidden or 4 * dim, dropout=dropout)
 
 
-def deberta_v2(
-    dim: int = 768,
-    layers: int = 12,
-    *,
-    heads: int = 12,
-    vocab: int = 128100,
-    length: int = 512,
-    buckets: int = 256,
-    hidden: int | None = None,
-    dropout: float = 0.1,
-) -> c.Transformer:
-    """DeBERTa-v3, base size by default, with a language head. Source: He et al. 2023, §5.1, arXiv:2111.09543.
-
-    The second version has the same parts (He et al. 2021, code release), and a convolution beside its first block.
-    """
-    positions = c.Disentangled(distances=c.LogDistances(buckets=buckets, reach=length), maps=c.SharedMaps(),
-                               norm=c.LayerNorm(eps=1e-7), dropout=dropout)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=positions)
-    return encoder(dim, layers, attention, vocab=vocab, hidden=hidden or 4 * dim, dropout=dropout)
+def from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...],
+                **rest: Any) -> c.Transformer:
+    """DeBERTa's first version by the published fields."""
+    length = rest["length"]
+    distances = c.Disentangled(
+        distances=c.ExactDistances(reach=reach if reach > 0 else length), maps=c.OwnMaps(key_bias=False),
+        content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
+    return body(attention(dim, heads, terms, distances, key_bias=False), dim, **rest)
 
 
-def encoder(dim: int, layers: int, attention: c.SelfAttention, *, vocab: int, hidden: int,
-            dropout: float) -> c.Transformer:
-    """The tree that all versions share, around their attention."""
-    norm = c.LayerNorm(eps=1e-7)
-    attention = attention.model_copy(update={"kernel": c.Softmax(dropout=dropout)})
-    residuals = tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
-                      for inner in (attention, c.FeedForward(hidden=hidden)))
-    return c.Transformer(
-        dim=dim, embed=c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
-        encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers)),
-        head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
+def weights(tree: c.Transformer) -> Rules:
+    """The names of the first version's body."""
+    heads = attentions(tree)[0].projection.heads
+    return replace(NAMES, more=(
+        Rule(OURS + "qkv.weight", THEIRS + "in_proj.weight", HeadByHead(heads)),
+        Rule(OURS + "qkv.bias", (THEIRS + "q_bias", THEIRS + "v_bias"), Concat((tree.dim,) * 2)),
+        Rule(OURS + "positions.key.weight", THEIRS + "pos_proj.weight"),
+        Rule(OURS + "positions.query.{p}", THEIRS + "pos_q_proj.{p}")))(tree)
+
+
+DEBERTA_LAYOUT = Layout(
+    "deberta", from_fields, KEYS, weights, without(classes("Deberta"), "ForMultipleChoice"), "deberta.",
+    fixed={**FIXED, "talking_head": False}, free=FREE, normalize=normalized, spelled=spelled)

@@ -10,7 +10,8 @@ from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.bloom import BLOOM_LAYOUT
 from saucier.families.ctrl import CTRL_LAYOUT
-from saucier.families.deberta_tables import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
+from saucier.families.deberta import DEBERTA_LAYOUT
+from saucier.families.deberta_v2 import DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.dpr import DPR_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT

@@ -23,7 +23,7 @@ def encoder(dim: int, layers: int, embed: c.Embedding, *, heads: int, hidden: in
     `attention`: what else its attentions have; `rest`: fields of the model.
     """
     attention = (attention or c.SelfAttention(projection=c.Projection(heads=heads))).model_copy(update={
-        "projection": c.Projection(heads=heads), "kernel": c.Softmax(dropout=embed.dropout)})
+        "kernel": c.Softmax(dropout=embed.dropout)})
     stack = repeated(layers, attention, c.FeedForward(hidden=hidden or 4 * dim), norm=embed.norm,
                      dropout=embed.dropout)
     return c.Transformer(dim=dim, embed=embed, encoder=stack, **rest)
@@ -40,17 +40,18 @@ FIELDS: Mapping[str, tuple[str, Any]] = {
 
 
 def keys(*own: Key, arguments: tuple[str, ...] = (), drop: tuple[str, ...] = (), transform: str = "",
-         normed: str = "", **changed: tuple[str, Any]) -> tuple[Key, ...]:
+         normed: str = "", also: Mapping[str, tuple[str, ...]] | None = None,
+         **changed: tuple[str, Any]) -> tuple[Key, ...]:
     """Return BERT's keys with those that a family has of its own, in their place where they have the same name.
 
     `drop`: fields that it has not, `changed`: fields of other places or defaults. `transform`: a transform whose
     activation and norm are the body's; `normed`: a norm that alone is.
     """
     absent = {*drop, *(key.foreign for key in own)}
-    also = {"activation": (f"{transform}.activation",), "eps": (f"{transform}.norm.eps",)} if transform else {
-        "eps": (f"{normed}.eps",)}
+    norms = (f"{transform}.norm.eps", f"{normed}.eps", *(also or {}).get("eps", ()))
+    more = {**(also or {}), "activation": (f"{transform}.activation",), "eps": norms}
     spelled = {name: found for name, found in {**FIELDS, **changed}.items() if name not in absent}
-    return (*fields("encoder", spelled, arguments=arguments, also=also), *own)
+    return (*fields("encoder", spelled, arguments=arguments, also=more), *own)
 
 
 HEAD_DROPOUTS = ("head.dropout", "head.transform.dropout")

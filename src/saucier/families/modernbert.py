@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, Making, bare, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import attentions, fields
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.errors import InputError
+from saucier.families.rope import read_rotary, write_rotary
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 BASES = {FULL: 160000.0, SLIDING: 10000.0}
@@ -65,47 +69,27 @@ def from_fields(dim: int, *, layers: int, kinds: list[str], heads: int, window: 
     return encoder(dim, kinds, rotary, heads=heads, vocab=1, hidden=1, window=window, dropout=0.0)
 
 
-def attentions(tree: c.Transformer) -> list[c.SelfAttention]:
-    """The self-attention of every block."""
-    assert tree.encoder is not None, "a ModernBERT is an encoder"
-    found = [residual.inner for block in tree.encoder.blocks() for residual in block.sublayers]
-    return [inner for inner in found if isinstance(inner, c.SelfAttention)]
-
-
 def kinds_of(tree: c.Transformer) -> list[str]:
     """The published names of the layers' kinds."""
     return [SLIDING if isinstance(inner.visibility, c.Window) else FULL for inner in attentions(tree)]
 
 
-def window_of(tree: c.Transformer) -> int | None:
-    """The published width of the window: both sides, without the token itself."""
-    return next((2 * (inner.visibility.size - 1) for inner in attentions(tree)
-                 if isinstance(inner.visibility, c.Window)), None)
-
-
-def read_rotary(nested: dict[str, dict[str, Any]]) -> dict[str, c.Rotary]:
+def read_rotaries(nested: dict[str, dict[str, Any]]) -> dict[str, c.Rotary]:
     """Return the rotations of each kind of layer. Raises `InputError` for a scaling that is not expressed here."""
-    found = {}
-    for kind, base in BASES.items():
-        given = {"rope_type": "default", "rope_theta": base, **(nested.get(kind) or {})}
-        name = given.pop("rope_type")
-        if name not in ("default", "linear") or set(given) - {"rope_theta", "factor"}:
-            raise InputError(f"rope_parameters {nested[kind]} cannot be expressed", where=f"rope_parameters.{kind}",
+    for kind, said in nested.items():
+        if kind in BASES and (said or {}).get("rope_type", "default") not in ("default", "linear"):
+            raise InputError(f"rope_parameters {said} cannot be expressed", where=f"rope_parameters.{kind}",
                              remedy="rope_type default can, and linear with a factor")
-        scaling = c.LinearScaling(factor=given["factor"]) if name == "linear" else c.NoScaling()
-        found[kind] = c.Rotary(base=given["rope_theta"], scaling=scaling)
-    return found
+    return {kind: read_rotary({"rope_type": "default", **(nested.get(kind) or {})}, base=base)
+            for kind, base in BASES.items()}
 
 
-def write_rotary(tree: c.Transformer) -> dict[str, dict[str, Any]]:
+def write_rotaries(tree: c.Transformer) -> dict[str, dict[str, Any]]:
     """The inverse; a kind of layer that the tree has not gets its defaults."""
-    found = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in BASES.items()}
-    for kind, inner in zip(kinds_of(tree), attentions(tree), strict=True):
-        if isinstance(inner.positions, c.Rotary):
-            found[kind] = {"rope_type": "default", "rope_theta": inner.positions.base}
-            if isinstance(inner.positions.scaling, c.LinearScaling):
-                found[kind] |= {"rope_type": "linear", "factor": inner.positions.scaling.factor}
-    return found
+    found = {kind: inner.positions for kind, inner in zip(kinds_of(tree), attentions(tree), strict=True)}
+    rotary = {kind: found.get(kind) for kind in BASES}
+    return {kind: write_rotary(value if isinstance(value, c.Rotary) else c.Rotary(base=BASES[kind]))
+            for kind, value in rotary.items()}
 
 
 def one_spelling(document: Document) -> Document:
@@ -126,24 +110,23 @@ def default_kinds(document: Document) -> list[str]:
 
 
 ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0", "encoder.layers.*.sublayers.1"
-PROJECTION, HEAD = f"{ATTENTION}.inner.projection", "head.transform"
+HEAD = "head.transform"
 NORMS = (f"{FEED_FORWARD}.norm", f"{ATTENTION}.norm", "encoder.final_norm", "embed.norm", f"{HEAD}.norm")
 KEYS = (
-    Key("hidden_size", ("dim",), argument="dim"),
+    *fields("encoder", {
+        "hidden_size": ("dim", None), "num_attention_heads": ("heads", None), "intermediate_size": ("hidden", None),
+        "vocab_size": ("vocab", None), "hidden_activation": ("activation", "gelu"), "norm_eps": ("eps", 1e-5),
+        "attention_bias": ("attention_bias", False), "embedding_dropout": ("embed_dropout", 0.0),
+        "attention_dropout": ("attention_dropout", 0.0)},
+        arguments=("dim", "heads"),
+        also={"eps": (f"{HEAD}.norm.eps",), "attention_dropout": (f"{ATTENTION}.dropout",)}),
     Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(attentions(tree))),
     Key("layer_types", (), argument="kinds", default=default_kinds, found=kinds_of),
-    Key("num_attention_heads", (f"{PROJECTION}.heads",), argument="heads"),
-    Key("local_attention", (), argument="window", default=128, found=window_of),
-    Key("rope_parameters", (), argument="rotary", default={}, ours=read_rotary, found=write_rotary),
-    Key("intermediate_size", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("hidden_activation", (f"{FEED_FORWARD}.inner.activation",), names=ACTIVATIONS, default="gelu"),
-    Key("norm_eps", tuple(f"{norm}.eps" for norm in NORMS), default=1e-5),
-    Key("norm_bias", tuple(f"{norm}.bias" for norm in NORMS), default=False),
-    Key("attention_bias", (f"{PROJECTION}.bias", f"{PROJECTION}.output_bias"), default=False),
+    Key("local_attention", (f"{ATTENTION}.inner.visibility.size",), argument="window", default=128,
+        theirs=lambda reach: 2 * (reach - 1)),
+    Key("rope_parameters", (), argument="rotary", default={}, ours=read_rotaries, found=write_rotaries),
+    Key("norm_bias", below(NORMS, "bias"), default=False),
     Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
-    Key("embedding_dropout", ("embed.dropout",), default=0.0),
-    Key("attention_dropout", (f"{ATTENTION}.inner.kernel.dropout", f"{ATTENTION}.dropout"), default=0.0),
     Key("mlp_dropout", (f"{FEED_FORWARD}.inner.dropout",), default=0.0),
 )
 TRANSFORM = (
@@ -160,16 +143,18 @@ LANGUAGE = (Key("tie_word_embeddings", ("head.tied",), default=True),
             Key("decoder_bias", ("head.bias",), default=True), *TRANSFORM)
 
 
+NAMES = NameTable(
+    {"embed.tokens.weight": "@embeddings.tok_embeddings.weight", "embed.norm.{p}": "@embeddings.norm.{p}",
+     "encoder.final_norm.{p}": "@final_norm.{p}"},
+    "@layers.{i}.",
+    {"attention.norm": "attn_norm", "attention.inner.qkv": "attn.Wqkv", "attention.inner.out": "attn.Wo",
+     "feed_forward.norm": "mlp_norm", "feed_forward.inner.up": "mlp.Wi", "feed_forward.inner.down": "mlp.Wo"})
+
+
 def weights(tree: c.Transformer) -> Rules:
-    """The names of ModernBERT's body."""
-    names = {"attention.norm": "attn_norm", "attention.inner.qkv": "attn.Wqkv", "attention.inner.out": "attn.Wo",
-             "feed_forward.norm": "mlp_norm", "feed_forward.inner.up": "mlp.Wi", "feed_forward.inner.down": "mlp.Wo"}
-    return Rules([
-        Rule("embed.tokens.weight", "@embeddings.tok_embeddings.weight"),
-        Rule("embed.norm.{p}", "@embeddings.norm.{p}"), Rule("encoder.final_norm.{p}", "@final_norm.{p}"),
-        *(Rule(f"encoder.blocks.{{i}}.{ours}.{{p}}", f"@layers.{{i}}.{theirs}.{{p}}")
-          for ours, theirs in names.items()),
-    ], ignored=["decoder.weight"] if tree.language_head and tree.language_head.tied else [])
+    """The names of ModernBERT's body; a tied output matrix may stand in a file once more."""
+    tied = tree.language_head is not None and tree.language_head.tied
+    return replace(NAMES, ignored=("decoder.weight",) if tied else ())(tree)
 
 
 def classifier(head: Making, *keys: Key) -> Published:

@@ -48,20 +48,18 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
 
 
 def from_fields(dim: int, layers: Sequence[Kind], **given: Any) -> c.Transformer:
-    """The family by its published fields."""
+    """The family by the published fields that shape it, as an encoder."""
     if set(layers) - {"local", "lsh"}:
         raise ValueError(f"attn_layers {list(layers)}: known are local and lsh")
     chunk = {kind: given.pop(f"{kind}_length") for kind in ("local", "lsh")}
     multiple = lcm(*(chunk[kind] for kind in sorted(set(layers))))
     chunks = {kind: c.Chunks(length=chunk[kind], before=given.pop(f"{kind}_before"), after=given.pop(f"{kind}_after"),
                              dropout=given.pop(f"{kind}_dropout"), multiple=multiple) for kind in sorted(set(layers))}
-    rest = {name: given.pop(name) for name in ("heads", "head_dim", "vocab", "hidden", "causal", "dropout",
-                                               "activation", "eps")}
     kernels: dict[str, Any] = {"local": chunks["local"]} if "local" in chunks else {}
     if "lsh" in chunks:
         buckets = c.FixedBuckets(factors=given["buckets"]) if given["buckets"] else c.BucketsByLength(
             longest=given["length"])
         kernels["lsh"] = c.Hashing(chunks=chunks["lsh"], rounds=given["rounds"], seed=given["seed"], buckets=buckets)
     grid = c.Axial(shape=given["shape"], widths=given["widths"])
-    return reformer(dim, layers, positions=grid if given["axial"] else c.Learned(length=given["length"]), **kernels,
-                    **rest)
+    return reformer(dim, layers, positions=grid if given["axial"] else c.Learned(length=given["length"]), causal=False,
+                    **kernels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from saucier import config as c
@@ -39,19 +40,8 @@ def rotary_key(path: str, *, base: float = 10000.0, share: float = 1.0, length: 
 
     Raises `InputError`, when read, for kinds and settings that are not known.
     """
-    def ours(nested: dict[str, Any]) -> c.Rotary:
-        given = {"rope_theta": base, "partial_rotary_factor": share,
-                 **{name: value for name, value in nested.items() if value is not None}}
-        kind = given.pop("rope_type")
-        rotary = c.Rotary(base=given.pop("rope_theta"), share=given.pop("partial_rotary_factor"),
-                          scaling=scaling(kind, given, length))
-        if given:
-            raise InputError(f"{kind} scaling with {', '.join(sorted(given))}", where=ROTARY,
-                             remedy="it may change the numbers, so it is not ignored; remove it if it does not")
-        return rotary
-
     def theirs(rotary: c.Rotary) -> dict[str, Any]:
-        nested = {"rope_type": KINDS[type(rotary.scaling)], "rope_theta": rotary.base, **settings(rotary.scaling)}
+        nested = write_rotary(rotary)
         return nested if rotary.share == 1 == share else {**nested, "partial_rotary_factor": rotary.share}
 
     def trained(tree: c.Transformer) -> int | None:
@@ -61,8 +51,27 @@ def rotary_key(path: str, *, base: float = 10000.0, share: float = 1.0, length: 
             case _:
                 return None
 
-    return (Key(ROTARY, (path,), default={"rope_type": "default"}, ours=ours, theirs=theirs),
+    return (Key(ROTARY, (path,), default={"rope_type": "default"}, theirs=theirs,
+                ours=partial(read_rotary, base=base, share=share, length=length)),
             Key("max_position_embeddings", (), default=length, found=trained))
+
+
+def read_rotary(nested: dict[str, Any], *, base: float, share: float = 1.0, length: int = 0) -> c.Rotary:
+    """Return the rotary positions of a published field. Raises `InputError` for what is not known."""
+    given = {"rope_theta": base, "partial_rotary_factor": share,
+             **{name: value for name, value in nested.items() if value is not None}}
+    kind = given.pop("rope_type")
+    rotary = c.Rotary(base=given.pop("rope_theta"), share=given.pop("partial_rotary_factor"),
+                      scaling=scaling(kind, given, length))
+    if given:
+        raise InputError(f"{kind} scaling with {', '.join(sorted(given))}", where=ROTARY,
+                         remedy="it may change the numbers, so it is not ignored; remove it if it does not")
+    return rotary
+
+
+def write_rotary(rotary: c.Rotary) -> dict[str, Any]:
+    """The inverse, without the share of a head."""
+    return {"rope_type": KINDS[type(rotary.scaling)], "rope_theta": rotary.base, **settings(rotary.scaling)}
 
 
 KINDS: dict[type[c.Config], str] = {c.NoScaling: "default", c.LinearScaling: "linear", c.DynamicScaling: "dynamic",

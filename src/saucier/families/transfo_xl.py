@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, PADDING, bare, labelling, whole
 from saucier.checkpoints.keys import Key, Layout, look_up, put
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import fields, kind_at, positive
+from saucier.checkpoints.rules import Concat, Rule
 from saucier.config.adaptive import cluster_sizes
-from saucier.families.xlnet import optional
+from saucier.families.shapes import repeated
 
 CUTOFFS = (20000, 40000, 200000)
 
 
-def transfo_xl(
-    dim: int = 1024,
-    layers: int = 18,
-    *,
-    heads: int = 16,
-    vocab: int = 267735,
-    hidden: int = 4096,
-    memory: int | None = 1600,
-    cutoffs: tuple[int, ...] = CUTOFFS,
-    dropout: float = 0.1,
-) -> c.Transformer:
+def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int = 267735, hidden: int = 4096,
+               memory: int | None = 1600, cutoffs: tuple[int, ...] = CUTOFFS, dropout: float = 0.1) -> c.Transformer:
     """Transformer-XL large, as for WikiText-103. Source: Dai et al. 2019, §4.1 and table 1, arXiv:1901.02860.
 
     `memory` None: one segment alone, as if there were no other. Clusters of the vocabulary have tables a quarter as
@@ -37,21 +28,18 @@ def transfo_xl(
         positions=c.TransformerXL(clamp=1000, dropout=dropout),
         visibility=c.Causal() & c.Window(memory) if memory else c.Causal())
     feed_forward = c.FeedForward(hidden=hidden, activation="relu", dropout=dropout)
-    block = c.Block(sublayers=tuple(c.PostNorm(inner=inner, dropout=dropout) for inner in (attention, feed_forward)))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, projection=c.ProjectClusters(width=dim, division=4, cutoffs=cutoffs),
                           scale=dim**0.5, dropout=dropout),
-        decoder=c.Stack(
-            layers=c.Repeat(block=block, times=layers), dropout=dropout,
-            memory=c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None),
+        decoder=repeated(layers, attention, feed_forward, dropout=dropout).model_copy(update={
+            "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=4, tied_maps=(False, *(True for _ in cutoffs))),
     )
 
 
 ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
-POSITIONS, VISIBILITY, MEMORY = (f"{ATTENTION}.inner.positions", f"{ATTENTION}.inner.visibility",
-                                 "decoder.memory.length")
+POSITIONS, VISIBILITY = f"{ATTENTION}.inner.positions", f"{ATTENTION}.inner.visibility"
 
 
 def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memory: int, same_length: bool,
@@ -69,42 +57,21 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
     return tree  # type: ignore[no-any-return]  # `put` gives what it is given
 
 
-def first_of(*paths: str, otherwise: Any = None) -> Callable[[c.Transformer], Any]:
-    """Return what finds the first place that a tree has."""
-    def found(tree: c.Transformer) -> Any:
-        return next((value for path in paths if (value := look_up(tree, path)) is not None), otherwise)
-
-    return found
-
-
-def listed(found: Callable[[c.Transformer], Any]) -> Callable[[c.Transformer], Any]:
-    """The same as a list, as JSON has it."""
-    return lambda tree: None if found(tree) is None else [*found(tree)]
-
-
 KEYS = (
-    Key("d_model", ("dim",), argument="dim"),
+    *fields("decoder", {
+        "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "d_head": ("head_dim", 64),
+        "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
+        "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
+        arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
+                                              f"{FEED_FORWARD}.inner.dropout")}),
     Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    Key("div_val", (), argument="division", default=4,
-        found=first_of("embed.projection.division", "head.division", otherwise=1)),
-    Key("cutoffs", (), argument="cutoffs", default=[*CUTOFFS],
-        found=listed(first_of("head.cutoffs", "embed.projection.cutoffs"))),
-    Key("mem_len", (), argument="memory", default=1600, found=first_of(MEMORY, otherwise=0)),
-    Key("same_length", (), argument="same_length", default=True,
-        found=lambda tree: isinstance(look_up(tree, VISIBILITY), c.And)),
-    Key("pre_lnorm", (), argument="pre_norm", default=False,
-        found=lambda tree: isinstance(look_up(tree, ATTENTION), c.PreNorm)),
-    Key("n_layer", ("decoder.layers.times",)),
-    Key("n_head", (f"{ATTENTION}.inner.projection.heads",)),
-    Key("d_head", (f"{ATTENTION}.inner.projection.head_dim",), default=64),
-    Key("d_inner", (f"{FEED_FORWARD}.inner.hidden",)),
-    Key("vocab_size", ("embed.vocab",)),
-    optional("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
+    Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
+    Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS], theirs=list),
+    Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
+    kind_at("same_length", VISIBILITY, c.And, argument="same_length", default=True),
+    kind_at("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
+    positive("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
     Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
-    Key("dropout", ("embed.dropout", "decoder.dropout", f"{ATTENTION}.dropout", f"{POSITIONS}.dropout",
-                    f"{FEED_FORWARD}.dropout", f"{FEED_FORWARD}.inner.dropout"), default=0.1),
-    Key("dropatt", (f"{ATTENTION}.inner.kernel.dropout",), default=0.0),
-    Key("layer_norm_epsilon", (f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps"), default=1e-5),
 )
 SPEAKING = (
     Key("tie_word_embeddings", ("head.tied",), default=True),
@@ -112,29 +79,22 @@ SPEAKING = (
 )
 
 
-def weights(tree: c.Transformer) -> Rules:
-    """The names of Transformer-XL: clusters are numbered, in a list of one where all are equally wide."""
-    names = {"attention.inner.qkv": "dec_attn.qkv_net", "attention.inner.out": "dec_attn.o_net",
-             "attention.inner.positions.map": "dec_attn.r_net", "attention.norm": "dec_attn.layer_norm",
-             "feed_forward.inner.up": "pos_ff.CoreNet.0", "feed_forward.inner.down": "pos_ff.CoreNet.3",
-             "feed_forward.norm": "pos_ff.layer_norm"}
-    biases = {"content": "r_w_bias", "place": "r_r_bias"}
-    block, theirs = "decoder.blocks.{i}.", "@layers.{i}."
-    return Rules(
-        [
-            Rule("embed.tokens.weight", "@word_emb.emb_layers.0.weight"),
-            Rule("embed.project.weight", "@word_emb.emb_projs.0"),
-            Rule("embed.tokens.tables.{i}.weight", "@word_emb.emb_layers.{i}.weight"),
-            Rule("embed.tokens.maps.{i}.weight", "@word_emb.emb_projs.{i}"),
-            *(Rule(f"{block}{ours}.{{p}}", f"{theirs}{other}.{{p}}") for ours, other in names.items()),
-            *(Rule(f"{block}attention.inner.positions.biases.{ours}", f"{theirs}dec_attn.{other}")
-              for ours, other in biases.items()),
-            *(Rule(f"decoder.biases.{ours}", f"@{other}") for ours, other in biases.items()),
-            *head_rules(tree),
-        ],
-        ignored=["@pos_emb.inv_freq", "crit.cluster_weight", "crit.cluster_bias", "crit.out_projs.{i}",
-                 "crit.out_layers.{i}.{p}"],
-    )
+NAMES = NameTable(
+    {"embed.tokens.weight": "@word_emb.emb_layers.0.weight", "embed.project.weight": "@word_emb.emb_projs.0",
+     "embed.tokens.tables.{i}.weight": "@word_emb.emb_layers.{i}.weight",
+     "embed.tokens.maps.{i}.weight": "@word_emb.emb_projs.{i}",
+     "decoder.biases.content": "@r_w_bias", "decoder.biases.place": "@r_r_bias"},
+    "@layers.{i}.",
+    {"attention.inner.qkv": "dec_attn.qkv_net", "attention.inner.out": "dec_attn.o_net",
+     "attention.inner.positions.map": "dec_attn.r_net", "attention.norm": "dec_attn.layer_norm",
+     "feed_forward.inner.up": "pos_ff.CoreNet.0", "feed_forward.inner.down": "pos_ff.CoreNet.3",
+     "feed_forward.norm": "pos_ff.layer_norm"},
+    more=tuple(Rule(f"decoder.blocks.{{i}}.attention.inner.positions.biases.{ours}", f"@layers.{{i}}.dec_attn.{theirs}")
+               for ours, theirs in (("content", "r_w_bias"), ("place", "r_r_bias"))),
+    ignored=("@pos_emb.inv_freq", "crit.cluster_weight", "crit.cluster_bias", "crit.out_projs.{i}",
+             "crit.out_layers.{i}.{p}"),
+)
+"""Clusters are numbered, in a list of one where all are equally wide."""
 
 
 def head_rules(tree: c.Transformer) -> list[Rule]:
@@ -157,7 +117,7 @@ TRANSFO_XL_LAYOUT = Layout(
     "transfo-xl",
     from_fields,
     KEYS,
-    weights,
+    lambda tree: NAMES(tree).plus(head_rules(tree)),
     {
         "TransfoXLLMHeadModel": replace(whole, keys=SPEAKING),
         "TransfoXLModel": bare,

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, bare, labelling
+from saucier.checkpoints.choices import LABELS, SPANS, SUMMARY_FIELDS, bare, keep_all, labelling
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.names import NameTable
+from saucier.checkpoints.places import fields
+from saucier.checkpoints.rules import Rule
+from saucier.families.shapes import repeated
 
 
-def xlm(
-    dim: int = 2048,
-    layers: int = 12,
-    *,
-    heads: int = 16,
-    vocab: int = 30145,
-    length: int = 512,
-    languages: int = 1,
-    causal: bool = False,
-    dropout: float = 0.1,
-) -> c.Transformer:
+def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 30145, length: int = 512,
+        languages: int = 1, causal: bool = False, dropout: float = 0.1) -> c.Transformer:
     """XLM with its language head. Source: Lample and Conneau 2019, §3 and §5.1, arXiv:1901.07291.
 
     A feed-forward is four times as wide as the model, as in all published ones.
@@ -29,12 +23,11 @@ def xlm(
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
                                 visibility=c.Causal() if causal else c.Full())
     feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
-    residuals = tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout) for inner in (attention, feed_forward))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), norm=norm,
                           languages=c.LanguageTable(count=languages) if languages > 1 else None, dropout=dropout),
-        encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers), zero_padding=True),
+        encoder=repeated(layers, attention, feed_forward, norm=norm, dropout=dropout, zero_padding=True),
         head=c.LanguageHead(bias=True, predicts=c.InPlace(mask=5, language=0)),
         initialization=c.NormalInit(std=0.02),
     )
@@ -42,19 +35,16 @@ def xlm(
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
 KEYS = (
-    Key("emb_dim", ("dim",), argument="dim"),
-    Key("n_layers", ("encoder.layers.times",)),
-    Key("n_heads", (f"{ATTENTION}.inner.projection.heads",)),
-    Key("vocab_size", ("embed.vocab",)),
-    Key("max_position_embeddings", ("embed.positions.length",), default=512),
+    *fields("encoder", {
+        "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
+        "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
+        "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
+        arguments=("dim",)),
     Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
-    Key("n_langs", ("embed.languages.count",), default=1, argument="languages"),
+    Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
     Key("causal", (f"{ATTENTION}.inner.visibility.kind",), names={False: "full", True: "causal"}, default=False,
         argument="causal"),
     Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"}, default=True),
-    Key("layer_norm_eps", ("embed.norm.eps", f"{ATTENTION}.norm.eps", f"{FEED_FORWARD}.norm.eps"), default=1e-12),
-    Key("dropout", ("embed.dropout", f"{ATTENTION}.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-    Key("attention_dropout", (f"{ATTENTION}.inner.kernel.dropout",), default=0.1),
 )
 
 
@@ -63,22 +53,17 @@ def from_fields(dim: int, *, languages: int, causal: str) -> c.Transformer:
     return xlm(dim, languages=languages, causal=causal == "causal")
 
 
-def weights(tree: c.Transformer) -> Rules:
-    """The names of XLM's body: lists of parts of one kind, not a list of layers."""
-    names = {"attention.inner.out": "attentions.{i}.out_lin", "attention.norm": "layer_norm1.{i}",
-             "feed_forward.inner.up": "ffns.{i}.lin1", "feed_forward.inner.down": "ffns.{i}.lin2",
-             "feed_forward.norm": "layer_norm2.{i}"}
-    embed = {"tokens": "embeddings", "positions": "position_embeddings", "languages": "lang_embeddings"}
-    return Rules(
-        [
-            *(Rule(f"embed.{ours}.weight", f"@{theirs}.weight") for ours, theirs in embed.items()),
-            Rule("embed.norm.{p}", "@layer_norm_emb.{p}"),
-            Rule("encoder.blocks.{i}.attention.inner.qkv.{p}",
-                 tuple(f"@attentions.{{i}}.{name}_lin.{{p}}" for name in "qkv"), Concat((tree.dim,) * 3)),
-            *(Rule(f"encoder.blocks.{{i}}.{ours}.{{p}}", f"@{theirs}.{{p}}") for ours, theirs in names.items()),
-        ],
-        ignored=["@position_ids", "pred_layer.proj.weight"],
-    )
+NAMES = NameTable(
+    {"embed.tokens.weight": "@embeddings.weight", "embed.positions.weight": "@position_embeddings.weight",
+     "embed.languages.weight": "@lang_embeddings.weight", "embed.norm.{p}": "@layer_norm_emb.{p}"},
+    "@",
+    {"attention.inner.out": "attentions.{i}.out_lin", "attention.norm": "layer_norm1.{i}",
+     "feed_forward.inner.up": "ffns.{i}.lin1", "feed_forward.inner.down": "ffns.{i}.lin2",
+     "feed_forward.norm": "layer_norm2.{i}"},
+    {"attention.inner.qkv": ("attentions.{i}.q_lin", "attentions.{i}.k_lin", "attentions.{i}.v_lin")},
+    ignored=("@position_ids", "pred_layer.proj.weight"),
+)
+"""Lists of parts of one kind, not a list of layers."""
 
 
 def unlabelled(document: Document) -> Document:
@@ -99,13 +84,13 @@ TO_LABELS = tuple(Key(name, (), names={True: True}, default=True, found=lambda t
 NO_ACTIVATION = Key("summary_activation", (), names={"": ""}, default="", found=lambda tree: None)
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
 CLASSES = {
-    "XLMWithLMHeadModel": Published(lambda tree, document: tree, (Rule("head.bias", "pred_layer.proj.bias"),), WRITING),
+    "XLMWithLMHeadModel": Published(keep_all, (Rule("head.bias", "pred_layer.proj.bias"),), WRITING),
     "XLMForSequenceClassification": labelling(
         c.ClassificationHead(), "sequence_summary.summary",
         keys=(LABELS, PICK, *TO_LABELS, NO_ACTIVATION, DROPOUT)),
     "XLMForTokenClassification": labelling(c.TokenHead(),
                                            keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
-    "XLMForQuestionAnsweringSimple": labelling(c.SpanHead(), "qa_outputs", keys=()),
+    "XLMForQuestionAnsweringSimple": SPANS,
     "XLMForMultipleChoice": labelling(
         c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
         keys=(PICK, *TO_LABELS,
@@ -119,15 +104,14 @@ XLM_LAYOUT = Layout(
     "xlm",
     from_fields,
     KEYS,
-    weights,
+    NAMES,
     CLASSES,
     "transformer.",
     fixed={"asm": False, "is_encoder": True, "tie_word_embeddings": True},
-    free=frozenset({
+    free=SUMMARY_FIELDS | {
         "use_lang_emb", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index", "start_n_top",
-        "end_n_top", "mask_token_id", "lang_id", "summary_type", "summary_use_proj", "summary_activation",
-        "summary_proj_to_labels", "summary_first_dropout", "n_words", "pad_index", "bos_index", "eos_index",
-        "max_vocab", "min_count", "id2lang", "lang2id", "same_enc_dec", "share_inout_emb",
-    }),
+        "end_n_top", "mask_token_id", "lang_id", "n_words", "pad_index", "bos_index", "eos_index", "max_vocab",
+        "min_count", "id2lang", "lang2id", "same_enc_dec", "share_inout_emb",
+    },
     normalize=unlabelled,
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.rules import ByHead
+from saucier.checkpoints.orders import HeadByHead
 from saucier.errors import InputError
 from saucier.model import Transformer, build
 
@@ -86,4 +86,4 @@ def test_rows_by_head_become_rows_by_part_and_back() -> None:
     rows = torch.tensor([[part * 100 + head * 10 + row] for head in range(2) for part in range(3) for row in range(2)])
     by_part = torch.tensor([[part * 100 + head * 10 + row] for part in range(3) for head in range(2)
                             for row in range(2)])
-    assert torch.equal(ByHead(2).ours([rows]), by_part) and torch.equal(ByHead(2).theirs(by_part)[0], rows)
+    assert torch.equal(HeadByHead(2).ours([rows]), by_part) and torch.equal(HeadByHead(2).theirs(by_part)[0], rows)

@@ -1,0 +1,141 @@
+"""What DeBERTa's versions share: the tree around their attention, fields, names and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.choices import LABELS, encoder_classes, keep_all, labelling, language
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
+from saucier.checkpoints.places import attentions, kind_at
+from saucier.checkpoints.rules import Rule
+from saucier.errors import InputError
+from saucier.families import lineage
+
+TERMS = ("c2p", "p2c")
+POSITIONS, HEAD = f"{lineage.ATTENTION}.inner.positions", "head.transform"
+
+
+def encoder(dim: int, layers: int, attention: c.SelfAttention, *, vocab: int, hidden: int,
+            dropout: float) -> c.Transformer:
+    """The tree that all versions share, around their attention."""
+    norm = c.LayerNorm(eps=1e-7)
+    return lineage.encoder(dim, layers, c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
+                           heads=attention.projection.heads, hidden=hidden, attention=attention,
+                           head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
+
+
+def body(attention: c.SelfAttention, dim: int, *, biased: bool, length: int, segments: int,
+         width: int) -> c.Transformer:
+    """The encoder around this attention, by the published fields of its embedding."""
+    tree = encoder(dim, 1, attention, vocab=1, hidden=1, dropout=0.0)
+    narrow = width != dim
+    embed = tree.embed.model_copy(update={
+        "positions": c.Learned(length=length) if biased else c.NoPositions(),
+        "segments": c.SegmentTable(count=segments) if segments else None,
+        "projection": c.ProjectSum(width=width, bias=False) if narrow else None})
+    transform = c.Transform(width=width if narrow else None, norm=c.LayerNorm())
+    head = c.LanguageHead(bias=True, transform=transform)
+    return tree.model_copy(update={"embed": embed, "head": head})
+
+
+def attention(width: int, heads: int, terms: tuple[str, ...], positions: c.Disentangled | None, *,
+              key_bias: bool) -> c.SelfAttention:
+    """The attention by the published fields; their scale counts the terms, with or without positions."""
+    scale = ((1 + len(terms)) * (width // heads)) ** -0.5 if positions is None and terms else None
+    projection = c.Projection(heads=heads, key_bias=key_bias, scale=scale)
+    return c.SelfAttention(projection=projection, positions=positions or c.NoPositions())
+
+
+def terms_of(tree: c.Transformer) -> tuple[str, ...]:
+    """The published names of the terms; without positions they still stand in the scale."""
+    projection, found = attentions(tree)[0].projection, attentions(tree)[0].positions
+    if isinstance(found, c.Disentangled):
+        return tuple(name for name, has in zip(TERMS, (found.content_to_position, found.position_to_content),
+                                               strict=True) if has)
+    scale, head = projection.scale, projection.widths(tree.dim)[2]
+    return () if scale is None else TERMS[:round(1 / (scale**2 * head)) - 1]
+
+
+def read_terms(value: str | list[str]) -> tuple[str, ...]:
+    """Return the terms of a list or of a string with bars. Raises `ValueError` for unknown or repeated ones."""
+    names = [name.strip() for name in value.lower().split("|")] if isinstance(value, str) else list(value)
+    if sorted(names) != sorted(set(names) & set(TERMS)):
+        raise ValueError(value)
+    return tuple(name for name in TERMS if name in names)
+
+
+KEYS = lineage.keys(
+    kind_at("position_biased_input", "embed.positions", c.Learned, argument="biased", default=True),
+    Key("max_position_embeddings", ("embed.positions.length",), argument="length", default=512),
+    Key("type_vocab_size", ("embed.segments.count",), argument="segments", default=0, absent=0),
+    Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
+        found=lambda tree: tree.embed.widths(tree.dim)[0]),
+    kind_at("relative_attention", POSITIONS, c.Disentangled, argument="relative", default=False),
+    Key("max_relative_positions", (f"{POSITIONS}.distances.reach",), argument="reach", default=-1),
+    Key("pos_att_type", (), argument="terms", default=(), ours=read_terms, theirs=list, found=terms_of),
+    arguments=("dim", "heads"), transform=HEAD, layer_norm_eps=("eps", 1e-7),
+    also={"eps": (f"{POSITIONS}.norm.eps", "encoder.convolution.norm.eps"),
+          "dropout": (f"{POSITIONS}.dropout", "encoder.convolution.dropout")})
+
+
+def normalized(document: Document) -> Document:
+    """Refuse the two fields that no class of the reference can run with, by name."""
+    dim = document.get("hidden_size")
+    if document.get("pooler_hidden_size", dim) != dim:
+        raise InputError(f"pooler_hidden_size {document['pooler_hidden_size']} is not hidden_size {dim}",
+                         where="config.json", remedy="the pooler reads hidden vectors: give it their width")
+    if document.get("legacy") is False and document.get("embedding_size", dim) != dim:
+        raise InputError("legacy false with a narrow embedding_size", where="config.json",
+                         remedy="the newer head reads the token table with vectors of hidden_size: use legacy true")
+    return document
+
+
+HEAD_NAMES = {True: "cls.predictions.transform", False: "lm_predictions.lm_head"}
+"""Where the language head's maps stand, by `legacy`: the numbers are the same."""
+BIASES = {True: "cls.predictions.bias", False: "lm_predictions.lm_head.bias"}
+NAMES = replace(
+    lineage.BODY, outside={**lineage.EMBEDDINGS, "embed.project.weight": "@embeddings.embed_proj.weight",
+                           "encoder.shared.weight": "@encoder.rel_embeddings.weight"},
+    inside={**lineage.FEED_FORWARD, "attention.inner.out": "attention.output.dense",
+            "attention.norm": "attention.output.LayerNorm"}, maps={},
+    ignored=("@embeddings.position_ids", "cls.predictions.decoder.{p}", *BIASES.values(),
+             *(f"{root}.{name}.{{p}}" for root in HEAD_NAMES.values() for name in ("dense", "LayerNorm")),
+             *(f"mask_predictions.{name}.{{p}}" for name in ("dense", "LayerNorm", "classifier"))))
+OURS, THEIRS = "encoder.blocks.{i}.attention.inner.", "@encoder.layer.{i}.attention.self."
+
+
+def words(legacy: bool) -> Callable[[c.Transformer], tuple[Rule, ...]]:
+    """The names of the language head, older or newer."""
+    root = HEAD_NAMES[legacy]
+    return language(f"{root}.dense", f"{root}.LayerNorm", "cls.predictions.decoder", bias=BIASES[legacy])
+
+
+def spelled(layout: Layout, document: Document) -> Layout:
+    """Return the layout with the newer names of the language head where `legacy` is false."""
+    if document.get("legacy", True) is not False:
+        return layout
+    first = next(iter(layout.classes))
+    return replace(layout, classes={**layout.classes, first: Published(keep_all, words(legacy=False))})
+
+
+DROPOUT = Key("cls_dropout", ("head.dropout",), default=lambda document: document.get("hidden_dropout_prob", 0.1))
+POOLED = (DROPOUT, Key("pooler_dropout", ("head.transform.dropout",), default=0.0),
+          Key("pooler_hidden_act", ("head.transform.activation",), names=ACTIVATIONS, default="gelu"))
+
+
+def classes(name: str) -> dict[str, Published]:
+    """The published classes of both layouts; only the later versions have one for choices."""
+    text = labelling(c.ClassificationHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense",
+                     keys=(LABELS, *POOLED))
+    dropout = replace(lineage.HEAD_DROPOUT, paths=("head.dropout",))
+    return {**encoder_classes(name, words(legacy=True), text, dropout=dropout),
+            f"{name}ForMaskedLM": Published(keep_all, words(legacy=True)),
+            f"{name}ForMultipleChoice": labelling(
+                c.ChoiceHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense", keys=POOLED)}
+
+
+FREE = frozenset({"legacy", "pooler_hidden_size", "max_position_embeddings", "cls_dropout", "pooler_dropout",
+                  "pooler_hidden_act", "conv_act", "conv_groups"})
+FIXED = {"tie_word_embeddings": True}

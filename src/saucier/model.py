@@ -157,7 +157,7 @@ class Transformer(nn.Module):
         """Give the candidates of each row their vectors, and scores by inner product with the row's own."""
         ids = inputs["candidate_input_ids"]
         if output.embeddings is None or ids is None:
-            raise InputError("only a head of kind vector compares texts", where="candidate_input_ids",
+            raise InputError("only a head of kind embedding compares texts", where="candidate_input_ids",
                              remedy="leave them out, or use such a head")
         found = self(ids, inputs.get("candidate_attention_mask"),
                      token_type_ids=inputs.get("candidate_token_type_ids")).embeddings

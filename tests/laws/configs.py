@@ -120,6 +120,8 @@ language_heads = st.builds(
 transforms = st.one_of(st.none(), st.builds(c.Transform, width=st.sampled_from([None, 6])))
 picks = st.sampled_from([c.Pooled(), c.First(), c.FirstUnmasked(), c.Last(), c.LastToken(padding=0), c.Mean(),
                          c.Chosen()])
+poolings = st.sampled_from([c.Pooled(), c.First(), c.FirstReal(), c.MeanReal(), c.MaxReal(), c.MeanRoot(),
+                            c.WeightedMean(), c.LastReal()])
 heads = st.one_of(
     st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)),
     st.builds(c.ClassificationHead, pick=picks, transform=transforms, classes=st.integers(1, 3), bias=st.booleans()),
@@ -128,7 +130,9 @@ heads = st.one_of(
     st.builds(c.AdaptiveHead, cutoffs=st.just((5, 11)), width=st.sampled_from([8, 12]),
               division=st.sampled_from([1, 2]), tied=st.booleans()),
     st.builds(c.DoubleHead, language=language_heads), st.builds(c.ReaderHead, pick=picks),
-    st.builds(c.VectorHead, pick=picks, width=st.sampled_from([None, 6]), norm=st.one_of(st.none(), norms)))
+    st.builds(c.EmbeddingHead, pooling=st.lists(poolings, min_size=1, max_size=2).map(tuple),
+              maps=st.sampled_from([(), (c.DenseMap(width=6),)]), norm=st.one_of(st.none(), norms),
+              normalize=st.booleans(), language=st.one_of(st.none(), language_heads)))
 initializations = st.one_of(st.builds(c.NormalInit, depth_scaled=st.booleans()), st.builds(c.XavierInit),
                             st.builds(c.FanInInit))
 

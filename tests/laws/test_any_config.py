@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.model import Output, Transformer, build
 
 LENGTH = 7
-WITHOUT_LOGITS = (c.SpanHead, c.VectorHead, c.ReaderHead)
+WITHOUT_LOGITS = (c.SpanHead, c.EmbeddingHead, c.ReaderHead)
 EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blob=True,
                     phases=(Phase.explicit, Phase.generate, Phase.shrink),
                     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large,

@@ -64,7 +64,9 @@ def test_counted_flops_are_the_executed_ones(name: str) -> None:
         model(ids, **target, output_attentions=True)
     once = 2 * config.dim**2 if config.pooler else 0
     once += 2 * config.dim * config.head.classes if isinstance(config.head, c.PretrainingHead) else 0
-    once += 2 * config.dim * (config.head.width or 0) if isinstance(config.head, c.VectorHead) else 0
+    if isinstance(config.head, c.EmbeddingHead):
+        once += sum(2 * given * one.width for given, one in zip(config.head.widths(config.dim), config.head.maps,
+                                                                strict=False))
     assert counter.get_total_flops() == pytest.approx(length * unmasked(config, length) + once, rel=1e-9)
 
 

@@ -57,7 +57,8 @@ def language(dense: str, norm: str, output: str, *, bias: str | None = None) -> 
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"
-        untied = tree.language_head is not None and not tree.language_head.tied
+        beside = isinstance(tree.head, c.EmbeddingHead)  # REALM's files hold the bias of the head beside once
+        untied = tree.language_head is not None and not tree.language_head.tied and not beside
         if bias is None:
             last = Rule(f"{ours}.bias", f"{output}.bias")
         elif untied:

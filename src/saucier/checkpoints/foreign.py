@@ -21,7 +21,7 @@ from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.published import class_of, published_tree, saved_class
 from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
-from saucier.checkpoints.sentence import write_modules
+from saucier.checkpoints.sentence import is_sentence_head, write_modules
 from saucier.checkpoints.source import Source, Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.checkpoints.tied import as_stored
@@ -202,7 +202,7 @@ def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, 
 
 def body_of(tree: c.Transformer) -> c.Transformer:
     """Return what a published layout has to express: all but an embedding head, which has files of its own."""
-    return tree.model_copy(update={"head": None}) if isinstance(tree.head, c.EmbeddingHead) else tree
+    return tree.model_copy(update={"head": None}) if is_sentence_head(tree.head) else tree
 
 
 def foreign_tensors(model: Transformer, layout: Layout, published: str) -> dict[str, Tensor]:
@@ -248,7 +248,7 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
             (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n",
                                                               encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
-        if isinstance(model.config.head, c.EmbeddingHead):
+        if is_sentence_head(model.config.head):
             write_modules(model, temporary)
 
     write_atomically(folder, write)

@@ -38,6 +38,12 @@ def is_sentence_folder(folder: Path) -> bool:
     return (folder / MODULES).is_file()
 
 
+def is_sentence_head(head: c.Head | None) -> bool:
+    """Say whether a head is one that the modules of sentence-transformers express."""
+    return (isinstance(head, c.EmbeddingHead) and head.norm is None and head.language is None
+            and set(head.pooling) <= {*POOLINGS.values()})
+
+
 def read_modules(folder: Path) -> tuple[Path, c.EmbeddingHead, list[Path]]:
     """Return the body's folder, the head that the other modules make, and the folders of its maps' weights.
 

@@ -17,8 +17,8 @@ from saucier.config.heads import (
     Chosen,
     ClassificationHead,
     DoubleHead,
+    EmbeddingHead,
     EndToken,
-    First,
     FirstUnmasked,
     Head,
     InPlace,
@@ -28,7 +28,6 @@ from saucier.config.heads import (
     Mean,
     NextToken,
     Pick,
-    Pooled,
     Pooler,
     Predicts,
     PretrainingHead,
@@ -38,7 +37,6 @@ from saucier.config.heads import (
     SpanHead,
     TokenHead,
     Transform,
-    VectorHead,
 )
 from saucier.config.layers import (
     Activation,
@@ -93,12 +91,13 @@ from saucier.config.neighbours import Convolution
 from saucier.config.norms import IdentityNorm, NoNorm, PlainLayerNorm
 from saucier.config.pooling import (
     DenseMap,
-    EmbeddingHead,
+    First,
     FirstReal,
     LastReal,
     MaxReal,
     MeanReal,
     MeanRoot,
+    Pooled,
     Pooling,
     WeightedMean,
 )
@@ -325,7 +324,6 @@ __all__ = [
     "Transform",
     "Transformer",
     "TransformerXL",
-    "VectorHead",
     "Visibility",
     "WeightedMean",
     "Window",

@@ -15,12 +15,11 @@ from saucier.config.heads import (
     Chosen,
     ClassificationHead,
     DoubleHead,
+    EmbeddingHead,
     Last,
     LastToken,
-    Pooled,
     PretrainingHead,
     ReaderHead,
-    VectorHead,
 )
 from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, Projection, SelfAttention
 from saucier.config.mixing import FourierMixing
@@ -32,6 +31,7 @@ from saucier.config.model import (
     Transformer,
 )
 from saucier.config.norms import Norm
+from saucier.config.pooling import Pooled
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
 from saucier.config.visibility import global_terms, is_causal
@@ -127,8 +127,10 @@ def reads_pooled(config: Transformer) -> bool:
             return True
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
             return isinstance(pick, Pooled)
-        case VectorHead(pick=pick) | ReaderHead(pick=pick):
+        case ReaderHead(pick=pick):
             return isinstance(pick, Pooled)
+        case EmbeddingHead(pooling=pooling):
+            return any(isinstance(one, Pooled) for one in pooling)
         case _:
             return False
 

@@ -10,6 +10,7 @@ from saucier.config.heads import (
     ChoiceHead,
     ClassificationHead,
     DoubleHead,
+    EmbeddingHead,
     Head,
     LanguageHead,
     PretrainingHead,
@@ -18,9 +19,7 @@ from saucier.config.heads import (
     SpanHead,
     TokenHead,
     Transform,
-    VectorHead,
 )
-from saucier.config.pooling import EmbeddingHead
 from saucier.config.span_heads import QuestionSpanHead
 
 
@@ -48,8 +47,6 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             maps = [linear("up", dim, hidden, bias=True), linear("down", hidden, dim, bias=True)]
             return group("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
                                              linear("output", dim, 2, bias=True)])
-        case VectorHead():
-            return group("head", head.kind, vector_nodes(head, dim, vocab))
         case ReaderHead():
             relevance = once(linear("relevance", dim, 1, bias=True))
             return group("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])
@@ -58,9 +55,7 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
         case AdaptiveHead():
             return group("head", head.kind, adaptive_nodes(head, dim, vocab))
         case EmbeddingHead():
-            pairs = zip(head.maps, head.widths(dim), strict=False)
-            return group("head", head.kind, [once(linear("map", width, one.width, bias=one.bias))
-                                             for one, width in pairs])
+            return group("head", head.kind, embedding_nodes(head, dim, vocab))
 
 
 def adaptive_nodes(head: AdaptiveHead, dim: int, vocab: int) -> list[Node]:
@@ -85,11 +80,13 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
     return [*nodes, Node("bias", "bias", "", str(vocab), vocab)] if head.bias else nodes
 
 
-def vector_nodes(head: VectorHead, dim: int, vocab: int) -> list[Node]:
+def embedding_nodes(head: EmbeddingHead, dim: int, vocab: int) -> list[Node]:
     """Return the parts of a head that gives one vector; a language head beside it does no work."""
-    nodes = [once(linear("project", dim, head.width, bias=True))] if head.width else []
+    widths = head.widths(dim)
+    nodes = [once(linear("map", width, one.width, bias=one.bias))
+             for one, width in zip(head.maps, widths, strict=False)]
     if head.norm:
-        nodes.append(norm_node("norm", head.norm, head.width or dim))
+        nodes.append(norm_node("norm", head.norm, widths[-1]))
     if head.language:
         beside = [replace(node, flops=0.0) for node in language_nodes(head.language, dim, vocab)]
         nodes.append(group("language", head.language.kind, beside))

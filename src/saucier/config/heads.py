@@ -9,7 +9,7 @@ from pydantic import Field
 from saucier.config.adaptive import AdaptiveHead
 from saucier.config.base import Config
 from saucier.config.layers import Activation, Norm, Probability
-from saucier.config.pooling import EmbeddingHead
+from saucier.config.pooling import DenseMap, First, MeanReal, Pooled, Pooling
 from saucier.config.span_heads import QuestionSpanHead
 
 
@@ -26,18 +26,6 @@ class Transform(Config):
     """Bias on the dense layer."""
     dropout: Probability = 0.0
     """Dropout on what the dense layer reads."""
-
-
-class Pooled(Config):
-    """The vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805."""
-
-    kind: Literal["pooled"] = "pooled"
-
-
-class First(Config):
-    """The first position's vector."""
-
-    kind: Literal["first"] = "first"
 
 
 class FirstUnmasked(Config):
@@ -236,22 +224,31 @@ class DoubleHead(Config):
     """The head that scores the inputs."""
 
 
-class VectorHead(Config):
-    """One vector for a whole input, by whose inner products texts are compared.
+class EmbeddingHead(Config):
+    """One vector for a text, by which texts are compared.
 
-    Where the batch holds candidates (`candidate_input_ids`), they get vectors too, and each a score.
-    Source: Karpukhin et al. 2020 (DPR), §3.1, arXiv:2004.04906; Guu et al. 2020 (REALM), §3.2, arXiv:2002.08909.
+    Where the batch holds candidates (`candidate_input_ids`), they get vectors too, and each a score, the inner product.
+    Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084; Karpukhin et al. 2020 (DPR), §3.1, arXiv:2004.04906;
+    Guu et al. 2020 (REALM), §3.2, arXiv:2002.08909.
     """
 
-    kind: Literal["vector"] = "vector"
-    pick: Pick = First()
-    """Where the input's vector is taken."""
-    width: int | None = Field(default=None, gt=0)
-    """Width of a map of it; None: it is left as it is."""
+    kind: Literal["embedding"] = "embedding"
+    pooling: tuple[Pooling, ...] = Field(default=(MeanReal(),), min_length=1)
+    """Each gives a vector; several stand side by side."""
+    maps: tuple[DenseMap, ...] = ()
+    """Maps of the pooled vector, in order."""
     norm: Norm | None = None
-    """The norm after the map."""
+    """The norm after the maps."""
+    normalize: bool = True
+    """Scale the vector to length one."""
+    length: int | None = Field(default=None, gt=0)
+    """Longest text, in tokens, that the head was trained on; `embed` cuts longer ones."""
     language: LanguageHead | None = None
     """A language head that stands beside it for pretraining, and takes no part in the vector."""
+
+    def widths(self, dim: int) -> list[int]:
+        """Return the widths of the vector: pooled, and after each map."""
+        return [dim * len(self.pooling), *(one.width for one in self.maps)]
 
 
 class ReaderHead(Config):
@@ -267,7 +264,7 @@ class ReaderHead(Config):
 
 Head = Annotated[
     LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | VectorHead | ReaderHead,
+    | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
     Field(discriminator="kind")]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
-from saucier.config.heads import DoubleHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead, VectorHead
+from saucier.config.heads import DoubleHead, EmbeddingHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
 from saucier.config.layers import Norm, Probability, Residual, SelfAttention
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
@@ -380,7 +380,7 @@ class Transformer(Config):
                 return head
             case PretrainingHead(language=head) | DoubleHead(language=head):
                 return head
-            case VectorHead(language=beside):
+            case EmbeddingHead(language=beside):
                 return beside
             case _:
                 return None

@@ -1,4 +1,4 @@
-"""How the vectors of a text's tokens become one, for heads that give vectors; and the maps that may follow."""
+"""How the vectors of a text's tokens become one, for heads that give vectors; and a map that may follow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ from saucier.config.base import Config
 from saucier.config.layers import Activation
 
 
+class Pooled(Config):
+    """The vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805."""
+
+    kind: Literal["pooled"] = "pooled"
+
+
+class First(Config):
+    """The first position's vector."""
+
+    kind: Literal["first"] = "first"
+
+
 class FirstReal(Config):
-    """The first position's vector, that of `[CLS]`."""
+    """The first real token's vector, that of `[CLS]`."""
 
     kind: Literal["cls"] = "cls"
 
@@ -49,7 +61,8 @@ class LastReal(Config):
     kind: Literal["last"] = "last"
 
 
-Pooling = Annotated[FirstReal | MeanReal | MaxReal | MeanRoot | WeightedMean | LastReal, Field(discriminator="kind")]
+Pooling = Annotated[Pooled | First | FirstReal | MeanReal | MaxReal | MeanRoot | WeightedMean | LastReal,
+                    Field(discriminator="kind")]
 """How token vectors become one."""
 
 
@@ -62,21 +75,3 @@ class DenseMap(Config):
     """Bias on the map."""
     activation: Activation = "tanh"
     """What follows it."""
-
-
-class EmbeddingHead(Config):
-    """One vector for a text, by which texts are compared. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
-
-    kind: Literal["embedding"] = "embedding"
-    pooling: tuple[Pooling, ...] = Field(default=(MeanReal(),), min_length=1)
-    """Each gives a vector; several stand side by side."""
-    maps: tuple[DenseMap, ...] = ()
-    """Maps of the pooled vector, in order."""
-    normalize: bool = True
-    """Scale the vector to length one."""
-    length: int | None = Field(default=None, gt=0)
-    """Longest text, in tokens, that the head was trained on; `embed` cuts longer ones."""
-
-    def widths(self, dim: int) -> list[int]:
-        """Return the widths of the vector: pooled, and after each map."""
-        return [dim * len(self.pooling), *(one.width for one in self.maps)]

@@ -40,10 +40,10 @@ def both(tree: c.Transformer) -> tuple[Rule, ...]:
 
 CLASSES = {
     "BertForPreTraining": Published(keep_all, both, (TIED,)),
-    "BertLMHeadModel": Published(keep_language, lineage.WORDS, (TIED,)),
     "BertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
     **encoder_classes("Bert", lineage.WORDS, labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                       dropout=DROPOUT),
+    "BertLMHeadModel": Published(keep_language, lineage.WORDS, (TIED,)),
 }
 KEYS = lineage.keys(lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED, transform="head.language.transform")
 BERT_LAYOUT = Layout(

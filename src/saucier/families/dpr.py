@@ -27,7 +27,13 @@ def dpr(
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     embed = tree.embed.model_copy(update={"padding": 0})  # padding is told by its id, where the batch gives no mask
-    return tree.model_copy(update={"embed": embed, "pooler": None, "head": c.VectorHead(width=width)})
+    head = c.EmbeddingHead(pooling=(c.First(),), maps=mapped(width or 0), normalize=False)
+    return tree.model_copy(update={"embed": embed, "pooler": None, "head": head})
+
+
+def mapped(width: int) -> tuple[c.DenseMap, ...]:
+    """Return a plain map to a width; none for a width of 0."""
+    return (c.DenseMap(width=width, activation="identity"),) if width else ()
 
 
 def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -39,8 +45,7 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
 
 ENCODER_KEYS = (
     Key("pad_token_id", ("embed.padding",), default=0),
-    Key("projection_dim", ("head.width",), default=0, ours=lambda width: width or None,
-        found=lambda tree: getattr(tree.head, "width", None) or 0),
+    Key("projection_dim", ("head.maps",), default=0, ours=mapped, theirs=lambda maps: maps[0].width if maps else 0),
 )
 NO_PROJECTION = Key("projection_dim", (), names={0: 0}, default=0, found=lambda tree: 0)
 """A reader reads the vectors as they are."""
@@ -48,7 +53,7 @@ NO_PROJECTION = Key("projection_dim", (), names={0: 0}, default=0, found=lambda 
 
 def encoder(name: str) -> Published:
     """Return the class of one of the two encoders, by the name of its part."""
-    rule = Rule("head.project.{p}", f"{name}.encode_proj.{{p}}")
+    rule = Rule("head.maps.0.{p}", f"{name}.encode_proj.{{p}}")
     return Published(keep_all, (rule,), ENCODER_KEYS, base=f"{name}.bert_model.")
 
 

@@ -81,9 +81,9 @@ DISCRIMINATOR = (
 WRITER = Published(with_head(generating), words, (TIED,))
 CLASSES = {
     "ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
-    "ElectraForCausalLM": WRITER,
     **encoder_classes("Electra", words, lineage.labelled_first("gelu", lineage.CLASSIFIER), dropout=lineage.CLASSIFIER),
     "ElectraForMaskedLM": WRITER,
+    "ElectraForCausalLM": WRITER,
     "ElectraForMultipleChoice": labelling(summarizing, dense="sequence_summary.summary", keys=SUMMARY),
 }
 ELECTRA_LAYOUT = Layout(

@@ -25,7 +25,9 @@ def realm(
     Source: Guu et al. 2020, §3.2, arXiv:2002.08909.
     """
     body = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    return body.model_copy(update={"head": c.VectorHead(pick=c.Pooled(), width=width, norm=c.LayerNorm(eps=1e-12))})
+    return body.model_copy(update={"head": c.EmbeddingHead(
+        pooling=(c.Pooled(),), maps=(c.DenseMap(width=width, activation="identity"),), norm=c.LayerNorm(eps=1e-12),
+        normalize=False)})
 
 
 BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.LayerNorm()))
@@ -34,7 +36,7 @@ BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.Laye
 
 def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
     """The vector, and a language head beside it."""
-    assert isinstance(tree.head, c.VectorHead), "as the family's function says"
+    assert isinstance(tree.head, c.EmbeddingHead), "as the family's function says"
     return tree.model_copy(update={"head": tree.head.model_copy(update={"language": BESIDE})})
 
 
@@ -46,7 +48,7 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
 HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")
                   for key in lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
 NORM = Key("layer_norm_eps", ("head.norm.eps",), default=1e-12)
-WIDTH = Key("retriever_proj_size", ("head.width",), default=128)
+WIDTH = Key("retriever_proj_size", ("head.maps.0.width",), default=128)
 
 
 def embedder(prefix: str) -> Published:
@@ -54,7 +56,7 @@ def embedder(prefix: str) -> Published:
     words = lineage.words(f"{prefix}cls.predictions")
 
     def names(tree: c.Transformer) -> tuple[Rule, ...]:
-        return (Rule("head.project.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
+        return (Rule("head.maps.0.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
                 *words(tree))
 
     return Published(keep_embedder, names, (*HEAD_KEYS, NORM, WIDTH), base=prefix + "realm.")

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.linear import Linear
+from saucier.parts.norms import build_norm
+from saucier.parts.picks import at, picked
 
 if TYPE_CHECKING:
     from saucier.parts.heads import Reading
@@ -21,29 +23,37 @@ if TYPE_CHECKING:
 class EmbeddingHead(nn.Module):
     """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
 
-    def __init__(self, config: c.EmbeddingHead, dim: int) -> None:
-        """Build the maps."""
+    def __init__(self, config: c.EmbeddingHead, dim: int, language: nn.Module | None = None) -> None:
+        """Build the maps and the norm, with the language head that stands beside."""
         super().__init__()
         self.config = config
+        widths = config.widths(dim)
         self.maps = nn.ModuleList(Linear(width, one.width, bias=one.bias)
-                                  for one, width in zip(config.maps, config.widths(dim), strict=False))
+                                  for one, width in zip(config.maps, widths, strict=False))
+        self.norm = build_norm(config.norm, widths[-1]) if config.norm else None
+        self.language = language
 
-    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, reading: Reading) -> Tensor:
         """Shapes: hidden [B, L, D], mask [B, L] -> [B, E]."""
-        kept = torch.ones_like(hidden[..., 0]) if mask is None else mask.to(hidden.dtype)
-        vector = torch.cat([pooled(one, hidden, kept) for one in self.config.pooling], -1)
+        vector = torch.cat([pooled(one, reading) for one in self.config.pooling], -1)
         for one, map_ in zip(self.config.maps, self.maps, strict=True):
             vector = ACTIVATIONS[one.activation](map_(vector))
+        vector = vector if self.norm is None else self.norm(vector)
         return nn.functional.normalize(vector, dim=-1) if self.config.normalize else vector
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """The vectors [B, E]."""
-        return {"embeddings": self(reading.hidden, reading.mask)}
+        """The vectors [B, E], which stand for the pooler's where there is none."""
+        vector = self(reading)
+        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
 
 
-def pooled(pooling: c.Pooling, hidden: Tensor, kept: Tensor) -> Tensor:
-    """Return one vector a text. Shapes: hidden [B, L, D], kept [B, L] of ones and zeros -> [B, D]."""
+def pooled(pooling: c.Pooling, reading: Reading) -> Tensor:
+    """Return one vector a text. Shapes: -> [B, D]."""
+    hidden = reading.hidden
+    kept = torch.ones_like(hidden[..., 0]) if reading.mask is None else reading.mask.to(hidden.dtype)
     match pooling:
+        case c.Pooled() | c.First():
+            return picked(pooling, reading)
         case c.FirstReal():
             return at(hidden, kept.argmax(-1))
         case c.LastReal():
@@ -57,11 +67,6 @@ def pooled(pooling: c.Pooling, hidden: Tensor, kept: Tensor) -> Tensor:
         case c.WeightedMean():
             weights = kept * kept.cumsum(-1)  # a token's place among the real ones, so that padding changes nothing
             return weighted(hidden, weights) / count(weights)
-
-
-def at(hidden: Tensor, places: Tensor) -> Tensor:
-    """Shapes: hidden [B, L, D], places [B] -> [B, D]."""
-    return hidden[torch.arange(len(hidden), device=hidden.device), places]
 
 
 def weighted(hidden: Tensor, weights: Tensor) -> Tensor:

@@ -251,28 +251,6 @@ class DoubleHead(nn.Module):
         return {"logits": logits, "mc_logits": self.choice.scores(reading)}
 
 
-class VectorHead(nn.Module):
-    """One vector for a whole text. Source: Karpukhin et al. 2020, §3.1; Guu et al. 2020, §3.2, arXiv:2002.08909."""
-
-    def __init__(self, config: c.VectorHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
-        """Build the map, the norm, and the language head that stands beside."""
-        super().__init__()
-        self.pick = config.pick
-        self.project = Linear(dim, config.width) if config.width else None
-        self.norm = build_norm(config.norm, config.width or dim) if config.norm else None
-        self.language = LanguageHead(config.language, dim, tokens) if config.language else None
-
-    def forward(self, picked_vector: Tensor) -> Tensor:
-        """Shapes: [..., D] -> [..., width]."""
-        mapped = picked_vector if self.project is None else self.project(picked_vector)
-        return mapped if self.norm is None else self.norm(mapped)
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """The text's vector [B, width], which stands for the pooler's where there is none."""
-        vector = self(picked(self.pick, reading))
-        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
-
-
 class ReaderHead(nn.Module):
     """Logits of where an answer starts and ends, and of the text holding it. Source: Karpukhin et al. 2020, §6.1."""
 
@@ -318,8 +296,7 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding | ClusterTables) -
         case c.DoubleHead():
             return DoubleHead(config, dim, tokens)
         case c.EmbeddingHead():
-            return EmbeddingHead(config, dim)
-        case c.VectorHead():
-            return VectorHead(config, dim, tokens)
+            beside = LanguageHead(config.language, dim, tokens) if config.language else None
+            return EmbeddingHead(config, dim, beside)
         case c.ReaderHead():
             return ReaderHead(config, dim)

@@ -34,7 +34,7 @@ def test_a_vector_is_the_first_token_mapped_and_normed() -> None:
     output = model(zoo.tokens(model.config, 2, 5))
     head = model.head
     for row in range(2):
-        wanted = head.project.weight @ output.last_hidden_state[row, 0] + head.project.bias
+        wanted = head.maps[0].weight @ output.last_hidden_state[row, 0] + head.maps[0].bias
         assert_close(output.pooler_output[row], wanted, 1e-12)
     assert output.embeddings is output.pooler_output
 

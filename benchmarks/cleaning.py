@@ -27,7 +27,7 @@ TURNS: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("all rules, and the language", ("language.code=en",), None))
 MEMORY = 1.0
 """GB."""
-COPIES = 8
+COPIES = 4
 """How many times the text stands in the file that memory is measured with, each time in other words."""
 BOOKS = ("pride_and_prejudice", "moby_dick", "middlemarch", "sherlock_holmes")
 PARAGRAPHS = 12
@@ -60,7 +60,7 @@ def make_file(path: Path, copies: int) -> None:
 
 
 def in_a_process(file: Path, *changes: str) -> dict[str, float]:
-    """Clean a file in a process of its own; return its peak memory, its seconds, and the bytes before."""
+    """Clean a file in a process of its own; return its peak memory in GB, its seconds, and the bytes before."""
     command = [sys.executable, "-m", "benchmarks.cleaning", str(file), *changes]
     found: dict[str, float] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
                                                         check=True).stdout)
@@ -112,7 +112,7 @@ def main(file: str, *changes: str) -> None:
     begin = time.process_time()
     report = clean([file], rules, Path(file).with_name("-".join(["out", *changes, str(Path(file).stat().st_size)])),
                    wishes=Wishes(), say=lambda what, about: None)
-    print(json.dumps({"peak": peak_resident(), "seconds": time.process_time() - begin,
+    print(json.dumps({"peak": peak_resident() / 1e9, "seconds": time.process_time() - begin,
                       "bytes": report.tally.before.bytes}))
 
 

@@ -6,7 +6,6 @@ A block is all that datatrove needs: each of its tasks takes every so many-th or
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +39,6 @@ def run_here(orders: Sequence[Order], workers: int) -> None:
     """Make pieces with processes of this machine. Raises `InputError` for a fault of a file, or without datatrove."""
     if not orders:
         return
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         from datatrove.executor import LocalPipelineExecutor
         from loguru import logger

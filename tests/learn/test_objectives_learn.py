@@ -11,7 +11,7 @@ from tests.unit.training.toy import Counting, Doubling, recipe, small, study
 
 from saucier.model import build
 from saucier.objectives import config as o
-from saucier.text.rows import Rows
+from saucier.text.rows import PairRows, Rows
 from saucier.training import config as t
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
@@ -41,6 +41,17 @@ class Sentences(Counting):
 
 DENOISERS = o.MixtureOfDenoisers(parts=(o.DenoiserPart(objective=o.SpanCorruption()),
                                         o.DenoiserPart(objective=o.PrefixLanguageModel(target=0.25))))
+@dataclasses.dataclass(frozen=True)
+class Echo(Doubling):
+    """Pairs whose source repeats one token, and whose target the next one."""
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
+        made = super().rows(step, rank, world)
+        source = np.where(made.source_mask & (made.source != 2), made.source[:, :1], made.source)
+        target = np.where(made.target_mask & (made.target != 2), source[:, :1] + 1, made.target)
+        return dataclasses.replace(made, source=source, target=target)
+
+
 CASES = {
     "permutation": ("xlnet", o.Permutation(every=3), Counting(length=14, strides=(0, 1)), 100),
     "permutation with a memory": ("xlnet", o.Permutation(every=3, rows=o.RunningText(memory=6)), Counting(
@@ -71,6 +82,7 @@ CASES = {
     "masked and sentence order": ("bert", o.Masked(sentence_order=o.SentenceOrder()), Sentences(), 100),
     "masked and next sentence": ("bert", o.Masked(next_sentence=o.NextSentence()), Sentences(), 100),
     "spans": ("t5", o.SpanCorruption(), Counting(length=14, padded=False), 80),
+    "translations": ("xlm", o.TranslationMasked(masking=o.Masked(rate=0.3)), Echo(), 100),
     "sequence to sequence": ("transformer", o.SequenceToSequence(), Doubling(), 80),
 }
 

@@ -139,7 +139,10 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
-        ), "partly", "the translation language model"),
+            "tests/unit/objectives/test_parallel.py::test_the_target_stands_behind_its_source_and_begins_anew",
+            "tests/unit/objectives/test_parallel.py::test_languages_and_reset_places_reach_the_model",
+            "tests/unit/text/test_languages.py::test_languages_come_by_their_shares",
+        ), "works"),
     Row("B8", "DeBERTa, versions 1 to 3",
         (
             "tests/golden/test_published_folders.py::test_folder",

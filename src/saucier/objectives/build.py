@@ -17,6 +17,7 @@ from saucier.objectives.forms import pair_form
 from saucier.objectives.masked import build_masked
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
+from saucier.objectives.parallel import build_parallel
 from saucier.objectives.permutation import build_permutation
 from saucier.objectives.prediction import Beside, NextSentence, Prediction
 from saucier.objectives.replaced import build_replaced
@@ -77,6 +78,9 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())
         case c.Masked():
             return build_masked(config, given), Prediction(beside=masked_companions(config, given))
+        case c.TranslationMasked(masking=masking) | c.MaskedSides(masking=masking):
+            hiding, objective = build_objective(masking, given)
+            return build_parallel(config, hiding, given), objective
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain

@@ -17,7 +17,7 @@ from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
 from saucier.text.config import Data, PairData, SpecialTokens, TokenizerConfig, languages_of
-from saucier.text.material import Pairs
+from saucier.text.material import Pairs, Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,15 @@ class Around:
 
 def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     """Yield what does not fit, the most basic thing first."""
-    yield from body_misfits(objective, around.model)
-    yield from head_misfits(objective, around.model)
-    yield from token_misfits(objective, around)
+    learned = objective
+    if isinstance(objective, c.Parallel):
+        learned = objective.masking
+        if not isinstance(material(learned), Running):
+            yield Misfit(("masking",), "the rows are the texts of the pairs, and have no sentences of their own",
+                         "leave out what is learned of sentences", own=True)
+    yield from body_misfits(learned, around.model)
+    yield from head_misfits(learned, around.model)
+    yield from token_misfits(learned, around)
     yield from language_misfits(objective, around)
     if isinstance(masked := getattr(objective, "masking", objective), c.Masked):
         yield from masked_misfits(masked, around.tokenizer, around.data, () if masked is objective else ("masking",))
@@ -173,6 +179,16 @@ def language_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     if around.model.decoder is not None:
         yield Misfit(("model", "embed", "languages"), f"{objective.kind} tells a decoder of no languages",
                      "leave the table out, or use an encoder")
+
+
+def reminders(objective: c.Single, model: architecture.Transformer) -> Iterator[str]:
+    """Yield what fits, but is learned with less than its paper has."""
+    if not isinstance(objective, c.Parallel):
+        return
+    if not tells_languages(objective, model):
+        yield f"{objective.kind}: the model has no vectors for languages, and is not told which token is of which"
+    if isinstance(objective, c.TranslationMasked) and isinstance(model.embed.positions, architecture.NoPositions):
+        yield f"{objective.kind}: the model has no table of positions; how far both sides are apart stays as it is"
 
 
 def two_segments(model: architecture.Transformer) -> bool:

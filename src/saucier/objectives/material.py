@@ -39,6 +39,8 @@ def material(objective: c.Single) -> Material:
             return Running(Segment())
         case c.SequenceToSequence():
             return Pairs()
+        case c.TranslationMasked() | c.MaskedSides():
+            return Pairs(whole=True)
         case _:
             return Running(Bare(), sentences=needs_sentences(objective))
 

@@ -11,6 +11,8 @@ from saucier.errors import InputError
 from saucier.files import write_json
 from saucier.inspection.results import DataCounts, LanguageCounts, TextCounts
 from saucier.inspection.units import bytes_text
+from saucier.objectives.config import singles
+from saucier.objectives.fit import reminders
 from saucier.objectives.material import materials
 from saucier.recipes import Recipe
 from saucier.runs.collocations import counted
@@ -25,7 +27,7 @@ from saucier.text.encode import frame as frame_ids
 from saucier.text.encode import write_documents, write_pairs
 from saucier.text.extension import extended
 from saucier.text.languages import LanguageCorpus, LanguageStore, sampling_shares, write_language_store
-from saucier.text.material import Frame, keeping
+from saucier.text.material import Frame, Pairs, keeping
 from saucier.text.read import Document
 from saucier.text.split import Part
 from saucier.text.store import PairStore, TokenStore
@@ -60,7 +62,8 @@ def open_corpus(recipe: Recipe) -> Corpus:
     seed = recipe.training.seed
     match recipe.data:
         case PairData() as data:
-            return PairCorpus(data, seed=seed)
+            whole = any(isinstance(one, Pairs) and one.whole for one in materials(recipe.objective))
+            return PairCorpus(data, seed=seed, whole=whole)
         case LanguageData() as data:
             return LanguageCorpus(data, seed=seed)
         case TextData() as data:
@@ -242,6 +245,7 @@ def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
         density = f", {part.bytes / part.tokens:.2f} bytes a token" if part.tokens else ""
         units = unit if part.documents == 1 else f"{unit}s"
         yield f"{name}: {part.documents:,} {units}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
+    yield from (line for one in singles(recipe.objective) for line in reminders(one, recipe.model))
     for one in counts.languages:
         yield f"{one.name}: {one.train.documents:,} documents, {one.train.tokens:,} tokens, {one.words(counts)}"
     if counts.dropped:

@@ -19,9 +19,11 @@ from saucier.objectives.config import (
     ChosenTokens,
     EveryToken,
     Masked,
+    MaskedSides,
     Permutation,
     Replaced,
     SequenceToSequence,
+    TranslationMasked,
 )
 from saucier.objectives.permutation import recalled
 from saucier.objectives.prediction import Beside, Prediction, inputs_of
@@ -33,6 +35,7 @@ from saucier.text.bucketed import text_rows
 from saucier.text.corpus import PairCorpus
 from saucier.text.encode import sentence_ids
 from saucier.text.read import Document, Pair
+from saucier.text.rows import PairRows
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import moved
 
@@ -53,6 +56,8 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
             return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
         case Permutation():
             return tuple(told(found, starts(pantry, wanted)))
+        case TranslationMasked() | MaskedSides():
+            return tuple(told_sides(found, list(islice(held_out_pairs(pantry), wanted))))
         case Replaced(learns=EveryToken() | ChosenTokens()):
             return tuple(flagged(found, starts(pantry, wanted)))
         case Masked() | Replaced() if not two_sided(found.model):
@@ -130,6 +135,34 @@ def companions(found: Candidate) -> tuple[Beside, ...]:
     """Return what is learned beside the tokens."""
     objective = found.lessons[0].objective
     return objective.beside if isinstance(objective, Prediction) else ()
+
+
+def told_sides(found: Candidate, pairs: list[Pair]) -> Iterator[Sample]:
+    """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
+    """
+    tokenizer = found.tokenizer
+    for number, pair in enumerate(pairs):
+        source, target = (np.array([tokenizer.encode(text)], dtype=np.int64) for text in (pair.source, pair.target))
+        here = np.array([number])
+        rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
+        batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
+        yield filled(found, moved(batch, next(found.model.parameters()).device), pair.where)
+
+
+def filled(found: Candidate, batch: Batch, source: str) -> Sample:
+    """Let the model fill in the first row of a batch."""
+    labels, tokenizer = batch.pop("labels")[0], found.tokenizer
+    with torch.no_grad():
+        logits = found.model(**inputs_of(batch, companions(found))).logits
+    given, labels, best = (one[:real_tokens(batch)] for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
+    true, written = (torch.where(labels >= 0, one, given).tolist() for one in (labels, best))
+    return Sample(prompt=tokenizer.decode(given.tolist(), skip_special_tokens=False), text=tokenizer.decode(written),
+                  source=Path(source).name, reference=tokenizer.decode(true))
+
+
+def real_tokens(batch: Batch) -> int:
+    """Count the tokens of the first row."""
+    return int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
 
 
 def flagged(found: Candidate, documents: list[Document]) -> Iterator[Sample]:

@@ -15,6 +15,7 @@ from saucier.objectives.base import Given, TokenIds
 from saucier.objectives.build import Lesson, joint, lessons, turns_of
 from saucier.objectives.fit import tells_languages
 from saucier.objectives.mixture import MixedBatches
+from saucier.objectives.parallel import ParallelCorruption
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
 from saucier.text.batches import (
@@ -28,7 +29,7 @@ from saucier.text.batches import (
     SentenceRows,
 )
 from saucier.text.collocations import Collocations
-from saucier.text.config import LanguageData
+from saucier.text.config import LanguageData, languages_of
 from saucier.text.language_rows import LanguageBatches, OneLanguage, told
 from saucier.text.languages import LanguageStore, sampling_shares
 from saucier.text.material import DocumentSentences, FullSentences, Pairs, Running, TwoSegments, TwoSentences
@@ -150,11 +151,20 @@ class Measuring:
 
     def lesson(self, store: Store, lesson: Lesson) -> Evaluator | MixedEvaluator:
         """Return what measures one lesson, on each language by itself where there are several."""
+        if isinstance(lesson.corruption, ParallelCorruption):
+            return self.sides(store, lesson, lesson.corruption)
         if not isinstance(store, LanguageStore):
             return self.one(lesson, held_out_batches(self.cutting, store, lesson, whole=self.whole), 1)
         parts = tuple(self.one(lesson, self.language(one, lesson, number), len(store.members))
                       for number, one in enumerate(store.members.values()))
         return MixedEvaluator(tuple(language_shares(self.cutting, store)), parts, tuple(store.members))
+
+    def sides(self, store: Store, lesson: Lesson, corruption: ParallelCorruption) -> MixedEvaluator:
+        """Return what measures the tokens of each language of pairs, the same ones hidden each time."""
+        found = languages_of(self.cutting.recipe.data)
+        alone = [replace(lesson, corruption=replace(corruption, language=number)) for number in range(len(found))]
+        parts = tuple(self.one(one, held_out_batches(self.cutting, store, one, whole=self.whole), 1) for one in alone)
+        return MixedEvaluator((1.0,) * len(found), parts, found)
 
     def language(self, store: TokenStore, lesson: Lesson, number: int) -> Countable:
         """Return the held-out batches of one language."""
@@ -179,11 +189,11 @@ def names(lessons: Sequence[Lesson]) -> Iterator[str]:
 def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[Any]:
     """Return the endless batches of a lesson."""
     training, corruption = cutting.recipe.training, lesson.corruption
+    if isinstance(store, LanguageStore) and not isinstance(lesson.material, Pairs):
+        return language_batches(cutting, store, lesson)
     match lesson.material, store:
-        case (Running() | TwoSegments()), LanguageStore():
-            return language_batches(cutting, store, lesson)
         case Pairs(), PairStore():
-            return BucketedPairs(store, limits(cutting), seed=training.seed)
+            return BucketedPairs(store, limits(cutting, lesson), seed=training.seed)
         case (TwoSegments() | TwoSentences()) as kind, TokenStore():
             return SentencePairs(store, kind, batch=training.batch, **framed(cutting))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():
@@ -199,7 +209,7 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
     evaluation, corruption = cutting.recipe.evaluation, lesson.corruption
     match lesson.material, store:
         case Pairs(), PairStore():
-            return EvaluationPairs(store, limits(cutting))
+            return EvaluationPairs(store, limits(cutting, lesson))
         case (TwoSegments() | TwoSentences()) as kind, TokenStore():
             return OneEpoch(SentencePairs(store, kind, batch=evaluation.batch, **framed(cutting)))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():
@@ -240,7 +250,9 @@ def framed(cutting: Cutting) -> dict[str, int]:
     return {"length": training.length, "cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "seed": training.seed}
 
 
-def limits(cutting: Cutting) -> Limits:
+def limits(cutting: Cutting, lesson: Lesson) -> Limits:
     """Return how large a batch of pairs may be."""
     training, tokenizer = cutting.recipe.training, cutting.tokenizer
-    return Limits(batch=training.batch, length=training.length, end=tokenizer.eos_id, pad=tokenizer.pad_id or 0)
+    end = tokenizer.sep_id if tokenizer.eos_id is None else tokenizer.eos_id
+    return Limits(batch=training.batch, length=lesson.corruption.row_length(training.length), end=end,
+                  pad=tokenizer.pad_id or 0)

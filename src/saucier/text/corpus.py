@@ -100,12 +100,13 @@ class PairCorpus(Parted[Pair]):
     `texts` is the text of `train`, sources and targets in turn, for a tokenizer; `how` says in words what is held out.
     """
 
-    def __init__(self, data: PairData, *, seed: int = 0) -> None:
+    def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
         """Look at the data once, to see how it is to be cut. `seed` draws the pairs that are held out.
 
+        `whole`: a row that lacks a side is an error; else it is left out and counted.
         Errors: `InputError` as told in `read`; where there are too few pairs to hold some out.
         """
-        self.data = data
+        self.data, self._whole = data, whole
         _check_apart(data)
         self._chosen, self.how = choose(data.held_out, self._measure, seed)
         self.train: View[Pair] = View(lambda counts: self._part("train", counts))
@@ -115,7 +116,7 @@ class PairCorpus(Parted[Pair]):
 
     def _measure(self, most: int | None) -> tuple[int, int]:
         pairs = 0
-        for pairs, _ in enumerate(_pairs(self.data, self.data.files, Counts()), start=1):
+        for pairs, _ in enumerate(_pairs(self.data, self.data.files, Counts(), self._whole), start=1):
             if most is not None and pairs > most:
                 break
         return pairs, pairs
@@ -124,7 +125,7 @@ class PairCorpus(Parted[Pair]):
         held_out, read = self.data.held_out, Counts()
         separate = isinstance(held_out, HeldOutFiles)
         files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
-        for number, pair in enumerate(_pairs(self.data, files, read)):
+        for number, pair in enumerate(_pairs(self.data, files, read, self._whole)):
             if separate or self._belongs(number, part):
                 counts.add(pair.source, pair.target)
                 yield pair
@@ -154,9 +155,9 @@ def _documents(data: TextData, files: tuple[str, ...], own: Own, counts: Counts)
         yield held
 
 
-def _pairs(data: PairData, files: tuple[str, ...], counts: Counts) -> Iterator[Pair]:
+def _pairs(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -> Iterator[Pair]:
     seen: set[bytes] | None = set() if data.deduplicate else None
-    pairs = read_pairs(files, source=data.source, target=data.target, counts=counts) if files \
+    pairs = read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole) if files \
         else python_heads(counts)
     fresh = (pair for pair in pairs if not _is_duplicate(f"{pair.source}\t{pair.target}", 0, seen, counts))
     for number, pair in enumerate(fresh):

@@ -83,6 +83,9 @@ class DocumentSentences:
 class Pairs:
     """A source and a target text in each row."""
 
+    whole: bool = False
+    """Whether a pair that lacks a side is an error; else it is left out and counted."""
+
 
 TwoPieces = TwoSegments | TwoSentences
 OnePiece = FullSentences | DocumentSentences

@@ -185,10 +185,11 @@ def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
 
 
 def read_pairs(files: Sequence[str], *, source: str | None = None, target: str | None = None,
-               counts: Counts | None = None) -> Iterator[Pair]:
+               counts: Counts | None = None, whole: bool = False) -> Iterator[Pair]:
     """Yield (source, target) texts from two columns of tables, in order. `source`, `target`: see `PairData`.
 
-    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no pair at all.
+    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no pair at all; with `whole`, for
+    a row that lacks a side (it is left out and counted otherwise).
     """
     counts = counts if counts is not None else Counts()
     for file in find_sources(files):
@@ -201,8 +202,16 @@ def read_pairs(files: Sequence[str], *, source: str | None = None, target: str |
             if all(texts):
                 counts.add(*texts)
                 yield Pair(texts[0], texts[1], f"{file.name}, line {row.line}")
+            elif whole:
+                raise half_pair(f"{file.name}, line {row.line}", columns, texts)
         if counts.documents == before:
             raise InputError("holds no pair of texts", where=file.name, remedy="leave it out")
+
+
+def half_pair(where: str, columns: Sequence[str], texts: Sequence[str]) -> InputError:
+    """Return the error for a row that is no pair."""
+    lacking = " and ".join(column for column, text in zip(columns, texts, strict=True) if not text)
+    return InputError(f"is no pair: {lacking} is empty", where=where, remedy="fill it, or take the row out")
 
 
 def pair_columns(file: Source, source: str | None, target: str | None) -> list[str]:

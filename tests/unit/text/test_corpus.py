@@ -156,3 +156,13 @@ def test_corpora_can_be_read_again_and_do_not_keep_text(write: Write) -> None:
     corpus = TextCorpus(TextData(files=(write("a.txt", "\n".join("abcdefghijklmnopqrstuvwxyz")),), document="line"))
     assert joined(corpus.train) == joined(corpus.train) == "".join(corpus.texts)
     assert corpora.View(lambda counts: iter([1, 2])).counts.documents == 0
+
+
+def test_a_row_that_lacks_a_side_is_counted_or_named(write: Write) -> None:
+    name = write("p.tsv", "en\tde\n" + "a\tb\n" * 30 + "c\t \n" + "d\te\n")
+    corpus = PairCorpus(PairData(files=(name,)))
+    assert len(list(corpus.train)) + len(list(corpus.held_out)) == 31
+    assert corpus.train.counts.empty == 1
+    with pytest.raises(InputError, match="is no pair: de is empty") as found:
+        list(PairCorpus(PairData(files=(name,), held_out=Tail(fraction=0.1)), whole=True).train)
+    assert found.value.where == f"{name}, line 32"

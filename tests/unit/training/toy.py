@@ -101,6 +101,7 @@ def small(family: str, dim: int = 32, **options: object) -> Config:
            "deep_char": {"length": 64, "hidden": 64}, "bert": {"length": 64},
            "llama": {"hidden": 64, "kv_heads": 2},
            "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16}, "xlnet": {},
+           "xlm": {"length": 64, "languages": 2},
            "t5": {"hidden": 64, "head_dim": 8}, "t5_shared": {"hidden": 64, "head_dim": 8},
            "t5_decoder": {"hidden": 64, "head_dim": 8, "visibility": Prefix()}}[family]
     return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)

@@ -37,6 +37,7 @@ from saucier.objectives.config.pairs import (
     SequenceToSequence,
     TruthSchedule,
 )
+from saucier.objectives.config.parallel import MaskedSides, Parallel, TranslationMasked
 from saucier.objectives.config.permutation import Permutation, RunningText, TwoPieces
 from saucier.objectives.config.replaced import (
     ChosenTokens,
@@ -62,11 +63,11 @@ from saucier.objectives.config.sentence_rows import (
 
 __all__ = ["Causal", "Choice", "ChosenTokens", "Deeper", "Denoiser", "DenoiserPart", "Denoising", "Disentangled",
            "DocumentRotation", "DocumentSentences", "DropTokens", "EveryPosition", "EveryToken", "ExponentialTruth",
-           "FullSentences", "Generator", "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked",
-           "MaskedRows", "Mixture", "MixtureOfDenoisers", "MixturePart", "NGramMasking", "NextSentence", "Noisy",
-           "ObjectiveConfig", "Originals", "OwnTables", "PMIMasking", "Permutation", "PrefixLanguageModel",
-           "RandomTokenMasking", "ReplaceSpans", "Replaced", "RunningRows", "RunningText", "SegmentPairs",
-           "SentenceOrder", "SentencePairs", "SentencePermutation", "SequenceToSequence", "SharedAll",
+           "FullSentences", "Generator", "InverseSigmoidTruth", "LastPosition", "LinearTruth", "Masked", "MaskedRows",
+           "MaskedSides", "Mixture", "MixtureOfDenoisers", "MixturePart", "NGramMasking", "NextSentence", "Noisy",
+           "ObjectiveConfig", "Originals", "OwnTables", "PMIMasking", "Parallel", "Permutation",
+           "PrefixLanguageModel", "RandomTokenMasking", "ReplaceSpans", "Replaced", "RunningRows", "RunningText",
+           "SegmentPairs", "SentenceOrder", "SentencePairs", "SentencePermutation", "SequenceToSequence", "SharedAll",
            "SharedTables", "Single", "SpanBoundary", "SpanCorruption", "SpanMasking", "TextInfilling", "TextNoise",
-           "Together", "TokenDeletion", "TokenMasking", "TokenShuffling", "TruthSchedule", "TwoPieces", "TwoStages",
-           "WholeWordMasking", "singles"]
+           "Together", "TokenDeletion", "TokenMasking", "TokenShuffling", "TranslationMasked", "TruthSchedule",
+           "TwoPieces", "TwoStages", "WholeWordMasking", "singles"]

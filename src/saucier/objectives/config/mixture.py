@@ -11,10 +11,11 @@ from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.masked import Masked
 from saucier.objectives.config.noise import Noisy
 from saucier.objectives.config.pairs import SequenceToSequence
+from saucier.objectives.config.parallel import Parallel
 from saucier.objectives.config.permutation import Permutation
 from saucier.objectives.config.replaced import Replaced
 
-Single = Causal | Masked | SequenceToSequence | Noisy | Replaced | Permutation
+Single = Causal | Masked | SequenceToSequence | Noisy | Parallel | Replaced | Permutation
 """An objective that is learned alone, or as a part of a mixture."""
 
 

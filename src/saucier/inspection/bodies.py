@@ -10,10 +10,10 @@ from typing import get_args
 from saucier import config as architecture
 from saucier.families import FAMILIES
 from saucier.objectives import config as c
-from saucier.objectives.config.noise import ul2_parts
+from saucier.objectives.config.noise import mode_tokens
 from saucier.objectives.fit import Around, misfits
 from saucier.objectives.material import material
-from saucier.text.config import Data, PairData, SpecialTokens, TextData, WordPiece
+from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TextData, WordPiece
 from saucier.text.material import Pairs
 
 HEAD = """# What trains what
@@ -26,7 +26,7 @@ tests hold this page current, and train every pair that is said to fit. What the
 """
 TOKENIZER = WordPiece(special=SpecialTokens(
     pad="<pad>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>", mask="<mask>", sentinels=100,
-    extra=tuple(dict.fromkeys(part.token for part in ul2_parts() if part.token))))
+    extra=(*mode_tokens(c.MixtureOfDenoisers()), *c.MultilingualDenoising().tokens)))
 """A tokenizer that has every token, and marks what goes on with a word."""
 SIZE = {"dim": 16, "layers": 2, "heads": 2, "vocab": 200}
 HEADS = (architecture.LanguageHead(), architecture.ReplacedTokenHead())
@@ -69,7 +69,8 @@ class Pair:
 
 def pair(objective: c.Single, body: architecture.Transformer) -> Pair:
     """Ask whether a body, with any head, can learn an objective."""
-    data: Data = PairData() if isinstance(material(objective), Pairs) else TextData()
+    several = isinstance(objective, c.MultilingualDenoising)
+    data: Data = PairData() if isinstance(material(objective), Pairs) else LanguageData() if several else TextData()
     asked = [body.model_copy(update={"head": head}) for head in HEADS]
     reasons = [next((found.what for found in misfits(objective, Around(one, TOKENIZER, data))), None) for one in asked]
     best = reasons.index(None) if None in reasons else 0

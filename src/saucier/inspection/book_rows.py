@@ -175,7 +175,9 @@ GENERATION = Chapter("C", "Generation", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/unit/parts/test_two_sides.py::test_a_rotated_source_begins_with_its_last_real_token",
-        ), "partly", "balanced sampling and back-translation"),
+            "tests/unit/text/test_languages.py::test_shares_are_those_of_the_formulas",
+            "tests/unit/objectives/test_multilingual.py::test_the_language_ends_both_sides_and_begins_the_decoder",
+        ), "partly", "back-translation"),
     Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -16,7 +16,7 @@ from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
-from saucier.text.config import Data, PairData, SpecialTokens, TokenizerConfig, languages_of
+from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs, Running
 
 
@@ -165,12 +165,17 @@ def token_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
 
 def tells_languages(objective: c.Single, model: architecture.Transformer) -> bool:
     """Say whether the language of each token must be known."""
-    return model.embed.languages is not None
+    return model.embed.languages is not None or isinstance(objective, c.MultilingualDenoising)
 
 
 def language_misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     """Does the model know as many languages as there are, and can the objective tell it?"""
     table, named = around.model.embed.languages, languages_of(around.data)
+    if isinstance(objective, c.MultilingualDenoising) and not isinstance(around.data, LanguageData):
+        yield Misfit(("data", "kind"), f"{objective.kind} learns from several languages", "use kind: languages")
+    elif isinstance(objective, c.MultilingualDenoising) and len(objective.tokens) != len(named):
+        yield Misfit(("tokens",), f"{len(objective.tokens)} tokens for {len(named)} languages", "name one for each",
+                     own=True)
     if table is None or not named:
         return
     if table.count < len(named):

@@ -49,7 +49,7 @@ class TwoSides:
 
     def __call__(self, rows: PairRows) -> Batch:
         """Shift the targets. Shapes: source [B, S], target [B, T] -> input_ids [B, S], the rest [B, T]."""
-        start = np.full_like(rows.target[:, :1], self.ids.decoder_start)
+        start = np.full_like(rows.target[:, :1], self.ids.decoder_start) if rows.start is None else rows.start[:, None]
         shifted = np.concatenate([start, rows.target[:, :-1]], axis=1)
         batch = {"input_ids": tensor(rows.source), "decoder_input_ids": tensor(shifted),
                  "labels": tensor(np.where(rows.target_mask, rows.target, IGNORED))}

@@ -30,6 +30,8 @@ class Denoising:
     noise: Noise
     form: PairForm
     ids: TokenIds
+    languages: tuple[int, ...] = ()
+    """The token of each language, which both sides end with and the decoder begins with; none: there is no such."""
     overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
@@ -37,7 +39,9 @@ class Denoising:
         low, high = 2, 2 * length
         while low < high:
             middle = (low + high + 1) // 2
-            fits = all(self.form.length(*sizes) <= length for sizes in self.noise.sizes(middle))
+            more = bool(self.languages)
+            fits = all(self.form.length(source + more, target + more) <= length
+                       for source, target in self.noise.sizes(middle))
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
@@ -45,9 +49,13 @@ class Denoising:
         """Make noise. Shapes: rows [B, L] -> a batch of source and target."""
         pairs = [self.noise(text, generator(seed, SPANS, step, int(row)))
                  for text, row in zip(self.texts(rows), rows.row, strict=True)]
+        start = None if not self.languages or rows.languages is None else np.array(self.languages)[rows.languages[:, 0]]
+        if start is not None:
+            pairs = [(joined(source, (token,)), joined(target, (token,)))
+                     for (source, target), token in zip(pairs, start.tolist(), strict=True)]
         source, source_lengths = padded([source for source, _ in pairs], self.ids.filler)
         target, target_lengths = padded([target for _, target in pairs], self.ids.filler)
-        return self.form(PairRows(source, target, source_lengths, target_lengths, rows.row, rows.item))
+        return self.form(PairRows(source, target, source_lengths, target_lengths, rows.row, rows.item, start))
 
     def texts(self, rows: Rows) -> list[Text]:
         """Return the real tokens of each row, without an end token that stands there already."""
@@ -207,7 +215,9 @@ def padded(rows: list[Ints], filler: int) -> tuple[Ints, Ints]:
 
 def build_noisy(config: c.Noisy, given: Given) -> Denoising:
     """Check the tokenizer and the body. Raises `InputError` where they lack what the noise needs."""
-    return Denoising(build_noise(config, given), pair_form(given), given.ids)
+    languages = config.tokens if isinstance(config, c.MultilingualDenoising) else ()
+    return Denoising(build_noise(config, given), pair_form(given), given.ids,
+                     tuple(given.ids.extra_id(token) for token in languages))
 
 
 def build_noise(config: c.Noisy, given: Given) -> Noise:
@@ -226,6 +236,8 @@ def build_noise(config: c.Noisy, given: Given) -> Noise:
         case c.Denoising():
             begin = () if ids.bos is None else (ids.bos,)
             return Restored(tuple(step(one, ids) for one in config.noises), begin, end)
+        case c.MultilingualDenoising():
+            return Restored(tuple(step(one, ids) for one in config.noises), (), end)
         case c.MixtureOfDenoisers(parts=parts):
             weights = np.array([part.weight for part in parts])
             modes = tuple(() if part.token is None else (ids.extra_id(part.token),) for part in parts)

@@ -25,6 +25,7 @@ from saucier.objectives.config import (
     SequenceToSequence,
     TranslationMasked,
 )
+from saucier.objectives.fit import tells_languages
 from saucier.objectives.permutation import recalled
 from saucier.objectives.prediction import Beside, Prediction, inputs_of
 from saucier.objectives.replaced import ReplacedTokens
@@ -32,8 +33,11 @@ from saucier.runs.pantry import Pantry, held_out_items
 from saucier.runs.scoring import Candidate, translate
 from saucier.runs.writing import Writer, special
 from saucier.text.bucketed import text_rows
+from saucier.text.config import languages_of
 from saucier.text.corpus import PairCorpus
 from saucier.text.encode import sentence_ids
+from saucier.text.language_rows import told as told_language
+from saucier.text.languages import LanguageCorpus
 from saucier.text.read import Document, Pair
 from saucier.text.rows import PairRows
 from saucier.text.tokenizer import Tokenizer
@@ -83,6 +87,8 @@ def held_out_documents(pantry: Pantry) -> Iterator[Document]:
 
 def starts(pantry: Pantry, count: int) -> list[Document]:
     """Return held-out documents, evenly spread over all of them, so that the samples differ."""
+    if isinstance(pantry.corpus, LanguageCorpus):
+        return list(islice(pantry.corpus.documents("held_out"), count))
     every = max(1, len(pantry.held_out) // max(1, count))
     whole = (document for document in held_out_documents(pantry) if document.part == 0)
     return list(islice(whole, every // 2, None, every))[:count]
@@ -219,7 +225,8 @@ def mended(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
         behind = 0 if whole else given.shape[1]
         room = found.recipe.training.length - max(1, behind)
         most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
-        written = generate(found.model, given, max_new_tokens=max(1, most), **special(ids))[0, behind:]
+        begun = {} if behind else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
+        written = generate(found.model, given, max_new_tokens=max(1, most), **special(ids) | begun)[0, behind:]
         yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
                      text=spoken(tokenizer, written.tolist()), source=Path(document.source).name,
                      reference=spoken(tokenizer, labels[learned].tolist()))
@@ -247,6 +254,8 @@ def corrupted(found: Candidate, ids: list[int], number: int, sentences: Sequence
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
     rows = text_rows(tokens, np.array([len(ids)]), row=here, item=here,
                      sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
+    if tells_languages(found.lessons[0].config, found.model.config):
+        rows = told_language(rows, number % len(languages_of(found.recipe.data)))
     batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
     return moved(batch, next(found.model.parameters()).device)
 

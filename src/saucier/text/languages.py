@@ -60,8 +60,9 @@ class LanguageCorpus:
             yield from repeated(one.texts, float(times))
 
     def documents(self, part: Part) -> Iterator[Document]:
-        """Yield a part of the documents of all languages, in turns, until the shortest is at its end."""
-        for together in zip(*(one.part(part) for one in self.members.values()), strict=False):
+        """Yield documents of a part, or their beginnings, in turns of languages, until the shortest is at its end."""
+        whole = ((document for document in one.part(part) if document.part == 0) for one in self.members.values())
+        for together in zip(*whole, strict=False):
             yield from together
 
 

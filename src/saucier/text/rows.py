@@ -83,6 +83,8 @@ class PairRows:
     """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
     item: Ints
     """The pair's number in the stored order of the data."""
+    start: Ints | None = None
+    """[B], what a decoder begins with; None: the same for all rows, which the tokenizer says."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -102,7 +104,8 @@ class PairRows:
         source, target = self.source_lengths[rows], self.target_lengths[rows]
         return PairRows(source=self.source[rows, : int(source.max(initial=1))],
                         target=self.target[rows, : int(target.max(initial=1))],
-                        source_lengths=source, target_lengths=target, row=self.row[rows], item=self.item[rows])
+                        source_lengths=source, target_lengths=target, row=self.row[rows], item=self.item[rows],
+                        start=None if self.start is None else self.start[rows])
 
 
 R_co = TypeVar("R_co", bound=Rows | PairRows, covariant=True)

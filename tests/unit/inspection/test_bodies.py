@@ -19,8 +19,8 @@ from saucier.objectives.build import build_objective
 from saucier.objectives.material import material
 from saucier.text.material import Pairs
 
-IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3, 4, 5, 6, *range(100, 200)),
-               sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6})
+IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(9), *range(100, 200)),
+               sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6, "<python>": 7, "<english>": 8})
 LENGTH = 48
 CASES = {f"{objective.kind} on {name}": pair(objective, body) for objective in objectives()
          for name, body in bodies().items()}
@@ -37,7 +37,8 @@ def some_rows(length: int) -> object:
     tokens[1, length - 5:] = 0
     made = rows(tokens.tolist())
     made.segments[:, length // 2:] = 1
-    return dataclasses.replace(made, sentence_starts=np.broadcast_to(np.arange(length) % 6 == 0, tokens.shape))
+    return dataclasses.replace(made, sentence_starts=np.broadcast_to(np.arange(length) % 6 == 0, tokens.shape),
+                               languages=np.zeros_like(tokens))
 
 
 @pytest.mark.parametrize("name", [name for name, found in CASES.items() if found.reason is None])

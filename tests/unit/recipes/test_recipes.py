@@ -18,7 +18,7 @@ from saucier.recipes.catalogue import FOLDER
 PUBLISHED = {
     "gpt": 116_534_784, "gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
-    "roberta": 124_697_433, "xlm-roberta": 278_295_186, "xlm": 249_071_384,
+    "roberta": 124_697_433, "xlm-roberta": 278_295_186, "xlm": 249_071_384, "mbart": 611_101_867,
     "distilbert": 66_985_530, "albert": 11_813_810,
     "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
     "bart-base": 139_470_681, "bart-large": 406_341_721,

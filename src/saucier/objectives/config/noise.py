@@ -168,11 +168,25 @@ class MixtureOfDenoisers(Config):
     """The denoisers and their weights; the default is UL2's, all equally often."""
 
 
-Noisy = Denoiser | MixtureOfDenoisers
+class MultilingualDenoising(Config):
+    """Write a damaged text of one of several languages as it was; both sides end with the token of its language.
+
+    The decoder begins with that token. Source: Liu et al. 2020 (mBART), §2.2 and figure 1, arXiv:2001.08210.
+    """
+
+    kind: Literal["multilingual_denoising"] = "multilingual_denoising"
+    tokens: tuple[str, ...] = Field(default=("<python>", "<english>"), min_length=2)
+    """The token of each language, in the order of `data.languages`; all of them are in `special.extra`."""
+    noises: tuple[TextNoise, ...] = Field(
+        default=(SentencePermutation(), TextInfilling(rate=0.35, mean_span=3.5)), min_length=1)
+    """What is done to the text, in this order; the default is mBART's."""
+
+
+Noisy = Denoiser | MixtureOfDenoisers | MultilingualDenoising
 """Objectives that make a source and a target of a text."""
 
 
-def denoisers(objective: Noisy) -> tuple[Denoiser, ...]:
+def denoisers(objective: Noisy) -> tuple[Denoiser | MultilingualDenoising, ...]:
     """Return the denoisers that an objective is made of."""
     return tuple(part.objective for part in objective.parts) if isinstance(objective, MixtureOfDenoisers) \
         else (objective,)
@@ -180,7 +194,8 @@ def denoisers(objective: Noisy) -> tuple[Denoiser, ...]:
 
 def steps(objective: Noisy) -> tuple[TextNoise, ...]:
     """Return all steps of damage that an objective may do to a text."""
-    return tuple(step for one in denoisers(objective) if isinstance(one, Denoising) for step in one.noises)
+    return tuple(step for one in denoisers(objective)
+                 if isinstance(one, Denoising | MultilingualDenoising) for step in one.noises)
 
 
 def needs_sentences(objective: Noisy) -> bool:
@@ -200,6 +215,8 @@ def sentinels_needed(objective: Noisy, length: int) -> int:
 
 
 def mode_tokens(objective: Noisy) -> tuple[str, ...]:
-    """Return the tokens that name tasks, each once."""
+    """Return the tokens that name tasks or languages, each once."""
+    if isinstance(objective, MultilingualDenoising):
+        return objective.tokens
     parts = objective.parts if isinstance(objective, MixtureOfDenoisers) else ()
     return tuple(dict.fromkeys(part.token for part in parts if part.token is not None))

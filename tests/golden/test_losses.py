@@ -19,7 +19,7 @@ from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, Objective
 from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
 from saucier.objectives.marginal import MarginalPrediction
-from saucier.objectives.prediction import Prediction
+from saucier.objectives.prediction import NextSentence, Prediction
 from saucier.parts.targets import derived
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
@@ -72,7 +72,8 @@ def objective(model: Transformer, given: Batch, kind: str) -> tuple[Objective, B
         case c.PretrainingHead():
             pair = given.get("next_sentence_label", given.get("sentence_order_label"))
             rest = {name: value for name, value in given.items() if not name.endswith("_label")}
-            return Prediction(), rest | ({} if pair is None else {"next_sentence": pair})
+            return (Prediction(), rest) if pair is None else (Prediction(beside=(NextSentence(),)),
+                                                              {**rest, "next_sentence": pair})
         case _:
             causal = model.config.encoder is None and kind not in ("xlnet", "xlm")
             return Prediction(), given | ({"labels": shifted(labels)} if causal else {})

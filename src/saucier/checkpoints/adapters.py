@@ -16,7 +16,7 @@ from torch import Tensor
 
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import misfit, read_json
-from saucier.checkpoints.source import Source, Weights
+from saucier.checkpoints.source import Source, Weights, fitting
 from saucier.errors import InputError
 
 CONFIG = "adapter_config.json"
@@ -171,6 +171,13 @@ class Adapted:
             raise InputError(f"{self.changes[name]} gives {list(change.shape)} instead of {list(weight.shape)}",
                              where=str(self.adapter.folder), remedy="the adapter belongs to another base model")
         return (weight.float() + change).to(weight.dtype)
+
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape. Raises as `[]`, and `ValueError` for another shape."""
+        if name in self.instead or name in self.changes:
+            target.copy_(fitting(self[name], target))
+        else:
+            self.base.write(name, target)
 
     def change(self, module: str) -> Tensor:
         """Return what a module's two matrices add to its weight."""

@@ -7,7 +7,7 @@ was not asked for; all faults come in one error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,9 @@ from saucier import config as c
 from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.published import class_of, published_tree, saved_class
-from saucier.checkpoints.rules import Concat, Operation, Rules, Table, Twins
+from saucier.checkpoints.rules import Concat, Operation, Rules, Same, Table, Twins
 from saucier.checkpoints.sentence import is_sentence_head, write_modules
-from saucier.checkpoints.source import Source, Weights
+from saucier.checkpoints.source import Source, Weights, fitting
 from saucier.checkpoints.tensors import write_tensors
 from saucier.checkpoints.tied import as_stored
 from saucier.config.count import parameters
@@ -142,7 +142,7 @@ def copy_weights(model: Transformer, names: Names, source: Source, where: str) -
         given = [name for _, name in found if name is not None]
         used.update(given)
         try:
-            deliver(match.operation, [source[name] for name in given], parameter.data)
+            deliver(match.operation, source, given, parameter.data)
         except (ValueError, RuntimeError, IndexError) as error:
             faults.append(f"{', '.join(given)}: {error}")
     faults += [*wrong_tables(names, source),
@@ -152,22 +152,17 @@ def copy_weights(model: Transformer, names: Names, source: Source, where: str) -
     model.carried = {name: source[name].clone() for name in names.rules.carried if name in source}
 
 
-def deliver(operation: Operation, given: list[Tensor], target: Tensor) -> None:
-    """Write what an operation makes of foreign tensors into a parameter; several maps go straight into their rows.
+def deliver(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
+    """Write what an operation makes of foreign tensors into a parameter; those that are parts of it go straight there.
 
     Raises `ValueError` where the shapes do not fit.
     """
-    if isinstance(operation, Concat):
-        if [tensor.shape for tensor in given] != [(rows, *target.shape[1:]) for rows in operation.rows]:
-            raise ValueError(f"gives {[list(tensor.shape) for tensor in given]} instead of {list(operation.rows)} rows "
-                             f"of {list(target.shape)}")
-        for tensor, rows in zip(given, target.split(list(operation.rows)), strict=True):
-            rows.copy_(tensor)
-        return
-    tensor = operation.ours(given)
-    if tensor.shape != target.shape:
-        raise ValueError(f"gives {list(tensor.shape)} instead of {list(target.shape)}")
-    target.copy_(tensor)
+    match operation:
+        case Same() | Concat():  # not turned ones: PyTorch turns a whole matrix much faster than its rows
+            for name, part in zip(given, operation.theirs(target), strict=True):
+                source.write(name, part)
+        case _:
+            target.copy_(fitting(operation.ours([source[name] for name in given]), target))
 
 
 def wrong_tables(names: Names, source: Source) -> list[str]:

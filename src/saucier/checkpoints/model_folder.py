@@ -112,7 +112,7 @@ def fill(model: nn.Module, path: Path) -> None:
         elif parameter.shape != tensor.shape:
             faults.append(f"{name} is {list(tensor.shape)} instead of {list(parameter.shape)}")
         else:
-            parameter.data.copy_(tensor)
+            shard.write(name, parameter.data)
     faults += [f"{name} is missing" for name in wanted]
     if faults:
         raise misfit(faults, str(path))

@@ -39,6 +39,10 @@ class Shard(Protocol):
         """Return a tensor, on the CPU."""
         ...
 
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape, in any number format."""
+        ...
+
 
 class SafeShard:
     """A safetensors file, mapped into memory for as long as little of it was read."""
@@ -75,6 +79,20 @@ class SafeShard:
         self.taken += tensor.nbytes
         return tensor
 
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape, some rows at a time, so that little of the file is mapped at once.
+
+        Raises `ValueError` for another shape.
+        """
+        stored = fitting(self.get(name), target)
+        if stored.nbytes <= self.at_once:
+            target.copy_(stored)
+            return
+        rows = max(1, self.at_once * len(target) // stored.nbytes)
+        del stored  # it would hold on to its map
+        for first in range(0, len(target), rows):
+            target[first:first + rows].copy_(self.get(name)[first:first + rows])
+
 
 class PickledShard:
     """A pytorch_model.bin."""
@@ -97,6 +115,17 @@ class PickledShard:
     def get(self, name: str) -> Tensor:
         """Return a tensor."""
         return self.tensors[name]
+
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape. Raises `ValueError` for another one."""
+        target.copy_(fitting(self.get(name), target))
+
+
+def fitting(tensor: Tensor, target: Tensor) -> Tensor:
+    """Return a tensor of the target's shape. Raises `ValueError` for another one."""
+    if tensor.shape != target.shape:
+        raise ValueError(f"gives {list(tensor.shape)} instead of {list(target.shape)}")
+    return tensor
 
 
 def read_restricted(path: Path) -> Any:
@@ -127,6 +156,10 @@ class Source(Protocol):
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor."""
+        ...
+
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape, in any number format. Raises `ValueError` for another shape."""
         ...
 
 
@@ -166,11 +199,22 @@ class Weights:
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor. Raises `KeyError` for an unknown name and `InputError` for what is no weight."""
         shard, stored = self.places[name]
-        tensor = shard.get(stored)
-        if not tensor.is_floating_point() or tensor.element_size() < 2:
-            raise InputError(f"{name} is {str(tensor.dtype).removeprefix('torch.')}", where=str(shard.path),
-                             remedy="quantized checkpoints cannot be read; use the one in float")
-        return tensor
+        return floating(shard.get(stored), name, shard)
+
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape, with little of its file in memory. Raises as `[]`, and `ValueError`.
+        """
+        shard, stored = self.places[name]
+        floating(shard.get(stored), name, shard)
+        shard.write(stored, target)
+
+
+def floating(tensor: Tensor, name: str, shard: Shard) -> Tensor:
+    """Return a tensor that holds weights. Raises `InputError` for any other."""
+    if not tensor.is_floating_point() or tensor.element_size() < 2:
+        raise InputError(f"{name} is {str(tensor.dtype).removeprefix('torch.')}", where=str(shard.path),
+                         remedy="quantized checkpoints cannot be read; use the one in float")
+    return tensor
 
 
 def today(name: str) -> str:

@@ -135,13 +135,18 @@ class CachedFeed:
 
 @contextmanager
 def evaluating(model: Transformer) -> Iterator[None]:
-    """Switch dropout and gradients off for a while."""
-    was_training = model.training
+    """Switch dropout, gradients and `model.compile()` off for a while.
+
+    What `model.compile()` makes serves passes of many tokens; it would be made again for the steps of a search.
+    """
+    was_training, compiled = model.training, model._compiled_call_impl
+    model._compiled_call_impl = None
     if was_training:
         model.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
+        model._compiled_call_impl = compiled
         if was_training:
             model.train()

@@ -113,6 +113,16 @@ def test_compiled_ids_are_the_models_and_the_code_stays_on_disk(cache: Path, mon
     )
 
 
+def test_a_model_under_the_compiler_of_torch_decodes_without_it() -> None:
+    """Every step is one token longer: it would be compiled over and over."""
+    model = small("gpt2", layers=1)
+    want = saucier.generate(model, prompt(), max_new_tokens=9)
+    model.compile(backend=refuse)
+    assert torch.equal(saucier.generate(model, prompt(), max_new_tokens=9), want)
+    with pytest.raises(Exception, match="compiled although"):
+        model(prompt())
+
+
 def test_the_name_of_compiled_code_says_what_it_depends_on() -> None:
     model, kind = small("gpt2"), compiled.Kind(single=True, padded=False)
     before = compiled.digest(model, kind)

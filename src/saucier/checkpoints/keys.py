@@ -276,7 +276,7 @@ class Layout:
         tree = placed(built(self.family, arguments, where), self.keys, document, where)
         chosen = self.classes[published]
         kept = placed(chosen.keep(tree, document), chosen.keys, document, where)
-        return validated(self.settle(kept), where)
+        return self.settle(validated(kept, where))  # checked first: what settles a tree counts its layers
 
     def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
         """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.

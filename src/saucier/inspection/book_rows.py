@@ -96,7 +96,13 @@ FOUNDATIONS = Chapter("A", "Foundations", (
         ), "works"),
     Row("A9", "Recurrent encoder-decoders: RNN, LSTM, GRU"),
     Row("A10", "Attention over a recurrent encoder: Bahdanau, Luong global and local"),
-    Row("A11", "Teacher forcing and scheduled sampling"),
+    Row("A11", "Teacher forcing and scheduled sampling",
+        (
+            "tests/unit/objectives/test_scheduled_sampling.py::test_the_three_schedules_are_those_of_the_paper",
+            "tests/unit/objectives/test_scheduled_sampling.py::"
+            "test_predictions_take_the_place_of_true_tokens_as_often_as_the_schedule_says",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "works"),
     Row("A12", "The key-value cache and its price; the output layer on the last position only",
         (
             "tests/laws/test_cache.py::test_decoder_with_cache_equals_without",
@@ -151,7 +157,13 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/unit/parts/test_disentangled.py::test_log_buckets_are_exact_when_near_and_odd_functions",
         ), "works"),
     Row("B9", "SpanBERT, whole-word, n-gram and PMI masking"),
-    Row("B10", "BERT for a domain or a language; pretraining continued on one's own text"),
+    Row("B10", "BERT for a domain or a language; pretraining continued on one's own text",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/cli/test_continued.py::test_a_published_encoder_gets_a_head",
+            "tests/cli/test_continued.py::test_new_words_get_tokens_and_vectors",
+            "tests/unit/text/test_extension.py::test_the_domain_is_spelled_in_fewer_tokens_and_the_rest_as_before",
+        ), "works"),
     Row("B11", "Feed-forward layers read as key-value memories"),
 ))
 
@@ -301,7 +313,14 @@ KNOWLEDGE = Chapter("F", "With knowledge", (
 ))
 
 LONGER = Chapter("G", "Longer and cheaper", (
-    Row("G1", "Deep character models with auxiliary losses"),
+    Row("G1", "Deep character models with auxiliary losses",
+        (
+            "tests/unit/objectives/test_deeper.py::test_layer_l_of_n_rests_when_l_over_2n_of_the_training_is_over",
+            "tests/unit/objectives/test_deeper.py::test_the_loss_is_the_sum_over_layers_and_distances",
+            "tests/unit/objectives/test_deeper.py::"
+            "test_the_published_model_has_219_million_weights_and_235_in_training",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "works"),
     Row("G2", "Transformer-XL: memory across segments",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -113,8 +113,16 @@ class Phrases:
         sizes = np.ones(len(words.hashes), dtype=np.int64)
         for length, known in enumerate(self.known, start=2):
             hashes, whole = n_grams(words, length)
-            sizes[:len(hashes)][whole & np.isin(hashes, known)] = length
+            sizes[:len(hashes)][whole & among(hashes, known)] = length
         return sizes
+
+
+def among(values: Hashes, known: Hashes) -> Flags:
+    """Say which values are known; those that are known are sorted, so that few values are found quickly."""
+    if not len(known):
+        return np.zeros(len(values), dtype=bool)
+    found: Flags = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+    return found
 
 
 @dataclass(frozen=True, slots=True)

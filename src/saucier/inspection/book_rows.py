@@ -139,7 +139,12 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
             "tests/unit/objectives/test_corruptions.py::test_dynamic_masks_differ_by_step_and_static_ones_do_not",
-        ), "partly", "a RoBERTa that is trained here"),
+            "tests/unit/objectives/test_masking.py::test_static_masks_have_as_many_copies_as_asked",
+            "tests/unit/text/test_sentence_rows.py::"
+            "test_full_sentences_go_on_into_the_next_document_behind_a_separator",
+            "tests/unit/text/test_sentence_rows.py::test_document_sentences_never_cross_and_batches_grow",
+            "tests/unit/text/test_sentence_rows.py::test_pairs_of_single_sentences_make_up_for_their_length",
+        ), "works"),
     Row("B6", "Megatron-LM: layers split over processes"),
     Row("B7", "XLM and XLM-R: translation language model",
         (
@@ -156,7 +161,16 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
             "tests/unit/parts/test_disentangled.py::test_weights_are_those_of_the_definition",
             "tests/unit/parts/test_disentangled.py::test_log_buckets_are_exact_when_near_and_odd_functions",
         ), "works"),
-    Row("B9", "SpanBERT, whole-word, n-gram and PMI masking"),
+    Row("B9", "SpanBERT, whole-word, n-gram and PMI masking",
+        (
+            "tests/unit/objectives/test_masking.py::test_words_are_hidden_whole_and_the_budget_is_kept",
+            "tests/unit/objectives/test_masking.py::test_spans_have_geometric_lengths_and_one_fate",
+            "tests/unit/objectives/test_masking.py::test_runs_of_n_words_are_as_likely_as_one_over_n",
+            "tests/unit/objectives/test_masking.py::test_known_n_grams_are_hidden_whole",
+            "tests/unit/objectives/test_boundary.py::test_equals_the_definition_and_is_added_to_the_tokens",
+            "tests/unit/objectives/test_boundary.py::test_only_the_tokens_around_a_span_are_read",
+            "tests/unit/text/test_collocations.py::test_the_measure_is_that_of_the_definition",
+        ), "works"),
     Row("B10", "BERT for a domain or a language; pretraining continued on one's own text",
         (
             "tests/golden/test_published_folders.py::test_folder",
@@ -294,7 +308,9 @@ SMALLER = Chapter("E", "Smaller", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
             "tests/unit/config/test_published_sizes.py::test_parameters_are_those_of_the_reference",
-        ), "partly", "the objective of sentence order, masks of n-grams"),
+            "tests/unit/text/test_sentence_rows.py::test_the_order_of_two_pieces_is_swapped_half_of_the_time",
+            "tests/unit/objectives/test_masking.py::test_runs_of_n_words_are_as_likely_as_one_over_n",
+        ), "works"),
 ))
 
 KNOWLEDGE = Chapter("F", "With knowledge", (

@@ -8,7 +8,7 @@ from typing import Any
 
 from saucier.config import Memory, Node, Transformer, anatomy, memory
 from saucier.inspection.workload import Workload, planned_lessons
-from saucier.objectives.config import Mixture, Replaced, TwoStages
+from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages
 from saucier.objectives.generator import generator_of
 from saucier.recipes import Recipe
 
@@ -65,9 +65,9 @@ def read(batch: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:
-    """Return the FLOPs of one update, backward included: of the model, and of a generator that learns beside it."""
+    """Return the FLOPs of one update, backward included: of the model, and of what learns beside it."""
     body, length = recipe.model_for(vocab), recipe.training.length
-    own = passes_flops(body, length, tokens)
+    own = passes_flops(body, length, tokens) + tokens.targets * boundary_flops(recipe.objective, body)
     if not isinstance(objective := recipe.objective, Replaced):
         return (1 + BACKWARD) * own
     told = tokens.labels * (1 + 1 / (1 + BACKWARD))  # the head runs once more to draw tokens, without a backward pass
@@ -76,6 +76,16 @@ def training_flops(recipe: Recipe, vocab: int, tokens: Tokens) -> float:
     if alone is None:
         return (1 + BACKWARD) * (own + generator)
     return (1 - alone) * ((1 + BACKWARD) * own + generator) + alone * (1 + BACKWARD) * generator
+
+
+def boundary_flops(objective: ObjectiveConfig, model: Transformer) -> float:
+    """Return the FLOPs of a forward pass of the span-boundary objective, for each hidden token."""
+    boundary = objective.boundary if isinstance(objective, Masked) else None
+    if boundary is None or model.language_head is None:
+        return 0.0
+    transform, dim = model.language_head.transform, model.width
+    width = (transform.width if transform else None) or dim
+    return 2.0 * ((2 * dim + boundary.position_width) * dim + dim * width + width * model.output_embed.vocab)
 
 
 def passes_flops(model: Transformer, length: int, tokens: Tokens) -> float:

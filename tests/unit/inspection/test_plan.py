@@ -16,7 +16,9 @@ from saucier.config import flops_per_token, parameters
 from saucier.errors import InputError, WorkError
 from saucier.inspection import calibration, workload
 from saucier.inspection.calibration import Calibration
+from saucier.inspection.costs import Tokens, training_flops
 from saucier.inspection.plan import FILE_NAME, Plan, make_plan, read_plan, timed
+from saucier.objectives.config import Masked, SpanMasking
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.rows import PairRows, Rows
 
@@ -202,3 +204,13 @@ print(machine.peak_resident() - before > 150_000_000, machine.resident() <= mach
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
+
+
+def test_the_span_boundary_network_is_counted() -> None:
+    """Two dense layers and the output matrix, three times as much with its backward pass."""
+    spans = recipe("spanbert-nano")
+    plain = spans.model_copy(update={"objective": Masked(choice=SpanMasking())})
+    tokens = Tokens(1000, 0, 150, 150)
+    found = training_flops(spans, 4000, tokens) - training_flops(plain, 4000, tokens)
+    by_hand = 2 * ((2 * 192 + 50) * 192 + 192 * 192 + 192 * 4000)
+    assert found == pytest.approx(3 * 150 * by_hand)

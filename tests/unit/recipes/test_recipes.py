@@ -20,6 +20,8 @@ PUBLISHED = {
     "gpt2-xl": 1_557_611_200,
     "roberta": 124_697_433, "xlm-roberta": 278_295_186, "xlm": 249_071_384, "mbart": 611_101_867,
     "distilbert": 66_985_530, "albert": 11_813_810,
+    "albert-large": 17_847_474, "albert-xlarge": 59_021_490, "albert-xxlarge": 223_158_450,
+    "roberta-large": 355_412_057, "deberta": 139_244_121,
     "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
     "bart-base": 139_470_681, "bart-large": 406_341_721,
     "xlnet": 116_750_336, "xlnet-large": 360_300_800,
@@ -29,7 +31,7 @@ PUBLISHED = {
     "t5-large": 737_668_096, "t5-3b": 2_851_598_336, "t5-11b": 11_307_321_344, "t5-v1.1-small": 76_961_152,
     "t5-v1.1-base": 247_577_856, "t5-v1.1-large": 783_150_080, "t5-v1.1-xl": 2_849_757_184,
     "t5-v1.1-xxl": 11_135_332_352}
-ENCODERS = {"bert": 109_482_240, "bert-large": 335_141_888}
+ENCODERS = {"bert": 109_482_240, "bert-large": 335_141_888, "spanbert": 108_310_272, "spanbert-large": 333_579_264}
 
 
 @pytest.mark.parametrize("name", names())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from saucier.inspection.book_rows import CHAPTERS, Chapter, Row
+from saucier.inspection.book_rows import CHAPTERS
+from saucier.inspection.book_types import Chapter, Row
 from saucier.recipes import Recipe, names, recipe
 
 HEAD = """# The Book

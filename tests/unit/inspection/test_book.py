@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from saucier.inspection.book import all_rows, by_row, markdown
-from saucier.inspection.book_rows import CHAPTERS, Row
+from saucier.inspection.book_rows import CHAPTERS
+from saucier.inspection.book_types import Row
 from saucier.recipes import names, recipe
 
 NUMBERS = [row.number for row in all_rows()]

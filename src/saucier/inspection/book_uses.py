@@ -1,0 +1,140 @@
+"""The later chapters of the Book: what is made of models, from adapting and shrinking them to the whole."""
+
+from __future__ import annotations
+
+from saucier.inspection.book_types import Chapter, Row
+
+ADAPTING = Chapter("D", "Adapting and aligning", (
+    Row("D1", "Fine-tuning for classification, regression, tagging, answers, translation, summaries"),
+    Row("D2", "LoRA and QLoRA",
+        (
+            "tests/checkpoints/test_adapters.py::test_the_sum_by_hand",
+            "tests/checkpoints/test_adapters.py::test_the_numbers_of_peft",
+        ), "partly", "adapters are read and merged; training them, QLoRA"),
+    Row("D3", "Prefix tuning and prompt tuning"),
+    Row("D4", "Instruction tuning"),
+    Row("D5", "InstructGPT: reward model and PPO"),
+    Row("D6", "Distilling step by step: rationales as a second task"),
+))
+
+SMALLER = Chapter("E", "Smaller", (
+    Row("E1", "Knowledge distillation with soft and hard targets"),
+    Row("E2", "DistilBERT and DistilGPT",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "distillation from a teacher, every second layer, DistilGPT"),
+    Row("E3", "TinyBERT"),
+    Row("E4", "MobileBERT",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_bottleneck.py::test_a_narrow_block_is_what_the_paper_draws",
+        ), "partly", "the three ways of transfer"),
+    Row("E5", "MiniLM",
+        (
+            "tests/checkpoints/test_sentence_folders.py::test_vectors_of_a_published_model",
+            "tests/checkpoints/test_sentence_folders.py::test_sentences_that_mean_the_same_are_close",
+        ), "partly", "its distillation"),
+    Row("E6", "Magnitude pruning with retraining"),
+    Row("E7", "LayerDrop"),
+    Row("E8", "Poor Man's BERT: layers left out"),
+    Row("E9", "FLOP: factorized pruning with L0"),
+    Row("E10", "Head pruning: gates, confidence, importance"),
+    Row("E11", "Q8BERT: 8-bit training with fake quantization"),
+    Row("E12", "Q-BERT: bits by the Hessian, group by group"),
+    Row("E13", "LQ-Nets: learned quantization"),
+    Row("E14", "ALBERT: factorized embedding, shared layers, sentence order",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/config/test_published_sizes.py::test_parameters_are_those_of_the_reference",
+            "tests/unit/text/test_sentence_rows.py::test_the_order_of_two_pieces_is_swapped_half_of_the_time",
+            "tests/unit/objectives/test_masking.py::test_runs_of_n_words_are_as_likely_as_one_over_n",
+        ), "works"),
+))
+
+KNOWLEDGE = Chapter("F", "With knowledge", (
+    Row("F1", "DPR: dense retrieval with two encoders",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+        ), "partly", "training, the index, retrieval"),
+    Row("F2", "ORQA: the inverse cloze task, latent retrieval"),
+    Row("F3", "REALM: retrieval inside masked language modelling",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+        ), "partly", "training with retrieval"),
+    Row("F4", "RAG, by sequence and by token"),
+    Row("F5", "GoldEn Retriever: one question in several hops"),
+))
+
+LONGER = Chapter("G", "Longer and cheaper", (
+    Row("G1", "Deep character models with auxiliary losses",
+        (
+            "tests/unit/objectives/test_deeper.py::test_layer_l_of_n_rests_when_l_over_2n_of_the_training_is_over",
+            "tests/unit/objectives/test_deeper.py::test_the_loss_is_the_sum_over_layers_and_distances",
+            "tests/unit/objectives/test_deeper.py::"
+            "test_the_published_model_has_219_million_weights_and_235_in_training",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "works"),
+    Row("G2", "Transformer-XL: memory across segments",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/golden/test_transfo_xl_losses.py::test_one_loss_a_token_and_their_mean",
+            "tests/laws/test_memory.py::test_segments_with_a_memory_are_one_long_pass",
+            "tests/unit/parts/test_transformer_xl.py::test_weights_are_those_of_the_definition",
+            "tests/unit/parts/test_adaptive.py::test_log_probabilities_and_losses_are_those_of_the_definition",
+        ), "partly", "training over segments"),
+    Row("G3", "Longformer: windows, gaps and global tokens",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_global_attention.py::test_global_tokens_by_definition",
+        ), "partly", "gaps in the window, a cost that is linear in the length"),
+    Row("G4", "ETC: global and local attention"),
+    Row("G5", "BigBird: random, window and global blocks",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_blocks.py::test_attention_is_the_softmax_over_all_keys_and_their_repetitions",
+        ), "partly", "the form with added global tokens, a cost that is linear in the length"),
+    Row("G6", "Sparse Transformer: strided and fixed patterns"),
+    Row("G7", "Reformer: hashed attention, reversible layers",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/parts/test_reformer.py::test_hashes_are_a_softmax_over_the_chunks_of_all_rounds",
+            "tests/unit/parts/test_reformer.py::test_two_streams_and_the_way_back",
+        ), "partly", "a backward pass in constant memory"),
+    Row("G8", "Linformer: keys and values projected to fewer"),
+    Row("G9", "Performer: random features for softmax"),
+    Row("G10", "ELECTRA: telling replaced tokens",
+        (
+            "tests/golden/test_published_folders.py::test_folder",
+            "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
+            "tests/unit/objectives/test_replaced.py::test_both_losses_are_those_of_the_definition",
+            "tests/unit/objectives/test_replaced.py::test_no_gradient_goes_through_what_was_drawn",
+            "tests/unit/objectives/test_replaced.py::test_any_encoder_has_a_generator",
+        ), "partly", "a study at equal compute"),
+))
+
+WHOLE = Chapter("H", "The whole", (
+    Row("H1", "Cleaning a crawl by the C4 rules, without duplicates, shuffled",
+        (
+            "tests/cli/test_clean.py::test_every_rule_takes_what_is_known_of_the_crawl",
+            "tests/cli/test_clean.py::test_two_workers_of_an_engine_give_the_same_bytes",
+            "tests/unit/text/cleaning/test_duplicates.py::test_near_duplicates_are_the_pairs_above_the_similarity",
+            "tests/unit/text/cleaning/test_duplicates.py::test_shuffling_depends_on_the_seed_alone",
+            "tests/unit/text/cleaning/test_rules.py::test_a_rule_of_documents_drops_what_it_names_and_keeps_prose",
+            "tests/unit/text/cleaning/test_rules.py::test_a_rule_of_lines_removes_the_lines_it_names",
+        ), "works"),
+    Row("H2", "Attention in the browser: head, model and neuron views"),
+    Row("H3", "Taxonomy and comparison tables made from the recipes"),
+    Row("H4", "Any task head and any objective on any body, where shapes allow",
+        (
+            "tests/unit/inspection/test_bodies.py::test_what_fits_trains",
+            "tests/unit/inspection/test_bodies.py::test_what_does_not_fit_is_refused_in_the_same_words",
+        ), "partly", "task heads"),
+    Row("H5", "On the device: distilled, pruned, quantized, measured"),
+))

@@ -23,7 +23,7 @@ demo: .venv/.core
 	.venv/bin/saucier cook gpt-nano --out $(RUN)
 
 test: .venv/.test
-	.venv/bin/python -m pytest -q -n 2
+	.venv/bin/python -m pytest -q -n 2 --dist worksteal
 
 test-slow: .venv/.test
 	.venv/bin/python -m pytest -q -m "slow and not gpu"

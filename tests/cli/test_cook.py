@@ -139,11 +139,11 @@ def test_electra_shows_what_it_takes_for_replaced(saucier: Saucier, text_file: P
     assert (tmp_path / "run" / "checkpoints" / "step-4" / "generator" / "model.safetensors").is_file()
 
 
-def test_xlnet_fills_in_the_end_of_an_order(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+def test_xlnet_fills_in_the_end_of_an_order(saucier: Saucier, stories_file: Path, tmp_path: Path) -> None:
     for number, rows in enumerate(("{kind: running, memory: 8}", "{kind: two_pieces, real: 0.5}")):
         folder = tmp_path / str(number)
-        answer = saucier("cook", "xlnet-nano", "--data", text_file, "--out", folder, "--no-calibrate",
-                         "tokenizer.kind=wordpiece", "tokenizer.vocab=60", "data.document=line", "model.memory=8",
+        answer = saucier("cook", "xlnet-nano", "--data", stories_file, "--out", folder, "--no-calibrate",
+                         "tokenizer.kind=wordpiece", "tokenizer.vocab=60", "data.document=paragraph", "model.memory=8",
                          f"objective.rows={rows}", *small("training.length", "model.length"))
         assert answer.code == 0, answer.err
         assert "[...]" in (folder / "samples.txt").read_text()

@@ -92,8 +92,9 @@ def test_processes_share_the_batch(batches: LanguageBatches) -> None:
 def test_stacked_rows_are_filled_up(batches: LanguageBatches) -> None:
     rows = batches[0]
     short = rows.select(slice(0, 1))
-    cut = type(short)(**{name: getattr(short, name)[:, :3] if getattr(short, name).ndim == 2 else getattr(short, name)
-                         for name in short.__dataclass_fields__})
+    fields = {name: getattr(short, name) for name in short.__dataclass_fields__}
+    cut = type(short)(**{name: value[:, :3] if value is not None and value.ndim == 2 else value
+                         for name, value in fields.items()})
     both = stacked([cut, rows])
     assert both.tokens.shape == (9, LENGTH)
     assert both.documents[0].tolist() == [0, 0, 0, PADDING, PADDING]

@@ -76,3 +76,5 @@ def test_a_run_goes_on_from_the_model_that_it_began_with(saucier: Saucier, cooke
     assert saucier("train", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT).code == 0
     again = saucier("cook", tmp_path / "on", "--from", tmp_path / "other")
     assert "this run began with" in again.error
+    plain = saucier("cook", cooked, "--from", tmp_path / "on")
+    assert plain.code == 0  # a finished run is left alone

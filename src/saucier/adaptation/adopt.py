@@ -47,13 +47,14 @@ def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = Non
     Raises `InputError` where the two bodies differ in more than vocabulary, pooler and head.
     """
     refuse_other_body(model.config, other.config)
+    sizes = model.config.embed.vocab, other.config.embed.vocab
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     fits = {name for name in mine.keys() & theirs.keys() if widened(mine[name], theirs[name])}
     with torch.no_grad():
         for name in fits:
             target, source = mine[name], theirs[name].to(mine[name].dtype)
             target[:len(source)] = source
-            if tokens is not None and len(source) == other.config.embed.vocab:
+            if tokens is not None and (len(target), len(source)) == sizes:
                 fill_rows(target, source, tokens)
     return Adopted(tuple(name for name in mine if name not in fits), tuple(name for name in theirs if name not in fits),
                    len(tokens.pieces) if tokens else 0)

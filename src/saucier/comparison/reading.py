@@ -133,7 +133,7 @@ def read_budget(text: str) -> Budget:
     kind, _, amount = text.partition("=")
     if kind not in KINDS:
         raise InputError(f"unknown budget {kind!r}", where="--budget",
-                         remedy=nearest(kind, list(KINDS)) + " Write it as tokens=2e6.")
+                         remedy=nearest(kind, list(KINDS)) + "; write it as tokens=2e6")
     try:
         found: Budget = TypeAdapter(Budget).validate_python({"kind": kind, "amount": float(amount)})
     except ValueError:  # pydantic's is one, too

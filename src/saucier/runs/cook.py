@@ -19,12 +19,13 @@ from saucier.runs.folder import RunFolder, Standing, open_run
 from saucier.runs.job import Cooking, Wishes
 from saucier.runs.judge import judge
 from saucier.runs.pantry import stock
-from saucier.runs.passport import FILE_NAME, Passport, new_passport, read_passport
+from saucier.runs.passport import FILE_NAME, Passport, new_passport, origin_of, read_passport
 from saucier.runs.standard_input import check_input, keep_input, with_kept_input
 from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
 from saucier.runs.writing import special
+from saucier.text.extension import spellings
 from saucier.text.tokenizer import load_tokenizer
 from saucier.training.processes import Processes, processes
 
@@ -78,11 +79,11 @@ def boarding(recipe: Recipe, folder: RunFolder, wishes: Wishes) -> Passport:
 
 def same_start(wishes: Wishes, passport: Passport, folder: RunFolder) -> Wishes:
     """Return wishes with the model that the run began with. Raises `InputError` where another one is wanted now."""
-    then = None if passport.start is None else Path(passport.start)
-    if wishes.start is not None and then is not None and wishes.start.absolute() != then:
-        raise InputError(f"this run began with {then}", where=str(folder.path),
+    then = passport.start
+    if wishes.start is not None and origin_of(wishes.start) != then:
+        raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),
                          remedy="give the same model with --from, or a new folder with --out")
-    return replace(wishes, start=then)
+    return replace(wishes, start=None if then is None else Path(then))
 
 
 def prepare(job: Cooking) -> None:
@@ -103,10 +104,7 @@ def begin_with(model: Transformer, start: Path, job: Cooking) -> None:
     """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
     other, tokenizer = load(start, dtype="float32", device="cpu"), job.pantry.tokenizer
     known = load_tokenizer(start)
-    first, last = known.vocab_size, tokenizer.vocab_size
-    words = [tokenizer.decode([number]).strip() for number in range(first, last)]
-    pieces = known.encode_batch(words, add_special_tokens=False) if words else []
-    found = adopt(model, other, NewTokens(first, pieces))
+    found = adopt(model, other, NewTokens(known.vocab_size, spellings(known, tokenizer)))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:
             job.voice.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")

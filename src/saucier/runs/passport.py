@@ -87,8 +87,13 @@ class Passport(Config):
 
 def new_passport(recipe: str, seeds: dict[str, int], start: Path | None = None) -> Passport:
     """Begin a passport."""
-    origin = None if start is None else str(start.absolute())
+    origin = None if start is None else origin_of(start)
     return Passport(recipe=recipe, code=code(), environment=environment(), seeds=seeds, start=origin, begun=now())
+
+
+def origin_of(start: Path) -> str:
+    """Say which model a run begins with, from everywhere alike: a folder by its whole path, a hub id as it is."""
+    return str(start.absolute() if start.exists() else start)
 
 
 def read_passport(folder: Path) -> Passport:

@@ -66,6 +66,25 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> Tokenize
                      clean_up=tokenizer.clean_up, handling=tokenizer.handling)
 
 
+def spellings(known: Tokenizer, tokenizer: Tokenizer) -> list[list[int]]:
+    """Return the ids by which `known` spells each token that `tokenizer` has learned since; one at least for each.
+
+    A merged token is what its parts are; a whole word is spelled as a text would be.
+    """
+    old: dict[str, int] = known.backend.get_vocab(with_added_tokens=True)
+    merges = json.loads(tokenizer.backend.to_str())["model"].get("merges", [])
+    parts = {"".join(pair): pair for pair in merges}
+
+    def ids(token: str) -> list[int]:
+        if token in old:
+            return [old[token]]
+        if token in parts:
+            return [number for part in parts[token] for number in ids(part)]
+        return [piece.id for piece in known.backend.model.tokenize(token)]
+
+    return [ids(str(tokenizer.backend.id_to_token(number))) for number in range(known.vocab_size, tokenizer.vocab_size)]
+
+
 def counted_words(backend: Backend, texts: Iterable[str]) -> Counter[str]:
     """Count the words of texts as the tokenizer sees them, in its own spelling (`Ġlow`, `▁low`)."""
     words: Counter[str] = Counter()

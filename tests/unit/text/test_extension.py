@@ -9,7 +9,7 @@ import pytest
 
 from saucier.errors import InputError
 from saucier.text.config import BPE, T5_TOKENS, ByteBPE, Characters, Unigram, WordPiece
-from saucier.text.extension import extended
+from saucier.text.extension import extended, spellings
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
 
@@ -39,6 +39,16 @@ def test_the_domain_is_spelled_in_fewer_tokens_and_the_rest_as_before(config: An
     assert new.decode(new.encode(DOMAIN[0])) == old.decode(old.encode(DOMAIN[0]))
     new.save(tmp_path)
     assert load_tokenizer(tmp_path).encode(DOMAIN[0]) == new.encode(DOMAIN[0])
+
+
+@pytest.mark.parametrize("config", SIZED, ids=lambda config: config.kind)
+def test_each_new_token_is_spelled_by_old_ones(config: Any) -> None:
+    old = trained(config)
+    new = extended(old, DOMAIN, 3)
+    for number, pieces in enumerate(spellings(old, new), start=old.vocab_size):
+        assert len(pieces) > 1
+        joined = "".join(str(old.backend.id_to_token(piece)).removeprefix("##") for piece in pieces)
+        assert joined == new.backend.id_to_token(number)
 
 
 def test_whole_words_that_save_most_come_first() -> None:

@@ -1,13 +1,13 @@
 """Is one method better than another? Paired differences over units (documents, rows) and over seeds; numpy alone.
 
-A method's score is the sum of its values over the sum of the weights: bits over bytes, right answers over questions.
-Axes: S seeds, N units, R draws.
+Here a method's score is the sum of its values over the sum of the weights: bits over bytes, right answers over
+questions. Scores of any other form are drawn in `tasks/intervals.py`. Axes: S seeds, N units, R draws.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,13 +81,27 @@ def two_levels(gaps: Floats, weights: Floats, *, seed: int = 0, draws: int = DRA
 
 def resampled(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats:
     """Draw units with replacement; give how far each draw's mean is from the whole mean. Shapes: [N], [N] -> [R]."""
-    count, random = len(gaps), generator(seed, 0)
-    found = np.zeros(draws)
-    for start, stop in pieces(draws, count):
-        units = random.integers(count, size=(stop - start, count))
-        found[start:stop] = gaps[units].sum(axis=1) / weights[units].sum(axis=1)
+    found = np.concatenate([(counts @ gaps) / (counts @ weights)
+                            for counts in resampling(len(gaps), seed=seed, draws=draws)])
     whole: float = gaps.sum() / weights.sum()
-    return found - whole
+    drawn: Floats = found - whole
+    return drawn
+
+
+def resampling(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
+    """Draw units with replacement; yield, some draws at a time, how often each unit was drawn. Shapes: [R', N]."""
+    random = generator(seed, 0)
+    for start, stop in pieces(draws, count):
+        places = np.arange(stop - start)[:, None] * count
+        units = random.integers(count, size=(stop - start, count)) + places
+        yield np.bincount(units.ravel(), minlength=units.size).reshape(units.shape).astype(np.float64)
+
+
+def exchanges(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
+    """Draw for which units two methods change places; yield 1 for those, some draws at a time. Shapes: [R', N]."""
+    random = generator(seed, 2)
+    for start, stop in pieces(draws, count):
+        yield random.integers(2, size=(stop - start, count), dtype=np.int8).astype(np.float64)
 
 
 def pieces(draws: int, count: int) -> list[tuple[int, int]]:
@@ -107,11 +121,9 @@ def randomization(gaps: Floats, *, seed: int = 0, draws: int = DRAWS) -> float:
 
     Shapes: gaps [N]. Source: Noreen 1989, "Computer-Intensive Methods for Testing Hypotheses", §2.
     """
-    random, wanted = generator(seed, 2), abs(float(gaps.sum())) * (1 - 1e-12)
-    beyond = 0
-    for start, stop in pieces(draws, len(gaps)):
-        signs = random.integers(2, size=(stop - start, len(gaps)), dtype=np.int8) * 2 - 1
-        beyond += int((np.abs(signs @ gaps) >= wanted).sum())
+    wanted = abs(float(gaps.sum())) * (1 - 1e-12)
+    beyond = sum(int((np.abs((2 * swaps - 1) @ gaps) >= wanted).sum())
+                 for swaps in exchanges(len(gaps), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 
 

@@ -77,7 +77,7 @@ def rouge(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], 
         raise InputError(f"{len(hypotheses)} hypotheses for {len(references)} references", where="ROUGE",
                          remedy="give one hypothesis for each reference, and at least one")
     pairs = list(zip(hypotheses, references, strict=True))
-    return {name: _mean([_best(kind, *pair, stem) for pair in pairs]) for name, kind in KINDS.items()}
+    return {name: _mean([best(kind, *pair, stem) for pair in pairs]) for name, kind in KINDS.items()}
 
 
 def words(text: str, *, stem: bool = False) -> list[str]:
@@ -95,7 +95,8 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def _best(kind: Kind, hypothesis: str, reference: str | Sequence[str], stem: bool) -> Overlap:
+def best(kind: Kind, hypothesis: str, reference: str | Sequence[str], stem: bool) -> Overlap:
+    """Compare with the reference that gives the best `f1`."""
     choices = [reference] if isinstance(reference, str) else reference
     return max((kind(hypothesis, choice, stem) for choice in choices), key=lambda overlap: overlap.f1)
 

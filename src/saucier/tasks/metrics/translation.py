@@ -5,13 +5,16 @@ sacrebleu is imported when a score is asked for; it comes with the extra `transl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from types import ModuleType
 from typing import Any, Literal
 
+import numpy as np
+
 from saucier.errors import InputError
+from saucier.tasks.statistics import Floats
 
 References = Sequence[str] | Sequence[Sequence[str]]
 """For each hypothesis one reference, or a sequence of several."""
@@ -61,6 +64,31 @@ def chrf(hypotheses: Sequence[str], references: References, *, char_order: int =
     return _corpus(metric, hypotheses, references)
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentSums:
+    """What each segment adds to a corpus score, and how the score is made of the sums. Shapes: statistics [N, k]."""
+
+    statistics: Floats
+    score: Callable[[list[float]], float]
+
+
+def bleu_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Give BLEU as sums over segments; see `bleu`."""
+    return _segments(_sacrebleu().metrics.BLEU(), hypotheses, references)
+
+
+def chrf_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Give chrF as sums over segments; see `chrf`."""
+    return _segments(_sacrebleu().metrics.CHRF(), hypotheses, references)
+
+
+def _segments(metric: Any, hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Take sacrebleu's statistics. It shows them to nobody but its own bootstrap, so a test holds the two methods."""
+    statistics = metric._extract_corpus_statistics(list(hypotheses), _streams(hypotheses, references))
+    return SegmentSums(np.array(statistics, dtype=np.float64),
+                       lambda sums: float(metric._compute_score_from_stats(sums).score))
+
+
 def _sacrebleu() -> ModuleType:
     try:
         import sacrebleu
@@ -73,9 +101,14 @@ def _sacrebleu() -> ModuleType:
 
 
 def _corpus(metric: Any, hypotheses: Sequence[str], references: References) -> TranslationScore:
+    result = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
+    return TranslationScore(score=float(result.score), signature=str(metric.get_signature()), details=str(result))
+
+
+def _streams(hypotheses: Sequence[str], references: References) -> list[list[str | None]]:
+    """Put references as sacrebleu takes them: the first of every segment, then the second; None where there is none."""
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(f"{len(hypotheses)} hypotheses for {len(references)} references", where="translation scores",
                          remedy="give one hypothesis for each reference, and at least one")
     groups = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
-    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in zip_longest(*groups)])
-    return TranslationScore(score=float(result.score), signature=str(metric.get_signature()), details=str(result))
+    return [list(stream) for stream in zip_longest(*groups)]

@@ -1,0 +1,236 @@
+"""A score of any form as sums over examples, with its interval, and the difference of two methods' scores.
+
+A metric gives each example a few numbers, its sufficient statistics, and makes the score of their sums. To draw other
+data is then to weigh the examples, and one product of matrices gives all draws of BLEU as it does of accuracy.
+Axes: N examples, k statistics of an example, R draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+
+from saucier.tasks.statistics import NORMAL_975, Difference, Floats, exchanges, resampling, share_beyond_zero
+
+INTERVAL_DRAWS = 2_000
+"""Draws of an interval: its ends then move by about a twentieth of its width from seed to seed."""
+TEST_DRAWS = 10_000
+"""Draws of a test between two methods."""
+
+Value = Callable[[Floats], Floats]
+"""From sums of statistics to scores. Shapes: [R, k] -> [R]; NaN where the score is not defined."""
+
+
+class Measured(Protocol):
+    """What one metric found, example by example; draws of examples give draws of the score."""
+
+    def __len__(self) -> int:
+        """Count the examples that are resampled."""
+
+    @property
+    def count(self) -> int:
+        """Count the examples that the score is about."""
+
+    def drawn(self, counts: Floats) -> Floats:
+        """Give the score of data that hold each example so often. Shapes: [R, N] -> [R]."""
+
+    def exchanged(self, other: Self, swaps: Floats) -> Floats:
+        """Give this score less the other one's, predictions exchanged where `swaps` is 1. Shapes: [R, N] -> [R]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A score that is a function of sums over examples: accuracy, F1, Matthews, Pearson, BLEU. Shapes: [N, k]."""
+
+    statistics: Floats
+    value: Value
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    @property
+    def count(self) -> int:
+        """All examples."""
+        return len(self)
+
+    def drawn(self, counts: Floats) -> Floats:
+        """See `Measured`."""
+        return self.value(counts @ self.statistics)
+
+    def exchanged(self, other: Sums, swaps: Floats) -> Floats:
+        """See `Measured`."""
+        moved = swaps @ (other.statistics - self.statistics)
+        return self.value(self.statistics.sum(axis=0) + moved) - self.value(other.statistics.sum(axis=0) - moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of right answers among those asked for. Its interval is in closed form, and honest where all are right.
+
+    Shapes: right, asked [N], each 0 or 1; what was not asked is not right.
+    """
+
+    right: Floats
+    asked: Floats
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    @property
+    def count(self) -> int:
+        """Examples that were asked for."""
+        return int(self.asked.sum())
+
+    @property
+    def sums(self) -> Sums:
+        """The same as sums."""
+        return Sums(np.stack([self.right, self.asked], axis=1), ratio)
+
+    def drawn(self, counts: Floats) -> Floats:
+        """See `Measured`."""
+        return self.sums.drawn(counts)
+
+    def exchanged(self, other: Share, swaps: Floats) -> Floats:
+        """See `Measured`."""
+        return self.sums.exchanged(other.sums, swaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Spearman's correlation, which is of no such form: a drawn example changes the ranks of all others.
+
+    The ranks are made anew in every draw, ties in the middle, so that nothing is taken for fixed that is not.
+    Shapes: golds, predictions [N].
+    """
+
+    golds: Floats
+    predictions: Floats
+
+    def __len__(self) -> int:
+        return len(self.golds)
+
+    @property
+    def count(self) -> int:
+        """All examples."""
+        return len(self)
+
+    def drawn(self, counts: Floats) -> Floats:
+        """See `Measured`."""
+        golds, predictions = (weighted_ranks(side, counts) for side in (self.golds, self.predictions))
+        return weighted_correlation(golds, predictions, counts)
+
+    def exchanged(self, other: Ranks, swaps: Floats) -> Floats:
+        """See `Measured`. Time: 2 R sorts of N."""
+        ones, taken = np.ones((len(swaps), len(self))), swaps.astype(bool)
+        golds = weighted_ranks(self.golds, ones)
+        first, second = (weighted_correlation(golds, row_ranks(predictions), ones)
+                         for predictions in (np.where(taken, other.predictions, self.predictions),
+                                             np.where(taken, self.predictions, other.predictions)))
+        return first - second
+
+
+def row_ranks(values: Floats) -> Floats:
+    """Rank each row by itself, equal values in the middle of their places. Shapes: [R, N] -> [R, N]."""
+    once = np.ones((1, values.shape[1]))
+    return np.stack([weighted_ranks(row, once)[0] for row in values])
+
+
+def weighted_ranks(values: Floats, counts: Floats) -> Floats:
+    """Rank values that occur `counts` times each, equal ones in the middle of their places.
+
+    Shapes: [N], [R, N] -> [R, N].
+    """
+    _, group = np.unique(values, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    sizes = np.add.reduceat(counts[:, order], starts, axis=1)
+    before = np.cumsum(sizes, axis=1) - sizes
+    ranks: Floats = (before + (sizes + 1) / 2)[:, group]
+    return ranks
+
+
+def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
+    """Give Pearson's correlation, row by row; NaN where one side is constant. Shapes: [R, N] each -> [R]."""
+    total = counts.sum(axis=1, keepdims=True)
+    one, two = (side - (counts * side).sum(axis=1, keepdims=True) / total for side in (first, second))
+    spread = (counts * one * one).sum(axis=1) * (counts * two * two).sum(axis=1)
+    return quotient((counts * one * two).sum(axis=1), np.sqrt(spread), math.nan)
+
+
+def whole(measured: Measured) -> float:
+    """Give the score of the data as they are."""
+    return float(measured.drawn(np.ones((1, len(measured))))[0])
+
+
+def bootstrap(measured: Measured, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> Floats:
+    """Draw examples with replacement, and give each draw's score. Shapes: [R].
+
+    Source: Efron and Tibshirani 1993, §6.
+    """
+    return np.concatenate([measured.drawn(counts) for counts in resampling(len(measured), seed=seed, draws=draws)])
+
+
+def interval(measured: Measured, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> tuple[float, float]:
+    """Give the 95 % interval of the score: where it would lie on other data of this size.
+
+    A share's is Wilson's; all others are percentiles of the bootstrap. Draws in which the score is not defined (a
+    constant side of a correlation) are left out; NaN where all are.
+    Source: Efron and Tibshirani 1993, §13.3; Wilson 1927, by Brown, Cai and DasGupta 2001, §3.1.1.
+    """
+    if isinstance(measured, Share):
+        return wilson(float(measured.right.sum()), measured.count)
+    return percentiles(bootstrap(measured, seed=seed, draws=draws))
+
+
+def wilson(right: float, asked: int) -> tuple[float, float]:
+    """Give the 95 % interval of a share; NaN where nothing was asked."""
+    if not asked:
+        return math.nan, math.nan
+    share, square = right / asked, NORMAL_975 ** 2
+    middle = (right + square / 2) / (asked + square)
+    half = NORMAL_975 * math.sqrt(asked) / (asked + square) * math.sqrt(share * (1 - share) + square / (4 * asked))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def ratio(sums: Floats) -> Floats:
+    """Divide the first sum by the second; NaN where that is 0. Shapes: [R, 2] -> [R]."""
+    return quotient(sums[..., 0], sums[..., 1], math.nan)
+
+
+def quotient(above: Floats, below: Floats, otherwise: float = 0.0) -> Floats:
+    """Divide; `otherwise` where the divisor is 0. Shapes: any, equal."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(below != 0, above / below, otherwise)
+    return found
+
+
+def percentiles(drawn: Floats) -> tuple[float, float]:
+    """Give the middle 95 % of the defined draws."""
+    defined = drawn[np.isfinite(drawn)]
+    low, high = np.quantile(defined, [0.025, 0.975]) if len(defined) else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def compared(first: Measured, second: Measured, *, seed: int = 0, draws: int = TEST_DRAWS) -> Difference:
+    """Compare two methods' answers to the same examples, which are resampled, or exchanged, together.
+
+    `p` is two-sided, of the bootstrap; `units_p` of approximate randomization, which needs no distribution at all.
+    Source: Noreen 1989, §2; for BLEU and alike Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation".
+    """
+    drawn = bootstrap(first, seed=seed, draws=draws) - bootstrap(second, seed=seed, draws=draws)
+    low, high = percentiles(drawn)
+    value = whole(first) - whole(second)
+    return Difference(value=value, low=low, high=high, p=share_beyond_zero(drawn[np.isfinite(drawn)]),
+                      units_p=exchange_test(first, second, seed=seed, draws=draws), effect=None, seeds=1)
+
+
+def exchange_test(first: Measured, second: Measured, *, seed: int = 0, draws: int = TEST_DRAWS) -> float:
+    """Return the p-value of approximate randomization: predictions change places at random, example by example."""
+    wanted = abs(whole(first) - whole(second)) * (1 - 1e-12)
+    beyond = sum(int((np.abs(first.exchanged(second, swaps)) >= wanted).sum())
+                 for swaps in exchanges(len(first), seed=seed, draws=draws))
+    return (beyond + 1) / (draws + 1)

@@ -1,0 +1,51 @@
+"""Scores of rankings: mean average precision and mean reciprocal rank.
+
+An example is a query: its gold is the relevance of each candidate (above 0 is relevant), its prediction their scores.
+A query without any relevant candidate is no part of the mean. Among equal scores the irrelevant ones stand first, so
+that a constant gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from saucier.tasks.intervals import Sums
+from saucier.tasks.metrics.metric import Metric, indicator
+from saucier.tasks.metrics.spans import mean_over
+from saucier.tasks.statistics import Floats
+
+
+def mean_average_precision() -> Metric:
+    """Mean over queries of the precision at each relevant candidate's rank. Source: Buckley and Voorhees 2000, §2."""
+    return Metric("MAP", lambda golds, predictions: over_queries(average_precision, golds, predictions), "queries")
+
+
+def mean_reciprocal_rank() -> Metric:
+    """Mean over queries of one over the first relevant candidate's rank. Source: Voorhees 1999, TREC-8, §3."""
+    return Metric("MRR", lambda golds, predictions: over_queries(reciprocal_rank, golds, predictions), "queries")
+
+
+def average_precision(ranks: Floats) -> float:
+    """Average the precision at these ranks, which count from 1 and ascend."""
+    return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0
+
+
+def reciprocal_rank(ranks: Floats) -> float:
+    """Give one over the first rank."""
+    return float(1 / ranks[0]) if len(ranks) else 0.0
+
+
+def relevant_ranks(gold: Sequence[float], prediction: Sequence[float]) -> Floats:
+    """Give the ranks, from 1, of the relevant candidates."""
+    relevant = np.asarray(gold, dtype=np.float64) > 0
+    order = np.lexsort((relevant, -np.asarray(prediction, dtype=np.float64)))
+    return np.flatnonzero(relevant[order]).astype(np.float64) + 1
+
+
+def over_queries(score: Callable[[Floats], float], golds: Sequence[Sequence[float]],
+                 predictions: Sequence[Sequence[float]]) -> Sums:
+    """Average a score over the queries that have a relevant candidate."""
+    ranks = [*map(relevant_ranks, golds, predictions)]
+    return mean_over(indicator([len(one) > 0 for one in ranks]), np.array([*map(score, ranks)]))

@@ -1,0 +1,89 @@
+"""Answers in a text: exact match and F1 as SQuAD scores them, versions 1.1 and 2.0.
+
+An answer is compared after lower case, without punctuation, articles and superfluous spaces; of several references the
+best counts. A question without any reference has no answer, and "" is then the right prediction.
+Source: Rajpurkar et al. 2016, §6.1, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822, for no answer.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from saucier.tasks.intervals import Share, Sums, ratio
+from saucier.tasks.metrics.metric import Metric, indicator
+from saucier.tasks.statistics import Floats
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+Gold = Sequence[str]
+"""The references of one question; none where it has no answer."""
+
+
+def normalized(text: str) -> str:
+    """Write an answer as it is compared."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, gold: Gold) -> float:
+    """Give 1 where the prediction is one of the references."""
+    return max(float(normalized(prediction) == normalized(reference)) for reference in gold or [""])
+
+
+def answer_f1(prediction: str, gold: Gold) -> float:
+    """Give the F1 of the words, with the best of the references."""
+    return max(word_f1(normalized(prediction).split(), normalized(reference).split()) for reference in gold or [""])
+
+
+def word_f1(ours: list[str], theirs: list[str]) -> float:
+    """Compare two lists of words; where one is empty, 1 if both are."""
+    if not ours or not theirs:
+        return float(ours == theirs)
+    common = (Counter(ours) & Counter(theirs)).total()
+    return 2 * common / (len(ours) + len(theirs))
+
+
+def answerable(gold: Gold) -> bool:
+    """Tell whether a question has an answer."""
+    return any(normalized(reference) for reference in gold)
+
+
+def every(gold: Gold) -> bool:
+    """Take every question."""
+    return True
+
+
+def unanswerable(gold: Gold) -> bool:
+    """Tell whether a question has no answer."""
+    return not answerable(gold)
+
+
+Part = Callable[[Gold], bool]
+PARTS: dict[str, Part] = {"": every, " (answerable)": answerable, " (unanswerable)": unanswerable}
+
+
+def span_exact_match(part: str = "") -> Metric:
+    """Share of questions with an exact answer, among all or one of `PARTS`."""
+    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Share:
+        asked = indicator([PARTS[part](gold) for gold in golds])
+        return Share(asked * np.array([*map(exact_match, predictions, golds)]), asked)
+
+    return Metric("exact match" + part, measure, "questions")
+
+
+def span_f1(part: str = "") -> Metric:
+    """Mean F1 of the answers, among all or one of `PARTS`."""
+    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Sums:
+        asked = indicator([PARTS[part](gold) for gold in golds])
+        return mean_over(asked, np.array([*map(answer_f1, predictions, golds)]))
+
+    return Metric("F1" + part, measure, "questions")
+
+
+def mean_over(asked: Floats, values: Floats) -> Sums:
+    """Make the mean of the values that were asked for. Shapes: [N] each."""
+    return Sums(np.stack([asked * values, asked], axis=1), ratio)

@@ -18,6 +18,7 @@ from saucier.config.check import reads_padding
 from saucier.errors import InputError, nearest
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.cache import Cache
+from saucier.parts.changed import Applied, Origin
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
 from saucier.parts.global_tokens import refuse_named
@@ -82,6 +83,8 @@ class Transformer(nn.Module):
         """The config that the model was published with, for what changes no number: names of labels, its class."""
         self.carried: dict[str, Tensor] = {}
         """Tensors of the published file that its reference stores and never reads."""
+        self.origin: Origin | None = None
+        self.rewrites: list[Applied] = []
         self.embed = Embedding(config.embed, config.dim)
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None

@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "checkpoints": {"config", "parts", "model"},
     "text": {"config", "hub"},
     "objectives": {"config", "parts", "model", "text"},
-    "adaptation": {"config", "model"},
+    "adaptation": {"config", "model", "parts", "checkpoints"},
     "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices"},
     "generation": {"config", "parts", "model", "text", "devices"},
 }

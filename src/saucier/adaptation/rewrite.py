@@ -1,0 +1,98 @@
+"""`rewrite` changes a built model in place, as its config says; `unrewrite` takes everything back.
+
+Nothing here builds a model or copies its class: maps, residuals and the front of the input get something beside them.
+Not here: what is put there, in a file for each kind.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from saucier.adaptation import config as a
+from saucier.adaptation.low_rank import LowRank, add_pairs
+from saucier.adaptation.places import parameters_of
+from saucier.adaptation.swapping import swap
+from saucier.errors import InputError
+from saucier.model import Transformer
+from saucier.parts.changed import Applied
+
+
+def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, seed: int = 0) -> Transformer:
+    """Change a model in place and return it: what is new starts as no change and learns, the rest is frozen.
+
+    What stays learning besides is `by.train` and what the model did not get from its origin (a new head). `where`
+    overrules `by.where`; several rewrites may follow each other. `seed` feeds the starting values.
+    Raises `InputError` for a place that the model does not have, that is taken, or that cannot be changed so.
+    """
+    by = placed(by, where)
+    stop = stopped(model, by)
+    frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
+    generator = torch.Generator().manual_seed(seed)
+    match by:
+        case a.Lora():
+            add_pairs(model, by, generator)
+        case a.Freeze() | a.Bias():
+            pass
+    for parameter in frozen.values():
+        parameter.requires_grad_(False)
+    model.rewrites.append(Applied(by, frozenset(frozen)))
+    return model
+
+
+def placed(by: a.Tuning, where: a.Where | None) -> a.Tuning:
+    """Return a rewrite with another `where`. Raises `InputError` for one that has its one place in a model."""
+    if where is None:
+        return by
+    if "where" not in type(by).model_fields:
+        raise InputError(f"{by.kind} has one place in a model", where="where", remedy="leave it out")
+    return by.model_copy(update={"where": where})
+
+
+def stopped(model: Transformer, by: a.Tuning) -> set[str]:
+    """Return the names of the parameters that a rewrite stops from learning."""
+    learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if isinstance(by, a.Freeze):
+        return learning & (parameters_of(model, by.where) | lower_blocks(model, by.lower))
+    keep = parameters_of(model, ("biases", *by.train) if isinstance(by, a.Bias) else by.train)
+    unlike = set(model.origin.unlike) if model.origin is not None else set()
+    return learning - keep - unlike - added(model)
+
+
+def added(model: nn.Module) -> set[str]:
+    """Return the names of the parameters that rewrites have added."""
+    return {f"{name}.{end}" for name, module in model.named_modules() if getattr(module, "added", False)
+            for end, _ in module.named_parameters()}
+
+
+def lower_blocks(model: Transformer, count: int) -> set[str]:
+    """Return the names of the parameters of the first blocks of every stack."""
+    roots = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(count))
+    return {name for name, _ in model.named_parameters() if name.startswith(roots)}
+
+
+def unrewrite(model: Transformer) -> Transformer:
+    """Take every rewrite back, in place: the model is as it was before the first, to the last bit.
+
+    Raises `InputError` where weights were rounded, which cannot be taken back.
+    """
+    around = {id(module): module.base for module in model.modules() if isinstance(module, LowRank)}
+    swap(model, around)
+    parameters = dict(model.named_parameters())
+    for applied in model.rewrites:
+        for name in applied.frozen:
+            parameters[name.replace(".base.", ".")].requires_grad_(True)
+    model.rewrites.clear()
+    return model
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that learn, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def share(model: nn.Module) -> tuple[int, int]:
+    """Return how many values learn, and how many the model has."""
+    counts = [(parameter.numel() if parameter.requires_grad else 0, parameter.numel())
+              for parameter in model.parameters()]
+    return sum(learning for learning, _ in counts), sum(total for _, total in counts)

@@ -1,7 +1,9 @@
 """Writing text: `generate`, its options, and the small objects that it is put together from."""
 
+from saucier.generation.chains import Chains, walk
 from saucier.generation.generate import generate
 from saucier.generation.options import GenerationOptions
+from saucier.generation.strategies import Gibbs, MetropolisHastings
 from saucier.generation.streaming import TextStream
 
-__all__ = ["GenerationOptions", "TextStream", "generate"]
+__all__ = ["Chains", "GenerationOptions", "Gibbs", "MetropolisHastings", "TextStream", "generate", "walk"]

@@ -12,6 +12,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.beams import Beams, BeamSearch
+from saucier.generation.chains import chains
 from saucier.generation.choosing import Choice, Greedy, Sample
 from saucier.generation.compiled import compiled_reader
 from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
@@ -38,6 +39,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p,
     seed, num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
     min_new_tokens, eos_token_id, pad_token_id, stop_strings, ... ; what is not given comes from `model.generation`.
+    `strategy` (see `strategies`) writes otherwise than from left to right: `input_ids` are then texts with mask tokens
+    in their open places, and the result is these texts, filled in.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
     beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
     and keeps the code on disk; a model with other weights is compiled anew.
@@ -51,6 +54,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens unless `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
     """
     chosen = resolve(options, model.generation)
+    if chosen.strategy is not None:
+        return chains(model, input_ids, attention_mask, chosen).ids
     if listener is not None and chosen.num_beams > 1:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")

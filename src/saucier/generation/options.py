@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError, nearest
+from saucier.generation.strategies import Strategy
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -28,6 +29,11 @@ NEUTRAL: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff"
                            "encoder_repetition_penalty": 1.0,
                            "encoder_no_repeat_ngram_size": 0, "num_beam_groups": 1, "diversity_penalty": 0.0}
 """Keys that we do not have, with the value that does nothing."""
+
+LEFT_TO_RIGHT = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
+                 "bad_words_ids", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
+                 "min_new_tokens", "min_length", "stop_strings")
+"""Options that speak of a text that grows at its end."""
 
 TokenId = int
 
@@ -99,6 +105,8 @@ class GenerationOptions(Config):
     """What an encoder-decoder's text begins with; None: `bos_token_id`."""
     stop_strings: tuple[str, ...] = ()
     """A row ends when its new text holds one of these; needs a tokenizer."""
+    strategy: Strategy | None = None
+    """How the text is written where not from left to right; None: from left to right."""
 
     @property
     def ends(self) -> tuple[TokenId, ...]:
@@ -147,7 +155,18 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Generation
     except ValidationError as error:
         raise readable(error) from error
     check_together(options)
+    refuse_unread(options, said)
     return options
+
+
+def refuse_unread(options: GenerationOptions, said: Mapping[str, Any]) -> None:
+    """Raise `InputError` for an option of the call that a strategy does not read."""
+    if options.strategy is None:
+        return
+    for name in LEFT_TO_RIGHT:
+        if name in said and getattr(options, name) != GenerationOptions.model_fields[name].default:
+            raise InputError(f"is for texts written from left to right, and not read by {options.strategy.kind}",
+                             where=name, remedy="leave it out")
 
 
 def listed(name: str, value: Any) -> Any:
@@ -168,6 +187,9 @@ def readable(error: ValidationError) -> InputError:
     """Return the first fault as one line: the option, what is wrong with it, and the remedy."""
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0])
+    if len(fault["loc"]) > 1 and name == "strategy":
+        return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}",
+                          where=".".join(map(str, fault["loc"])), remedy="docs/masked-generation.md lists its settings")
     if fault["type"] == "extra_forbidden":
         return InputError("unknown option of generate", where=name,
                           remedy=nearest(name, list(GenerationOptions.model_fields)))
@@ -189,7 +211,7 @@ def check_together(options: GenerationOptions) -> None:
     if beams > 1 and wanted > beams:
         raise InputError(f"{wanted} sequences of {beams} beams", where="num_return_sequences",
                          remedy=f"use num_beams={wanted}")
-    if beams == 1 and wanted > 1 and not options.do_sample:
+    if beams == 1 and wanted > 1 and not options.do_sample and options.strategy is None:
         raise InputError("the likeliest continuation is only one", where="num_return_sequences",
                          remedy="use do_sample=True or num_beams")
     if options.stop_strings and options.pad is None:

@@ -1,0 +1,92 @@
+"""Ways of writing a text other than from left to right, as data: which one, and its own settings. No torch here.
+
+Left to right is what `generate` does without one of these; its settings are those of `GenerationOptions`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from saucier.config.base import Config
+
+
+def by_kind(value: Any) -> Any:
+    """Take a name alone for that kind, with the settings that it has where nothing is said."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+class RandomOrder(Config):
+    """Each step draws a place, the same places as often as chance has it."""
+
+    kind: Literal["random"] = "random"
+
+
+class SequentialOrder(Config):
+    """The places come from left to right, over and over."""
+
+    kind: Literal["sequential"] = "sequential"
+
+
+Order = Annotated[RandomOrder | SequentialOrder, BeforeValidator(by_kind), Field(discriminator="kind")]
+
+
+class RawScores(Config):
+    """The energy of a text is minus the sum of its tokens' logits, each with its own token hidden.
+
+    Source: Goyal et al. 2021, §3.1, eq 2, arXiv:2106.02736.
+    """
+
+    kind: Literal["raw"] = "raw"
+
+
+class LogProbabilities(Config):
+    """The energy of a text is minus the sum of its tokens' log probabilities, each with its own token hidden.
+
+    Source: Goyal et al. 2021, §3.1, eq 3, arXiv:2106.02736.
+    """
+
+    kind: Literal["normalized"] = "normalized"
+
+
+Energy = Annotated[RawScores | LogProbabilities, BeforeValidator(by_kind), Field(discriminator="kind")]
+
+
+class Chain(Config):
+    """What all chains have: a text whose mask tokens are the places to be written."""
+
+    mask: int = Field(ge=0)
+    """Id of the mask token: where it stands at the start, a token is written; what else stands there stays."""
+    steps: int = Field(default=200, gt=0)
+    """Single places that are drawn anew, in each text."""
+    order: Order = RandomOrder()
+    """Which place comes next."""
+
+
+class Gibbs(Chain):
+    """Hide one token, draw it anew given all others, and so on: Gibbs sampling.
+
+    Source: Wang and Cho 2019 (BERT has a mouth), §3, arXiv:1902.04094.
+    """
+
+    kind: Literal["gibbs"] = "gibbs"
+    burn_in: int | None = Field(default=None, ge=0)
+    """The first so many steps draw from the whole distribution; those after it from the `top_k` likeliest tokens, or,
+    without `top_k`, take the likeliest (as the paper's code does). None: all steps draw alike."""
+
+
+class MetropolisHastings(Chain):
+    """Propose a token from the masked model's distribution, and take it as the energies of both texts say.
+
+    The chain's stationary distribution is that of the energy, which Gibbs sampling from conditionals that fit no joint
+    distribution does not have. Source: Goyal et al. 2021, §3.2, arXiv:2106.02736.
+    """
+
+    kind: Literal["metropolis_hastings"] = "metropolis_hastings"
+    energy: Energy = LogProbabilities()
+    """What the chain's distribution is: exp(-energy), up to a factor."""
+
+
+Strategy = Annotated[Gibbs | MetropolisHastings, Field(discriminator="kind")]
+"""How a text is written, where not from left to right."""

@@ -59,14 +59,21 @@ def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str)
     """
     if head in layout.classes:
         return head
+    found = classes_with(layout, document, head, where)
+    if not found:
+        kinds = {kind_of(layout, document, name, where) for name in layout.classes}
+        known = [*layout.classes, *sorted(kind for kind in kinds if kind)]
+        raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=nearest(head, known))
+    return found[0]
+
+
+def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: str) -> list[str]:
+    """Return the classes with a kind of head, the one that was saved first. Raises `InputError` for a wrong config."""
     kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
-    found = [name for name, kind in kinds.items() if kind == head]
     if not any(kinds.values()):  # no class can be made of this config: say why
         published_tree(layout.spelled(layout, document), document, saved_class(document, layout, where), where)
-    if not found:
-        known = [*layout.classes, *sorted({kind for kind in kinds.values() if kind})]
-        raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=nearest(head, known))
-    return next((name for name in found if name in (document.get("architectures") or ())), found[0])
+    said = document.get("architectures") or ()
+    return sorted((name for name, found in kinds.items() if found == kind), key=lambda name: name not in said)
 
 
 def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:

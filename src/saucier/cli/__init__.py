@@ -21,9 +21,11 @@ from saucier.cli import (
     diff,
     evaluate,
     families,
+    finetune,
     generate,
     number,
     plan,
+    predict,
     recipes,
     rerun,
     scaling,
@@ -44,6 +46,8 @@ app.command()(cook.cook)
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(generate.generate)
+app.command()(finetune.finetune)
+app.command()(predict.predict)
 app.command()(rerun.rerun)
 app.command()(recipes.recipes)
 app.command()(families.families)

@@ -67,6 +67,7 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
     from saucier.errors import InputError
     from saucier.recipes import recipe
     from saucier.recipes.overrides import is_override
+    from saucier.text.sources import absolute
 
     words = list(words or ())
     if what is not None and (is_override(what) or (start is not None and data and Path(what).is_file())):
@@ -88,8 +89,3 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
     if folder.is_dir() and (folder / "recipe.yaml").is_file():
         return recipe(folder / "recipe.yaml", overrides), folder
     return recipe(what, overrides), None
-
-
-def absolute(name: str) -> str:
-    """Return a path that means the same from everywhere; `-` is standard input."""
-    return name if name == "-" or name.startswith("-.") else str(Path(name).absolute())

@@ -38,7 +38,7 @@ class Limits:
     """The id that fills a row up."""
 
 
-class _Plan:
+class LengthPlan:
     """Which texts make up which batch, in every epoch. Shapes: lengths [N, sides]."""
 
     def __init__(self, lengths: Ints, limits: Limits, seed: int) -> None:
@@ -128,7 +128,7 @@ class BucketedTexts:
     def __init__(self, store: TokenStore, limits: Limits, *, seed: int = 0) -> None:
         """Plan batches over the documents of `store`. Errors: `InputError` where every text would be dropped."""
         self._store, self._limits = store, limits
-        self._plan = _Plan(store.lengths[:, None], limits, seed)
+        self._plan = LengthPlan(store.lengths[:, None], limits, seed)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -170,7 +170,7 @@ class BucketedPairs:
     def __init__(self, store: PairStore, limits: Limits, *, seed: int = 0) -> None:
         """Plan batches over the pairs of `store`. Errors: `InputError` where every pair would be dropped."""
         self._store, self._limits = store, limits
-        self._plan = _Plan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, seed)
+        self._plan = LengthPlan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, seed)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -197,7 +197,7 @@ class EvaluationPairs:
     def __init__(self, store: PairStore, limits: Limits) -> None:
         """Plan batches over the pairs of `store`."""
         self._store, self._limits = store, limits
-        self._plan = _Plan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, 0)
+        self._plan = LengthPlan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, 0)
 
     def __len__(self) -> int:
         return self._plan.batches

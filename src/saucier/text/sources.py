@@ -55,6 +55,11 @@ def find_sources(patterns: Sequence[str]) -> list[Source]:
     return [_source(name) for pattern in patterns for name in _expand(pattern)]
 
 
+def absolute(name: str) -> str:
+    """Return a path that means the same from everywhere; `-` is standard input."""
+    return name if name == "-" or name.startswith("-.") else str(Path(name).absolute())
+
+
 def _expand(pattern: str) -> list[str]:
     if Path(pattern).exists() or not glob.has_magic(pattern):
         return [pattern]

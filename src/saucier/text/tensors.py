@@ -87,6 +87,14 @@ class Row:
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None, fit: Fit, *,
                  special: bool) -> Encoded:
     """Encode texts, or pairs of texts. Raises `InputError` for what `Tokenizer.__call__` lists."""
+    rows = text_rows(tokenizer, texts, pairs, fit, special=special)
+    told(rows, fit)
+    return padded(tokenizer, rows, fit)
+
+
+def text_rows(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None, fit: Fit, *,
+              special: bool = True) -> list[Row]:
+    """Encode texts, or pairs of texts, each in a row of its own length. Raises `InputError` as `encode_texts`."""
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"{len(texts)} texts and {len(pairs)} pairs", where="pairs", remedy="give one for each text")
     if not texts:
@@ -98,8 +106,7 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str
         if fit.limit is not None and len(row.ids) > fit.limit:
             second = None if pairs is None else pairs[place]
             rows[place] = shortened(tokenizer, texts[place], second, len(row.ids), fit, special=special)
-    told(rows, fit)
-    return padded(tokenizer, rows, fit)
+    return rows
 
 
 def shortened(tokenizer: Tokenizer, first: str, second: str | None, length: int, fit: Fit, *, special: bool) -> Row:

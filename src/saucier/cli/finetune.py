@@ -1,0 +1,33 @@
+"""`saucier finetune`: a labelled file and a model become a model for a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import Out
+
+What = Annotated[str, typer.Argument(metavar="TASK", help="classification, many_labels, regression; a file of "
+                                                          "settings; or a folder to go on with.")]
+Words = Annotated[list[str] | None,
+                  typer.Argument(metavar="[key.sub=value]...",
+                                 help="Settings, such as training.epochs=5 or task.label=COLUMN.")]
+Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="A folder, a run, or a hub id.")]
+Data = Annotated[list[str] | None, typer.Option("--data", metavar="FILE...", help="Labelled rows to learn from.")]
+HeldOut = Annotated[list[str] | None,
+                    typer.Option("--held-out", metavar="FILE", help="To measure with; a tenth of the data without.")]
+Test = Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="To measure with at the very end.")]
+
+
+def finetune(what: What, words: Words = None, *, model: Model = None, data: Data = None, held_out: HeldOut = None,
+             test: Test = None, out: Out = None) -> None:
+    """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
+    from saucier.finetuning.asked import Files, wanted_finetuning
+    from saucier.finetuning.folder import default_folder
+    from saucier.finetuning.job import finetune as work
+
+    files = Files(tuple(data or ()), tuple(held_out or ()), tuple(test or ()))
+    settings, folder = wanted_finetuning(what, words or (), model, files)
+    work(settings, out or folder or default_folder(settings))

@@ -1,0 +1,41 @@
+"""`saucier predict`: a model that was fine-tuned for a task answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a fine-tuning, or a model for a task.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Rows to answer for.")]
+Texts = Annotated[list[str] | None,
+                  typer.Option("--text", metavar="TEXT",
+                               help="A text to answer for; `FIRST ||| SECOND` for a pair. Can be given again.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write JSON lines here.")]
+
+
+def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out = None,
+            as_json: AsJson = False) -> None:
+    """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file."""
+    from saucier.errors import InputError
+    from saucier.files import write_text
+    from saucier.finetuning.outcome import answer_line, say_answer
+    from saucier.finetuning.predict import ask
+
+    if not files and not texts:
+        raise InputError("nothing to answer for", where="command line", remedy="give a FILE, or --text TEXT")
+    if out is not None and out.exists():
+        raise InputError("is there already", where=str(out), remedy="give another name with --out")
+    found = ask(model, files or (), texts or ())
+    asked = list(zip(found.examples, found.answers, strict=True))
+    if found.cut:
+        typer.echo(f"{found.cut:,} rows were too long and are cut", err=True)
+    if out is not None:
+        write_text(out, "".join(answer_line(found.task, *one) + "\n" for one in asked))
+        typer.echo(f"{len(asked):,} predictions in {out}")
+        return
+    for example, answer in asked:
+        typer.echo(answer_line(found.task, example, answer) if as_json else say_answer(found.task, example, answer))

@@ -1,0 +1,123 @@
+"""A fine-tuning as data: which model, which task, which files, how it is trained. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.recipes.faults import input_error
+from saucier.recipes.overrides import apply_overrides
+from saucier.recipes.reading import Source, read_yaml
+from saucier.tasks.config import TaskConfig
+from saucier.training.config import AdamW, Fraction, Linear, OptimizerConfig, Positive, Training
+
+FILE_NAME = "finetune.yaml"
+LOGGED = 40
+"""Lines that a run writes about its training, about."""
+
+
+class LabelledFiles(Config):
+    """The files that the task is learned from and measured with."""
+
+    train: tuple[str, ...] = Field(min_length=1)
+    """To learn from: jsonl, csv, tsv, parquet, compressed or not, globs; what the task reads beside."""
+    held_out: tuple[str, ...] = ()
+    """To measure with while one decides; none: `share` of the training rows."""
+    test: tuple[str, ...] = ()
+    """To measure with at the very end."""
+    share: float = Field(default=0.1, gt=0, lt=1)
+    """Share of the training rows that is held out where no file is. Rows with equal texts stay together."""
+    limit: Positive | None = None
+    """Learn from so many rows at most, the first ones."""
+
+
+class FineTraining(Config):
+    """How the model is trained. The rate rises linearly, then falls to zero. Source: Devlin et al. 2019, §A.3."""
+
+    epochs: float = Field(default=3.0, gt=0)
+    """How often each row is seen."""
+    batch: Positive = 32
+    """Rows in one update."""
+    micro_batch: Positive | None = None
+    """Rows in one forward pass; None: all. Does not change what is learned."""
+    length: Positive | None = None
+    """Most tokens in a row; None: as many as the longest row has, and as the model takes, and 512."""
+    optimizer: OptimizerConfig = AdamW(learning_rate=5e-5, beta2=0.999, weight_decay=0.01)
+    """How gradients become updates."""
+    warmup: Fraction = 0.1
+    """Share of the steps over which the rate rises."""
+    clip: float | None = Field(default=1.0, gt=0)
+    """Largest norm of the whole gradient; None: no limit."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number format of the multiplications; auto: bfloat16 where it is faster."""
+    compile: bool = False
+    """Compile the model with torch.compile."""
+    patience: Positive | None = None
+    """Measure after every epoch, keep the weights with the lowest held-out loss, and stop after so many epochs
+    without a better one. None: keep the last weights; the held-out rows then choose nothing."""
+    seed: int = Field(default=0, ge=0)
+    """Feeds new weights, the order of the rows, the dropout."""
+
+    def steps(self, per_epoch: int) -> int:
+        """Return the number of updates."""
+        return max(1, round(self.epochs * per_epoch))
+
+    def training(self, per_epoch: int, length: int) -> Training:
+        """Return what the loop is told."""
+        steps = self.steps(per_epoch)
+        return Training(
+            steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
+            schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
+            clip=self.clip, dtype=self.dtype, compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
+            evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
+            log_every=max(1, steps // LOGGED))
+
+
+class Finetuning(Config):
+    """One fine-tuning: the schema of `finetune.yaml`."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    """What the run is called."""
+    model: str
+    """The model to begin with: a folder, a run, or a hub id."""
+    task: TaskConfig
+    """What is learned."""
+    data: LabelledFiles
+    """From what."""
+    training: FineTraining = FineTraining()
+    """How."""
+    fresh_head: bool = False
+    """Begin with a new head even where the model has one for this task."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as they stand in the file."""
+        return self.model_dump(mode="json")
+
+
+def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetuning:
+    """Return the fine-tuning that plain values and `key.sub=value` words describe. Raises `InputError`."""
+    source = Source("command line", values)
+    apply_overrides(source, overrides)
+    return validated(source)
+
+
+def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
+    """Read a file of this form. Raises `InputError` with file and line."""
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
+    source = read_yaml(path.read_text(encoding="utf-8"), str(path))
+    apply_overrides(source, overrides)
+    return validated(source)
+
+
+def validated(source: Source) -> Finetuning:
+    """Check values. Raises `InputError`, a line for each fault."""
+    try:
+        return Finetuning.model_validate(source.values)
+    except ValidationError as error:
+        raise input_error(error, source, Finetuning) from error

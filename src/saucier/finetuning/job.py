@@ -1,0 +1,190 @@
+"""The whole fine-tuning: read, show, prepare, train, score, save. A run that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from saucier.checkpoints.model_folder import fill
+from saucier.config import parameters
+from saucier.devices import choose_device
+from saucier.files import remove, write_json
+from saucier.finetuning.config import Finetuning
+from saucier.finetuning.data import Splits, read_splits
+from saucier.finetuning.folder import TaskFolder, begin, write_task
+from saucier.finetuning.opening import opening, shown
+from saucier.finetuning.outcome import Measured, hardest, measure, say_scores, write_predictions
+from saucier.finetuning.prepare import prepared
+from saucier.hub import folder_of
+from saucier.inspection.units import duration
+from saucier.loading import model_folder_of
+from saucier.model import Transformer
+from saucier.recipes.coherence import learned_length
+from saucier.runs.passport import Passport, file_digest, new_passport, now
+from saucier.runs.voice import Voice
+from saucier.saving import save
+from saucier.tasks.build import build_task
+from saucier.tasks.sheet import Collate, Sheet, SheetBatches, ordered
+from saucier.tasks.simple import missing_extra, simple_methods
+from saucier.tasks.task import Encoding, Reading
+from saucier.text.sources import find_sources
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.training.config import Training
+from saucier.training.evaluation import Evaluator
+from saucier.training.loop import Result, train
+from saucier.training.precision import Dtype
+from saucier.training.processes import Processes, processes
+from saucier.training.progress import Reporter, screen
+from saucier.training.resume import FOLDER, usable_checkpoint
+from saucier.training.update import Study
+
+LONGEST = 512
+"""Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A fine-tuning under way."""
+
+    settings: Finetuning
+    folder: TaskFolder
+    voice: Voice
+    us: Processes
+    passport: Passport
+    tokenizer: Tokenizer
+    splits: Splits = field(init=False)
+    sheets: dict[str, Sheet] = field(init=False)
+    length: int = field(init=False)
+    model: Transformer = field(init=False)
+
+    def keep_time(self, stage: str, seconds: float) -> None:
+        """Write the time of a stage into the passport."""
+        self.passport = self.passport.timed(stage, seconds)
+
+
+def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
+    """Fine-tune into a folder, or go on where that stopped.
+
+    Under torchrun every process calls this; the first one writes and speaks.
+    Raises `InputError` for settings, files or rows that are wrong; `WorkError` when training fails or is interrupted
+    (after saving).
+    """
+    with processes() as us:
+        if us.first:
+            begin(out, settings)
+        us.wait()
+        folder = TaskFolder(out)
+        voice = Voice(silent=quiet or not us.first)
+        voice.heading(f"{settings.task.kind}: {settings.model} → {out}")
+        if folder.is_finished:
+            voice.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
+            return folder
+        passport = new_passport(settings.name, {"training": settings.training.seed}, start=Path(settings.model))
+        job = Job(settings, folder, voice, us, passport, load_tokenizer(settings.model))
+        voice.heard = job.keep_time
+        with voice.stage("data"):
+            read(job)
+        with voice.stage("model"):
+            prepare(job)
+        with voice.stage("train"):
+            trained = teach(job)
+        if us.first:
+            finish(job, trained)
+        us.wait()
+        return folder
+
+
+def read(job: Job) -> None:
+    """Read the files, encode them, and show what will be learned."""
+    settings = job.settings
+    job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
+    job.length = row_length(settings, job.tokenizer)
+    encoding = Encoding(job.tokenizer, job.length)
+    job.sheets = {name: job.splits.task.sheet(examples, encoding) for name, examples in job.splits.named().items()}
+    for line in opening(job.splits, job.sheets, job.length):
+        job.voice.say(line)
+    for line in shown(job.splits, job.sheets["train"], job.tokenizer):
+        job.voice.note(line)
+    files = (*settings.data.train, *settings.data.held_out, *settings.data.test)
+    digests = {source.name: file_digest(source.path) for source in find_sources(list(files))}
+    job.passport = job.passport.model_copy(update={"data": digests})
+
+
+def row_length(settings: Finetuning, tokenizer: Tokenizer) -> int:
+    """Return the most tokens that a row may have."""
+    from saucier.inspection.subject import subject
+
+    room = learned_length(subject(str(model_folder_of(folder_of(settings.model)))).model)
+    given = (settings.training.length or LONGEST, room, tokenizer.handling.max_length)
+    return min(limit for limit in given if limit is not None)
+
+
+def prepare(job: Job) -> None:
+    """Build the model, and say what of it is new."""
+    settings = job.settings
+    found = prepared(settings.model, job.splits.task.wanted, job.tokenizer, seed=settings.training.seed,
+                     fresh_head=settings.fresh_head, device=choose_device("auto"))
+    job.model = found.model
+    job.voice.say(f"{parameters(job.model.config):,} parameters")
+    for what, names in (("new", found.adopted.new), ("left behind", found.adopted.left)):
+        if names:
+            job.voice.say(f"{what}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
+
+
+def teach(job: Job) -> Result:
+    """Train."""
+    settings, sheet, objective = job.settings.training, job.sheets["train"], job.splits.task.objective
+    batches = SheetBatches(sheet, settings.batch, seed=settings.seed)
+    training = settings.training(batches.steps_per_epoch, int(sheet.lengths.max()))
+    study = Study(batches, Collate(), objective)
+    objective.bind(job.model)
+    evaluate = Evaluator(list(ordered(job.sheets["held-out"], settings.batch)), Collate(), objective, settings.seed,
+                         job.us)
+    result = train(job.model, study, training, run_folder=job.folder.path, reporters=reporters(job, training),
+                   evaluate=evaluate, recipe=job.settings.as_dict() | {"data": job.passport.data})
+    seen = training.steps / batches.steps_per_epoch * len(sheet)
+    speed = f", {seen / result.seconds:.0f} rows/s" if result.seconds and result.reason == "done" else ""
+    job.voice.say(f"{result.steps:,} steps in {duration(result.seconds)}{speed}, in {result.dtype}")
+    fill(job.model, usable_checkpoint(job.folder.path) / "model.safetensors")
+    return result
+
+
+def reporters(job: Job, training: Training) -> list[Reporter]:
+    """Return who tells of the training."""
+    told = job.us.first and (sys.stderr.isatty() or not job.voice.silent)
+    return [screen(training.steps, training.log_every)] if told else []
+
+
+def finish(job: Job, trained: Result) -> None:
+    """Score, write predictions, save the model; the checkpoints have done their work then."""
+    with job.voice.stage("score"):
+        found = [scored_split(job, name, trained) for name in job.sheets if name != "train"]
+    with job.voice.stage("save"):
+        layout = save(job.model, job.folder.model)
+        job.tokenizer.save(job.folder.model)
+        write_task(job.folder.model, job.splits.task.config, job.length)
+        job.voice.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
+    job.passport = job.passport.in_environment(dtype=trained.dtype).model_copy(update={"ended": now()})
+    job.passport.write(job.folder.path)
+    write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
+    remove(job.folder.path / FOLDER)
+
+
+def scored_split(job: Job, name: str, trained: Result) -> Measured:
+    """Ask the model on one split; say its scores beside those of simple methods, and its hardest errors."""
+    splits, settings = job.splits, job.settings
+    examples: list[Any] = splits.named()[name]
+    reading = Reading(job.model, settings.training.batch, cast(Dtype, trained.dtype))
+    answers = splits.task.answers(reading, examples, job.sheets[name])
+    found = measure(splits.task, name, examples, answers, simple_methods(splits.task, splits.train, examples))
+    write_predictions(job.folder.predictions(name), splits.task, found)
+    job.voice.say(f"{name}: {say_scores(found.scores)}")
+    for method, scores in found.beside:
+        job.voice.say(f"  {method}: {say_scores(scores)}")
+    if (missing := missing_extra(splits.task)) is not None:
+        job.voice.note(f"  {missing}")
+    for line in hardest(splits.task, found):
+        job.voice.note(f"  {line}")
+    return found

@@ -1,0 +1,89 @@
+"""What a person sees before training: rows, labels, lengths, what is cut, duplicates, leaks, three examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from saucier.finetuning.data import Splits, class_counts, repeats
+from saucier.objectives.base import IGNORED
+from saucier.tasks.sheet import Sheet
+from saucier.tasks.task import Task
+from saucier.text.tokenizer import Tokenizer
+
+SHOWN = 12
+"""Labels that are listed by name."""
+SAMPLES = 3
+"""Rows that are shown token by token."""
+WIDEST = 48
+"""Tokens of a row that are shown."""
+QUARTILES = (0.5, 0.95, 1.0)
+
+
+def opening(splits: Splits, sheets: dict[str, Sheet], length: int) -> Iterator[str]:
+    """Yield lines about the data."""
+    for name, examples in splits.named().items():
+        yield f"{name}: {len(examples):,} rows{labels(splits, examples)}"
+        yield f"  {lengths(sheets[name], length)}"
+        found = repeats(splits.task, examples, splits.train)
+        if found.inside:
+            yield f"  {found.inside:,} rows stand there more than once" + (
+                f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
+        if found.leaked:
+            yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+
+
+def labels(splits: Splits, examples: Sequence[Any]) -> str:
+    """List how often each label stands."""
+    counts = class_counts(splits.task, examples)
+    if not counts:
+        return ""
+    listed = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:SHOWN])
+    more = f", and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    never = [label for label in getattr(splits.task.config, "labels", ()) if label not in counts]
+    none = f"; none of {', '.join(never[:SHOWN])}" if never else ""
+    return f"; {listed}{more}{none}"
+
+
+def lengths(sheet: Sheet, length: int) -> str:
+    """Say how long rows are, and what was cut."""
+    middle, most, longest = np.quantile(sheet.lengths[:, 0], QUARTILES).astype(int).tolist()
+    cut = sheet.cut
+    lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
+    told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}" if cut.rows or cut.targets \
+        else "none cut"
+    return f"tokens a row: {middle} in the middle, {most} at most in 95 %, {longest} in the longest; {told}"
+
+
+def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the first training rows, token by token; what is learned at a token stands behind it."""
+    for unit in range(min(SAMPLES, len(sheet))):
+        example = splits.train[int(sheet.item[unit])]
+        yield f"{example.place} → {splits.task.gold(example)}"
+        for row in range(unit * sheet.group, (unit + 1) * sheet.group):
+            yield f"  {tokens(splits.task, sheet, row, tokenizer)}"
+
+
+def tokens(task: Task[Any], sheet: Sheet, row: int, tokenizer: Tokenizer) -> str:
+    """Write one row: each token, with its target where it has one."""
+    ids = sheet.wide["input_ids"].row(row).tolist()
+    beside = sheet.wide.get("labels")
+    targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
+    if len(targets) != len(ids):
+        return f"{spelled(ids, tokenizer)}  ⇒  {spelled([one for one in targets if one != IGNORED], tokenizer)}"
+    words = [f"{piece(number, tokenizer)}{'' if target == IGNORED else f'→{task.spoken(target, tokenizer)}'}"
+             for number, target in zip(ids[:WIDEST], targets, strict=False)]
+    return " ".join(words) + (f" … ({len(ids)} tokens)" if len(ids) > WIDEST else "")
+
+
+def spelled(ids: Sequence[int], tokenizer: Tokenizer) -> str:
+    """Write ids as tokens."""
+    more = f" … ({len(ids)} tokens)" if len(ids) > WIDEST else ""
+    return " ".join(piece(number, tokenizer) for number in ids[:WIDEST]) + more
+
+
+def piece(number: int, tokenizer: Tokenizer) -> str:
+    """Write one token."""
+    return tokenizer.id_to_token(number) or f"<{number}>"

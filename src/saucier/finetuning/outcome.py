@@ -1,0 +1,104 @@
+"""What came out of a fine-tuning: answers beside what is right, scores with intervals, the hardest errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier.files import write_text
+from saucier.tasks.scores import Score, metrics_for, scored
+from saucier.tasks.simple import Simple
+from saucier.tasks.task import Answer, Json, Task
+
+HARDEST = 5
+"""Errors that are shown."""
+WIDEST = 160
+"""Characters of a text that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The answers to one split, and what they are worth."""
+
+    split: str
+    examples: Sequence[Any]
+    answers: Sequence[Answer]
+    scores: tuple[Score, ...]
+    beside: tuple[tuple[str, tuple[Score, ...]], ...] = ()
+    """Simple methods, by name."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it without the answers."""
+        return {"rows": len(self.examples), "scores": [one.as_json() for one in self.scores],
+                "baselines": {name: [one.as_json() for one in scores] for name, scores in self.beside}}
+
+
+def measure(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
+            simple: Sequence[Simple] = ()) -> Measured:
+    """Score answers, and those of simple methods, on one split."""
+    golds = [task.gold(one) for one in examples]
+    own: list[Json] = [one.prediction for one in answers]
+    metrics = metrics_for(task.scored_as, golds, own, *(one.predictions for one in simple))
+    return Measured(split, examples, answers, scored(metrics, golds, own),
+                    tuple((one.name, scored(metrics, golds, one.predictions)) for one in simple))
+
+
+def say_scores(scores: Sequence[Score]) -> str:
+    """Write scores in one line, each with its 95 % interval."""
+    return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
+
+
+def answer_line(task: Task[Any], example: Any, answer: Answer) -> str:
+    """Write one answer as a line of JSON: id, prediction, gold where it is known, confidence, texts."""
+    line: dict[str, Any] = {"id": example.name, "prediction": answer.prediction}
+    if (gold := task.gold(example)) is not None:
+        line["gold"] = gold
+    if answer.confidence is not None:
+        line["confidence"] = round(answer.confidence, 4)
+    return json.dumps(line | answer.more | {"texts": task.texts(example)}, ensure_ascii=False)
+
+
+def say_answer(task: Task[Any], example: Any, answer: Answer) -> str:
+    """Write one answer for a person."""
+    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
+    return f"{told(answer.prediction)}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
+
+
+def write_predictions(path: Path, task: Task[Any], found: Measured) -> None:
+    """Write the answers to a split."""
+    rows = zip(found.examples, found.answers, strict=True)
+    write_text(path, "".join(answer_line(task, example, answer) + "\n" for example, answer in rows))
+
+
+def hardest(task: Task[Any], found: Measured) -> Iterator[str]:
+    """Yield the errors that the model was surest of (of numbers: the farthest off)."""
+    rows = [(wrongness(answer, task.gold(example)), number)
+            for number, (example, answer) in enumerate(zip(found.examples, found.answers, strict=True))]
+    for wrong, number in sorted(rows, key=lambda row: (-row[0], row[1]))[:HARDEST]:
+        if wrong > 0:
+            example, answer = found.examples[number], found.answers[number]
+            yield (f"{example.name}: {told(answer.prediction)}, not {told(task.gold(example))}: "
+                   f"{shortened(' ‖ '.join(task.texts(example)))}")
+
+
+def wrongness(answer: Answer, gold: Any) -> float:
+    """Return how wrong an answer is: 0 where it is right."""
+    if isinstance(answer.prediction, float) and isinstance(gold, int | float):
+        return abs(answer.prediction - gold)
+    right = answer.prediction in gold if isinstance(gold, list) and isinstance(answer.prediction, str) \
+        else answer.prediction == gold
+    return 0.0 if right else answer.confidence if answer.confidence is not None else 1.0
+
+
+def told(value: Any) -> str:
+    """Write a prediction for a person."""
+    return f"{value:.2f}" if isinstance(value, float) else shortened(str(value))
+
+
+def shortened(text: str) -> str:
+    """Cut a text that is too long for a line."""
+    one = " ".join(text.split())
+    return one if len(one) <= WIDEST else one[:WIDEST - 1] + "…"

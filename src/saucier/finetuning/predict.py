@@ -1,0 +1,101 @@
+"""`ask`: a model that was fine-tuned (or published for a task) answers for new rows or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.finetuning.data import read_examples
+from saucier.finetuning.folder import TaskFolder, read_task
+from saucier.finetuning.job import LONGEST
+from saucier.hub import folder_of
+from saucier.loading import load, model_folder_of
+from saucier.model import Transformer
+from saucier.recipes.coherence import learned_length
+from saucier.tasks.build import build_task
+from saucier.tasks.config import Classification, Regression, TaskConfig
+from saucier.tasks.examples import Example, Place
+from saucier.tasks.labelled_texts import LabelledText
+from saucier.tasks.task import Answer, Encoding, Reading, Task
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.training.precision import choose_dtype
+
+BATCH = 32
+"""Rows that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, and what the model says."""
+
+    task: Task[Any]
+    examples: Sequence[Any]
+    answers: Sequence[Answer]
+    cut: int
+    """Rows that were too long and were cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModel:
+    """A model with what it was trained to do."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    task: Task[Any]
+    length: int
+
+    def ask(self, examples: Sequence[Any]) -> Asked:
+        """Answer for some examples."""
+        sheet = self.task.sheet(examples, Encoding(self.tokenizer, self.length))
+        dtype = choose_dtype("auto", next(self.model.parameters()).device)[0]
+        answers = self.task.answers(Reading(self.model, BATCH, dtype), examples, sheet)
+        return Asked(self.task, examples, answers, sheet.cut.rows)
+
+
+def open_task(path: Path | str) -> TaskModel:
+    """Open a fine-tuning's folder, its model, or a model that was published for a task.
+
+    Raises `InputError` for a model that answers nothing of the kind.
+    """
+    folder = TaskFolder(Path(path)).model if TaskFolder(Path(path)).model.is_dir() else path
+    model, tokenizer = load(folder, dtype="float32"), load_tokenizer(folder)
+    saved = read_task(model_folder_of(folder_of(folder)))
+    room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST) if one is not None]
+    config, length = saved if saved is not None else (published_task(model, str(path)), min(room))
+    return TaskModel(model, tokenizer, build_task(config), length)
+
+
+def published_task(model: Transformer, where: str) -> TaskConfig:
+    """Return the task that a published head is for. Raises `InputError` where that is not to be seen."""
+    match model.config.head:
+        case c.ClassificationHead(classes=1):
+            return Regression()
+        case c.ClassificationHead(classes=count):
+            named = model.published.get("id2label")
+            labels = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else \
+                [f"LABEL_{number}" for number in range(count)]
+            return Classification(labels=tuple(labels))
+        case _:
+            raise InputError("this model has no head for a task that `predict` knows", where=where,
+                             remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")
+
+
+def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = ()) -> Asked:
+    """Answer for the rows of files, and for texts.
+
+    Raises `InputError` for a file that lacks a column, and for a task that single texts do not suit.
+    """
+    opened = open_task(path)
+    examples = read_examples(opened.task, files, labelled=False) if files else []
+    return opened.ask([*examples, *(typed(opened.task, text, number) for number, text in enumerate(texts, start=1))])
+
+
+def typed(task: Task[Any], text: str, number: int) -> Example:
+    """Make an example of a text from the command line; `|||` stands before a second text."""
+    first, between, second = text.partition("|||")
+    place = Place("command line", number)
+    return LabelledText(place, f"text {number}", first.strip(), second.strip() if between else None, None)

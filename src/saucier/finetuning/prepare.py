@@ -1,0 +1,125 @@
+"""The model that a task begins with: the body of a model that is there, under the head that the task needs.
+
+A published family gets its own class for the task, so that the result can be written in its layout again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saucier import config as c
+from saucier.adaptation.adopt import Adopted, adopt
+from saucier.checkpoints.published import classes_with, published_tree
+from saucier.config.check import reads_pooled
+from saucier.errors import InputError
+from saucier.families.layouts import LAYOUTS
+from saucier.loading import load
+from saucier.model import Transformer, build
+from saucier.tasks.task import Wanted
+from saucier.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model that is ready to learn a task."""
+
+    model: Transformer
+    adopted: Adopted
+    """What of it is new, and what was left behind."""
+
+
+def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: int = 0, fresh_head: bool = False,
+             device: torch.device | str = "cpu") -> Prepared:
+    """Build the model for a task and give it the weights of `start`; parameters that are new are drawn from `seed`.
+
+    A head of the same kind that `start` has is kept, unless a fresh one is asked for.
+    Raises `InputError` for a head with other labels, and for a body that the head does not fit.
+    """
+    other = load(start, dtype="float32", device="cpu")
+    known = saved_labels(other, wanted)
+    if known is not None and known != wanted.labels and not fresh_head:
+        raise other_labels(known, wanted.labels, str(start))
+    document = labelled_document(other.published, wanted.labels)
+    config = published_config(other, wanted, document, str(start)) or own_config(other.config, wanted, tokenizer)
+    model = build(config, seed=seed, device=device)
+    removed = trimmed(other, config, keep_head=known is not None and not fresh_head)
+    found = adopt(model, other)
+    model.generation, model.carried = other.generation, other.carried
+    if document and config.head is not None:
+        model.published = document | {"architectures": other.published.get("architectures", [])}
+    return Prepared(model, replace(found, left=found.left + removed))
+
+
+def saved_labels(other: Transformer, wanted: Wanted) -> tuple[str, ...] | None:
+    """Return the labels of a head of the wanted kind that a model has already; None where it has none."""
+    head = other.config.head
+    if head is None or head.kind != wanted.kind:
+        return None
+    classes = getattr(head, "classes", None)
+    if classes is None:
+        return wanted.labels
+    named = other.published.get("id2label")
+    if isinstance(named, dict) and len(named) == classes:
+        names = tuple(str(named[key]) for key in sorted(named, key=int))
+        return wanted.labels if unnamed(names) and len(wanted.labels) == classes else names
+    return wanted.labels if len(wanted.labels) == classes else tuple(f"LABEL_{one}" for one in range(classes))
+
+
+def unnamed(labels: tuple[str, ...]) -> bool:
+    """Say whether labels are only the numbers that a config has without names."""
+    return labels == tuple(f"LABEL_{number}" for number in range(len(labels)))
+
+
+def other_labels(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:
+    """Return the error for a head that knows other labels."""
+    def listed(labels: tuple[str, ...]) -> str:
+        return f"{len(labels)} labels ({', '.join(labels[:4])}{', ...' if len(labels) > 4 else ''})"
+
+    return InputError(f"its head knows {listed(known)}, and the data have {listed(wanted)}", where=where,
+                      remedy="begin with a new head: fresh_head=true, or give task.labels in the head's order")
+
+
+def labelled_document(document: dict[str, Any], labels: tuple[str, ...]) -> dict[str, Any]:
+    """Return a published config with other labels; empty where there is none."""
+    if not document or not labels:
+        return dict(document)
+    kept = {name: value for name, value in document.items() if name not in ("num_labels", "problem_type")}
+    return kept | {"id2label": {str(number): label for number, label in enumerate(labels)},
+                   "label2id": {label: number for number, label in enumerate(labels)}}
+
+
+def published_config(other: Transformer, wanted: Wanted, document: dict[str, Any], where: str) -> c.Transformer | None:
+    """Return the tree of the family's own class with such a head; None where the family publishes none."""
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        return None
+    found = classes_with(layout, document, wanted.kind, where)
+    if not found:
+        return None
+    return published_tree(layout.spelled(layout, document), document, found[0], where)
+
+
+def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c.Transformer:
+    """Return a body under a head of ours; an encoder-decoder that is not to write keeps its encoder alone."""
+    changes: dict[str, Any] = {"default_target": None} if wanted.kind != "language" else {}
+    if config.encoder is not None and wanted.kind != "language":
+        changes |= {"decoder": None, "decoder_embed": None}
+    body = config.model_copy(update={**changes, "head": None})
+    changed = body.model_copy(update={"head": wanted.generic(body, tokenizer)})
+    return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
+
+
+def trimmed(other: Transformer, config: c.Transformer, *, keep_head: bool) -> tuple[str, ...]:
+    """Take off a model what the task's model has no place for, and return the names of its parameters."""
+    before = [name for name, _ in other.named_parameters()]
+    if not keep_head:
+        other.head = None
+    if config.decoder is None and other.config.encoder is not None:
+        other.decoder = other.decoder_embed = None
+        other.config = other.config.model_copy(update={"decoder": None, "decoder_embed": None, "default_target": None})
+    after = {name for name, _ in other.named_parameters()}
+    return tuple(name for name in before if name not in after)

@@ -1,0 +1,20 @@
+"""From a task's config to the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from saucier.tasks.classification import Classes, LabelSets, Numbers
+from saucier.tasks.config import Classification, ManyLabels, Regression, TaskConfig
+from saucier.tasks.task import Task
+
+
+def build_task(config: TaskConfig) -> Task[Any]:
+    """Return the task that a config describes."""
+    match config:
+        case Classification():
+            return Classes(config)
+        case ManyLabels():
+            return LabelSets(config)
+        case Regression():
+            return Numbers(config)

@@ -1,0 +1,236 @@
+"""Tasks on whole texts and pairs: one class, many labels, a number. Letters: N texts, C classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from saucier.errors import InputError, nearest
+from saucier.objectives.base import Objective
+from saucier.objectives.labelling import Classes as ClassesObjective
+from saucier.objectives.labelling import ManyLabels as ManyLabelsObjective
+from saucier.objectives.labelling import Numbers as NumbersObjective
+from saucier.tasks.config import Classification, ManyLabels, Regression
+from saucier.tasks.examples import LABEL, SCORE, Cells, Column
+from saucier.tasks.labelled_texts import LabelledText, TextTask, sorted_labels, text_head
+from saucier.tasks.sheet import Sheet
+from saucier.tasks.task import Answer, Json, Reading, Wanted
+
+HALF = 0.5
+"""The probability from which a label counts as said."""
+SUREST = 3
+"""Classes whose probabilities are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes(TextTask[str]):
+    """One class for each text."""
+
+    config: Classification
+
+    @property
+    def target(self) -> Column:
+        """The class."""
+        return LABEL
+
+    @property
+    def wanted(self) -> Wanted:
+        """A logit for each class."""
+        return text_head(self.config, self.config.labels, len(self.config.labels))
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy."""
+        return ClassesObjective()
+
+    def label(self, row: Cells) -> str:
+        """Any word."""
+        return row.word("label")
+
+    def learned(self, examples: Sequence[LabelledText[str]]) -> Classes:
+        """Take the classes from the file, unless they are given; either way the file must have two of them."""
+        found = sorted_labels([one.label for one in examples if one.label is not None])
+        if len(found) < 2:
+            raise InputError(f"has one class only, {found[0]!r}" if found else "has no classes",
+                             where=examples[0].place.file, remedy="give texts of two classes or more")
+        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or found}))
+
+    def check(self, examples: Sequence[LabelledText[str]]) -> None:
+        """Every class must be known."""
+        refuse_unknown([(one, one.label) for one in examples if one.label is not None], self.config.labels)
+
+    def targets(self, labels: Sequence[str]) -> NDArray[Any]:
+        """Shapes: [N], numbers of classes."""
+        return numbers(labels, self.config.labels)
+
+    def answers(self, reading: Reading, examples: Sequence[LabelledText[str]], sheet: Sheet) -> list[Answer]:
+        """The likeliest class, with the probabilities of the likeliest ones."""
+        labels = self.config.labels
+        found: dict[int, Answer] = {}
+        for units, _, output in reading.outputs(sheet):
+            assert output.logits is not None, "the head gives logits"
+            sure, which = output.logits.float().softmax(-1).topk(min(SUREST, len(labels)))
+            for unit, chances, order in zip(units.tolist(), sure.tolist(), which.tolist(), strict=True):
+                told = {labels[number]: round(chance, 4) for number, chance in zip(order, chances, strict=True)}
+                found[unit] = Answer(labels[order[0]], chances[0], {"probabilities": told})
+        return [found[number] for number in range(len(examples))]
+
+    @property
+    def scored_as(self) -> str:
+        """As classes."""
+        return "classes"
+
+    def gold(self, example: LabelledText[str]) -> Json:
+        """The class."""
+        return example.label
+
+    def classes(self, example: LabelledText[str]) -> Sequence[str]:
+        """The class."""
+        return () if example.label is None else (example.label,)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSets(TextTask[tuple[str, ...]]):
+    """Any number of labels for each text."""
+
+    config: ManyLabels
+
+    @property
+    def target(self) -> Column:
+        """The labels."""
+        return LABEL
+
+    @property
+    def wanted(self) -> Wanted:
+        """A logit for each label."""
+        return text_head(self.config, self.config.labels, len(self.config.labels))
+
+    @property
+    def objective(self) -> Objective:
+        """A decision for each label."""
+        return ManyLabelsObjective()
+
+    def label(self, row: Cells) -> tuple[str, ...]:
+        """A list of words, or words in one cell; none is a legal answer."""
+        value = row.values.get("label")
+        if value is None:
+            return ()
+        parts = value if isinstance(value, list) else str(value).split(self.config.separator)
+        return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+
+    def learned(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> LabelSets:
+        """Take the labels from the file, unless they are given."""
+        found = sorted_labels([label for one in examples for label in one.label or ()])
+        if not found:
+            raise InputError("has no labels", where=examples[0].place.file, remedy="give texts that have some")
+        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or found}))
+
+    def check(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> None:
+        """Every label must be known."""
+        refuse_unknown([(one, label) for one in examples for label in one.label or ()], self.config.labels)
+
+    def targets(self, labels: Sequence[tuple[str, ...]]) -> NDArray[Any]:
+        """Shapes: [N, C] of 0 and 1."""
+        return np.array([[name in one for name in self.config.labels] for one in labels], dtype=np.int64)
+
+    def answers(self, reading: Reading, examples: Sequence[LabelledText[tuple[str, ...]]],
+                sheet: Sheet) -> list[Answer]:
+        """The labels that are likelier than not."""
+        labels = self.config.labels
+        found: dict[int, Answer] = {}
+        for units, _, output in reading.outputs(sheet):
+            assert output.logits is not None, "the head gives logits"
+            for unit, chances in zip(units.tolist(), output.logits.float().sigmoid().tolist(), strict=True):
+                told = dict(zip(labels, chances, strict=True))
+                said = [name for name, chance in told.items() if chance > HALF]
+                found[unit] = Answer(said, min(max(chance, 1 - chance) for chance in chances),
+                                     {"probabilities": {name: round(chance, 4) for name, chance in told.items()}})
+        return [found[number] for number in range(len(examples))]
+
+    @property
+    def scored_as(self) -> str:
+        """As many labels."""
+        return "many_labels"
+
+    def gold(self, example: LabelledText[tuple[str, ...]]) -> Json:
+        """The labels."""
+        return None if example.label is None else list(example.label)
+
+    def classes(self, example: LabelledText[tuple[str, ...]]) -> Sequence[str]:
+        """The labels."""
+        return example.label or ()
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers(TextTask[float]):
+    """A number for each text."""
+
+    config: Regression
+
+    @property
+    def target(self) -> Column:
+        """The number."""
+        return SCORE
+
+    @property
+    def wanted(self) -> Wanted:
+        """One output."""
+        return text_head(self.config, ("score",), 1)
+
+    @property
+    def objective(self) -> Objective:
+        """Squared error."""
+        return NumbersObjective()
+
+    def label(self, row: Cells) -> float:
+        """Any number."""
+        return row.number("score")
+
+    def learned(self, examples: Sequence[LabelledText[float]]) -> Numbers:
+        """Numbers that are all equal teach nothing."""
+        if len({one.label for one in examples}) < 2:
+            raise InputError("has the same number in every row", where=examples[0].place.file,
+                             remedy="give texts with different scores")
+        return self
+
+    def targets(self, labels: Sequence[float]) -> NDArray[Any]:
+        """Shapes: [N]."""
+        return np.array(labels, dtype=np.float32)
+
+    def answers(self, reading: Reading, examples: Sequence[LabelledText[float]], sheet: Sheet) -> list[Answer]:
+        """The number itself."""
+        found = torch.zeros(len(examples))
+        for units, _, output in reading.outputs(sheet):
+            assert output.logits is not None, "the head gives logits"
+            found[torch.from_numpy(units)] = output.logits.float().flatten().cpu()
+        return [Answer(value) for value in found.tolist()]
+
+    @property
+    def scored_as(self) -> str:
+        """As numbers."""
+        return "numbers"
+
+    def gold(self, example: LabelledText[float]) -> Json:
+        """The number."""
+        return example.label
+
+
+def numbers(labels: Sequence[str], known: tuple[str, ...]) -> NDArray[Any]:
+    """Return the number of each label. Shapes: [N]."""
+    places = {label: number for number, label in enumerate(known)}
+    return np.array([places[label] for label in labels], dtype=np.int64)
+
+
+def refuse_unknown(found: Sequence[tuple[LabelledText[Any], str]], known: tuple[str, ...]) -> None:
+    """Raise `InputError` for the first label that is not known, with how many rows have such a one."""
+    wrong = [(one, label) for one, label in found if label not in known]
+    if wrong:
+        one, label = wrong[0]
+        more = f" (and {len(wrong) - 1} more rows have such labels)" if len(wrong) > 1 else ""
+        raise InputError(f"label {label!r} is not among the {len(known)} that are learned{more}", where=str(one.place),
+                         remedy=f"{nearest(label, list(known))}; leave the rows out, or train on that label too")

@@ -1,0 +1,128 @@
+"""What tasks on whole texts share: reading a text or a pair of texts, encoding it, the head that tells its label.
+
+Axes: N texts, C classes.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.tasks.config import Texts
+from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, cells
+from saucier.tasks.sheet import Cut, Ragged, Sheet
+from saucier.tasks.task import Encoding, Task, Wanted
+from saucier.text.sources import Source
+from saucier.text.tensors import Fit, text_rows
+from saucier.text.tokenizer import Tokenizer
+
+DROPOUT = 0.1
+"""On the vector that a new map reads. Source: Devlin et al. 2019, §4.1 (the usual rate)."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText(Example, Generic[T]):
+    """A text, or a pair of texts, and what is to be told of it."""
+
+    text: str
+    pair: str | None
+    label: T | None
+    """None where it is not known."""
+
+
+class TextTask(Task[LabelledText[T]], Generic[T]):
+    """A task that tells one thing of a whole text."""
+
+    @property
+    @abstractmethod
+    def config(self) -> Any:
+        """The task as data."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Column:
+        """The column of what is to be told."""
+
+    @abstractmethod
+    def label(self, row: Cells) -> T:
+        """Read what is to be told of a row. Raises `InputError` where it is missing or wrong."""
+
+    @abstractmethod
+    def targets(self, labels: Sequence[T]) -> NDArray[Any]:
+        """Return labels as the objective reads them. Shapes: [N] or [N, C]."""
+
+    def read(self, source: Source, *, labelled: bool) -> Iterator[LabelledText[T]]:
+        """Yield texts with their labels."""
+        settings: Texts = self.config
+        asked = {"text": settings.text, "pair": settings.pair, self.target.role: getattr(settings, self.target.role)}
+        for row in cells(source, (TEXT, PAIR, self.target) if labelled else (TEXT, PAIR), asked):
+            yield LabelledText(row.example.place, row.example.name, row.text("text"),
+                               row.text("pair") if "pair" in row.values else None,
+                               self.label(row) if labelled else None)
+
+    def sheet(self, examples: Sequence[LabelledText[T]], encoding: Encoding) -> Sheet:
+        """Encode the texts in the tokenizer's frame; of a pair the longer text is cut first."""
+        wide, cut = encoded_texts([one.text for one in examples], pairs_of(examples), encoding)
+        labels = [one.label for one in examples if one.label is not None]
+        flat = {"labels": self.targets(labels)} if len(labels) == len(examples) else {}
+        return Sheet(wide, flat, np.arange(len(examples)), cut)
+
+    def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
+        """The text, and its pair."""
+        return (example.text,) if example.pair is None else (example.text, example.pair)
+
+
+def pairs_of(examples: Sequence[LabelledText[Any]]) -> list[str] | None:
+    """Return the second texts, or None where there are none. Raises `InputError` where some rows have one."""
+    alone = [one for one in examples if one.pair is None]
+    if alone and len(alone) < len(examples):
+        raise InputError("has no second text, and others have one", where=str(alone[0].place),
+                         remedy="give files with the same columns, or name the column with task.pair=COLUMN")
+    return None if alone else [one.pair for one in examples if one.pair is not None]
+
+
+def encoded_texts(texts: Sequence[str], pairs: Sequence[str] | None, encoding: Encoding) -> tuple[dict[str, Ragged],
+                                                                                                Cut]:
+    """Encode texts, or pairs, and say what was cut."""
+    tokenizer = encoding.tokenizer
+    rows = text_rows(tokenizer, texts, pairs, Fit(encoding.length, "longest", "longest_first"))
+    wide = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
+    if tokenizer.has_segments:
+        wide["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
+    lost = [row.cut for row in rows if row.cut]
+    return wide, Cut(rows=len(lost), tokens=sum(lost))
+
+
+def text_head(settings: Texts, labels: tuple[str, ...], outputs: int) -> Wanted:
+    """Return the head for tasks on texts: `outputs` numbers of a text's vector."""
+    def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+        return c.ClassificationHead(pick=settings.pick or usual_pick(body, tokenizer), classes=outputs,
+                                    dropout=DROPOUT)
+
+    return Wanted("own" if settings.pick else "classification", generic, labels)
+
+
+def usual_pick(body: c.Transformer, tokenizer: Tokenizer) -> c.Pick:
+    """Return where a body's vector for a text is taken: at the pooler, the last token of a decoder, else the mean."""
+    if body.pooler is not None:
+        return c.Pooled()
+    if body.encoder is None:
+        return c.LastToken(padding=tokenizer.pad_id)
+    return c.Mean()
+
+
+def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Sort labels as a person does: numbers by their value."""
+    def key(label: str) -> list[tuple[int, int, str]]:
+        return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", label) if part]
+
+    return tuple(sorted(set(labels), key=key))

@@ -1,0 +1,185 @@
+"""`Sheet`: encoded examples, and the batches that are made of them. Numpy until the last moment.
+
+Axes: N rows, U units (a row, or the rows of one group of choices), B units of a batch, L positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from saucier.objectives.base import Batch, tensor
+from saucier.text.bucketed import LengthPlan, Limits
+from saucier.text.rows import Ints, share
+
+MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
+"""Which mask tells what of an input is padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Rows of different lengths, one behind another. Shapes: values [sum of lengths], offsets [N + 1]."""
+
+    values: Ints
+    offsets: Ints
+    fill: int
+    """What stands at padding."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], fill: int) -> Ragged:
+        """Lay rows one behind another."""
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        values = np.fromiter((value for row in rows for value in row), dtype=np.int64, count=int(lengths.sum()))
+        return cls(values, np.concatenate([[0], np.cumsum(lengths)]), fill)
+
+    @property
+    def lengths(self) -> Ints:
+        """Length of each row. Shapes: [N]."""
+        return np.diff(self.offsets)
+
+    def row(self, number: int) -> Ints:
+        """Return one row. Shapes: [its length]."""
+        return self.values[self.offsets[number]:self.offsets[number + 1]]
+
+    def padded(self, rows: Ints) -> Ints:
+        """Return rows, filled up to the longest on the right. Shapes: [B] -> [B, L]."""
+        found = np.full((len(rows), int(self.lengths[rows].max(initial=1))), self.fill, dtype=np.int64)
+        for line, number in zip(found, rows.tolist(), strict=True):
+            values = self.row(number)
+            line[:len(values)] = values
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What did not fit into the rows."""
+
+    rows: int = 0
+    """Rows that were longer than the limit."""
+    tokens: int = 0
+    """Tokens that were left out of them."""
+    targets: int = 0
+    """Labels, entities or answers that were lost with them."""
+    what: str = "labels"
+    """What a person calls these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Encoded examples.
+
+    Shapes: each of `wide` N rows, `flat` and `item` [U] or [U, ...].
+    """
+
+    wide: Mapping[str, Ragged]
+    """Arguments of the model, and labels, with a value for each position; `input_ids` is among them."""
+    flat: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Labels with a value for each unit."""
+    item: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The example that each unit was made of."""
+    cut: Cut = Cut()
+    """What was lost."""
+    group: int = 1
+    """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each unit, of its longest row, on each side. Shapes: [U, sides]."""
+        sides = [self.wide[name] for name in ("input_ids", "decoder_input_ids", "labels") if name in self.wide]
+        different = [side for number, side in enumerate(sides) if number == 0
+                     or not np.array_equal(side.offsets, sides[0].offsets)]
+        return np.stack([side.lengths.reshape(-1, self.group).max(axis=1) for side in different], axis=1)
+
+    def batch(self, units: Ints) -> Batch:
+        """Return what the model and its objective read of some units. Shapes: [B] -> [B, L], or [B, group, L]."""
+        rows = (units[:, None] * self.group + np.arange(self.group)).ravel()
+        found: Batch = {}
+        for name, ragged in self.wide.items():
+            values = ragged.padded(rows)
+            found[name] = self.shaped(values)
+            if name in MASKS:
+                found[MASKS[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
+        for name, column in self.flat.items():
+            chosen = column[units]
+            found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" else tensor(chosen)
+        return found
+
+    def shaped(self, values: NDArray[Any]) -> torch.Tensor:
+        """Put the rows of a unit side by side. Shapes: [B * group, L] -> [B, group, L], or the same."""
+        return tensor(values if self.group == 1 else values.reshape(-1, self.group, values.shape[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRows:
+    """The units of a batch."""
+
+    sheet: Sheet
+    units: Ints
+    row: Ints
+    """Their numbers in the global batch."""
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def select(self, part: slice) -> SheetRows:
+        """Take some of them (a micro-batch)."""
+        return SheetRows(self.sheet, self.units[part], self.row[part])
+
+
+class SheetBatches:
+    """Endless batches of units of about one length, in an order that depends on the seed."""
+
+    def __init__(self, sheet: Sheet, batch: int, *, seed: int = 0) -> None:
+        """Plan batches of at most `batch` units."""
+        self._sheet, self._plan = sheet, LengthPlan(sheet.lengths, Limits(batch=batch), seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show every unit once."""
+        return self._plan.batches
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows, batches, tokens, padding."""
+        return self._plan.counts
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> SheetRows:
+        """Give the units of batch `step` that process `rank` of `world` works on."""
+        units = self._plan.shuffled_batch(step)
+        mine = share(len(units), rank, world)
+        return SheetRows(self._sheet, units[mine], np.arange(len(units))[mine])
+
+    def __getitem__(self, step: int) -> SheetRows:
+        """Give the whole batch of one step."""
+        return self.rows(step)
+
+
+def ordered(sheet: Sheet, batch: int) -> Iterator[SheetRows]:
+    """Yield every unit once, shortest first."""
+    plan = LengthPlan(sheet.lengths, Limits(batch=batch), 0)
+    for step in range(plan.batches):
+        units = plan.ordered_batch(step)
+        yield SheetRows(sheet, units, np.arange(len(units)))
+
+
+@dataclass(frozen=True, slots=True)
+class Collate:
+    """Units to a batch; nothing is drawn."""
+
+    overlap: ClassVar[int] = 0
+
+    def row_length(self, length: int) -> int:
+        """The same."""
+        return length
+
+    def __call__(self, rows: SheetRows, *, seed: int, step: int) -> Batch:
+        """Pad them."""
+        return rows.sheet.batch(rows.units)

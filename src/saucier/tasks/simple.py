@@ -1,0 +1,78 @@
+"""What a fine-tuned model has to beat: the commonest class, the mean, and TF-IDF with a linear model.
+
+The linear models are scikit-learn's, an extra: without it the line says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saucier.tasks.config import Classification, Regression
+from saucier.tasks.task import Json, Task
+
+EXTRA = "baselines"
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """Predictions by a simple method."""
+
+    name: str
+    """What a person knows it by."""
+    predictions: list[Json]
+    """One for each example that was asked."""
+
+
+def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:
+    """Return the predictions of the simple methods that fit a task, the weakest first."""
+    match task.config:
+        case Classification():
+            return [majority(task, train, asked), *linear(task, train, asked)]
+        case Regression():
+            mean = sum(one.label for one in train) / len(train)
+            return [Simple("mean", [mean] * len(asked)), *linear(task, train, asked)]
+        case _:
+            return []
+
+
+def missing_extra(task: Task[Any]) -> str | None:
+    """Say what cannot be compared because scikit-learn is missing; None where nothing is."""
+    if isinstance(task.config, Classification | Regression) and importlib.util.find_spec("sklearn") is None:
+        return f"no TF-IDF baseline: scikit-learn is not installed (pip install 'saucier[{EXTRA}]')"
+    return None
+
+
+def majority(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> Simple:
+    """The commonest class of the training rows."""
+    commonest = Counter(label for one in train for label in task.classes(one)).most_common(1)[0][0]
+    return Simple(f"always {commonest}", [commonest] * len(asked))
+
+
+def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:
+    """TF-IDF over words and pairs of words, then logistic (or ridge) regression; none without scikit-learn.
+
+    Of a pair both texts are read, one behind the other.
+    """
+    if importlib.util.find_spec("sklearn") is None:
+        return []
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2 if len(train) > 500 else 1)
+    read = words.fit_transform(joined(task, train))
+    golds = [one.label for one in train]
+    if isinstance(task.config, Regression):
+        found = Ridge().fit(read, golds).predict(words.transform(joined(task, asked)))
+        return [Simple("TF-IDF, ridge regression", [float(value) for value in found])]
+    model = LogisticRegression(C=10.0, max_iter=1000).fit(read, golds)
+    return [Simple("TF-IDF, logistic regression",
+                   [str(value) for value in model.predict(words.transform(joined(task, asked)))])]
+
+
+def joined(task: Task[Any], examples: Sequence[Any]) -> list[str]:
+    """Return the texts of each example as one."""
+    return ["\n".join(task.texts(one)) for one in examples]

@@ -1,0 +1,147 @@
+"""`Task`: everything that differs between tasks, from the rows of a labelled file to a prediction for each.
+
+The job around it (`runs/finetune.py`) knows nothing else of any task.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from saucier import config as c
+from saucier.model import Transformer
+from saucier.objectives.base import Batch, Objective
+from saucier.objectives.labelling import TARGETS
+from saucier.parts.output import Output
+from saucier.tasks.config import TaskConfig
+from saucier.tasks.examples import Example
+from saucier.tasks.sheet import Sheet, ordered
+from saucier.text.rows import Ints
+from saucier.text.sources import Source
+from saucier.text.tokenizer import Tokenizer
+from saucier.training.precision import Dtype, autocast, moved
+
+Json = str | float | list[str] | None
+"""What a prediction, or what it should have been, is in a file."""
+E = TypeVar("E", bound=Example)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How texts become rows."""
+
+    tokenizer: Tokenizer
+    length: int
+    """Most tokens in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The head that a task needs."""
+
+    kind: str
+    """The kind of our head, by which a published family's own class is found."""
+    generic: Callable[[c.Transformer, Tokenizer], c.Head | None]
+    """Makes the head for a body whose family publishes none; None: the body as it is."""
+    labels: tuple[str, ...] = ()
+    """The names of its outputs, where it has named ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A model that is asked, and how."""
+
+    model: Transformer
+    batch: int
+    """Units that are read at a time."""
+    dtype: Dtype = "float32"
+
+    def outputs(self, sheet: Sheet) -> Iterator[tuple[Ints, Batch, Output]]:
+        """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
+        device = next(self.model.parameters()).device
+        was = self.model.training
+        self.model.eval()
+        with torch.no_grad(), autocast(self.dtype, device):
+            for rows in ordered(sheet, self.batch):
+                batch = moved(rows.sheet.batch(rows.units), device)
+                yield rows.units, batch, self.model(**{name: value for name, value in batch.items()
+                                                       if name not in TARGETS})
+        self.model.train(was)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model says of one example."""
+
+    prediction: Json
+    """A class, a number, a text, or a list of tags or labels."""
+    confidence: float | None = None
+    """How sure it is: a probability, where there is one."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """What else a person may want to know, as JSON."""
+
+
+class Task(ABC, Generic[E]):
+    """A task. All methods are pure; a task that has read its training file knows its labels."""
+
+    @property
+    @abstractmethod
+    def config(self) -> TaskConfig:
+        """The task as data, with its labels where they are known."""
+
+    @abstractmethod
+    def read(self, source: Source, *, labelled: bool) -> Iterator[E]:
+        """Yield the examples of a file; without labels where only predictions are wanted.
+
+        Raises `InputError` for a file that lacks a column and for a row that cannot be used.
+        """
+
+    def learned(self, examples: Sequence[E]) -> Task[E]:
+        """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
+        return self
+
+    def check(self, examples: Sequence[E]) -> None:  # noqa: B027 - most tasks have no labels to compare
+        """Raise `InputError` for an example with a label that is never trained."""
+
+    @property
+    @abstractmethod
+    def wanted(self) -> Wanted:
+        """The head that it needs."""
+
+    @abstractmethod
+    def sheet(self, examples: Sequence[E], encoding: Encoding) -> Sheet:
+        """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
+
+    @property
+    @abstractmethod
+    def objective(self) -> Objective:
+        """What is learned."""
+
+    @abstractmethod
+    def answers(self, reading: Reading, examples: Sequence[E], sheet: Sheet) -> list[Answer]:
+        """Return what a model says of each example, in order."""
+
+    @property
+    @abstractmethod
+    def scored_as(self) -> str:
+        """The kind of its predictions, by which metrics are chosen (`tasks.scores.KINDS`)."""
+
+    @abstractmethod
+    def gold(self, example: E) -> Json | list[Json]:
+        """Return what it should say, in the form of a prediction; a list of those where several are right."""
+
+    @abstractmethod
+    def texts(self, example: E) -> tuple[str, ...]:
+        """Return the texts that an example is about: to find duplicates, and to show it."""
+
+    def classes(self, example: E) -> Sequence[str]:
+        """Return the labels of an example, to be counted; none for tasks without classes."""
+        return ()
+
+    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+        """Say what a target at a position means, to a person."""
+        return str(target)

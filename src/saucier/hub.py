@@ -13,6 +13,8 @@ SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 WEIGHTS = ("model*.safetensors", "adapter_model.safetensors", "[0-9]_*/model.safetensors")
 PICKLED = ("pytorch_model*.bin",)
 """Fetched only where there are no safetensors."""
+TUNED = "finetune.yaml"
+"""The settings of a fine-tuning, by which its folder is known."""
 OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "checkpoint-*")
 """Copies for other libraries."""
 
@@ -25,10 +27,11 @@ def is_hub_id(text: str) -> bool:
 def folder_of(path: str | Path, *, weights: bool = True) -> Path:
     """Return a folder that exists, or the copy of a repository; `weights`: whether its weights are wanted too.
 
+    The folder of a finished fine-tuning is that of its model.
     Raises `InputError` where it is neither, or cannot be fetched. Nothing is fetched for a path of this machine.
     """
     if Path(path).exists():
-        return Path(path)
+        return finished_model(Path(path))
     if not is_hub_id(str(path)):
         raise InputError("no such folder", where=str(path),
                          remedy="give a folder, or the id of a repository as owner/name")
@@ -36,6 +39,12 @@ def folder_of(path: str | Path, *, weights: bool = True) -> Path:
     if weights and not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
         folder = fetched(str(path), (*SETTINGS, *PICKLED))
     return folder
+
+
+def finished_model(folder: Path) -> Path:
+    """Return the model's folder inside that of a finished fine-tuning; any other folder stays as it is."""
+    inside = folder / "model"
+    return inside if (folder / TUNED).is_file() and (inside / "config.json").is_file() else folder
 
 
 def fetched(repository: str, wanted: tuple[str, ...]) -> Path:

@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"config", "hub"},
     "objectives": {"config", "parts", "model", "text"},
     "adaptation": {"config", "model", "parts", "checkpoints"},
+    "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation"},
     "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices"},
     "generation": {"config", "parts", "model", "text", "devices"},
 }

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from saucier.errors import InputError, nearest
-from saucier.finetuning.config import FILE_NAME, Finetuning, finetuning, read_finetuning
+from saucier.finetuning.config import Finetuning, finetuning, read_finetuning
+from saucier.hub import TUNED
 from saucier.recipes.overrides import is_override
 from saucier.tasks.config import TaskConfig
 from saucier.text.sources import absolute
@@ -39,7 +40,7 @@ def wanted_finetuning(what: str, words: Iterable[str], model: str | None,
     overrides, files = sorted_words(words, files)
     place = Path(what)
     if what not in task_kinds() and (place.is_dir() or place.suffix in (".yaml", ".yml")):
-        settings = read_finetuning(place / FILE_NAME if place.is_dir() else place,
+        settings = read_finetuning(place / TUNED if place.is_dir() else place,
                                    [*given(model, files), *overrides])
         return settings, place if place.is_dir() else None
     if what not in task_kinds():

@@ -16,7 +16,6 @@ from saucier.recipes.reading import Source, read_yaml
 from saucier.tasks.config import TaskConfig
 from saucier.training.config import AdamW, Fraction, Linear, OptimizerConfig, Positive, Training
 
-FILE_NAME = "finetune.yaml"
 LOGGED = 40
 """Lines that a run writes about its training, about."""
 
@@ -101,7 +100,8 @@ class Finetuning(Config):
 
 def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetuning:
     """Return the fine-tuning that plain values and `key.sub=value` words describe. Raises `InputError`."""
-    source = Source("command line", values)
+    usual = {"training": FineTraining().model_dump(mode="json")}  # so that one key of the optimizer can be changed
+    source = Source("command line", usual | values)
     apply_overrides(source, overrides)
     return validated(source)
 

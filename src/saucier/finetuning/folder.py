@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json, write_text
-from saucier.finetuning.config import FILE_NAME, Finetuning, read_finetuning
+from saucier.finetuning.config import Finetuning, read_finetuning
+from saucier.hub import TUNED
 from saucier.plain import first_difference
 from saucier.tasks.config import TaskConfig
 
@@ -28,7 +29,7 @@ class TaskFolder:
     @property
     def settings(self) -> Path:
         """The resolved settings."""
-        return self.path / FILE_NAME
+        return self.path / TUNED
 
     @property
     def model(self) -> Path:

@@ -13,6 +13,7 @@ import torch
 
 from saucier import config as c
 from saucier.adaptation.adopt import Adopted, adopt
+from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.published import classes_with, published_tree
 from saucier.config.check import reads_pooled
 from saucier.errors import InputError
@@ -44,13 +45,13 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, str(start))
     document = labelled_document(other.published, wanted.labels)
-    config = published_config(other, wanted, document, str(start)) or own_config(other.config, wanted, tokenizer)
+    name, config = published_config(wanted, document, str(start)) or (None, own_config(other.config, wanted, tokenizer))
     model = build(config, seed=seed, device=device)
     removed = trimmed(other, config, keep_head=known is not None and not fresh_head)
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried
-    if document and config.head is not None:
-        model.published = document | {"architectures": other.published.get("architectures", [])}
+    if name is not None:
+        model.published = document | {"architectures": [name]}
     return Prepared(model, replace(found, left=found.left + removed))
 
 
@@ -92,15 +93,21 @@ def labelled_document(document: dict[str, Any], labels: tuple[str, ...]) -> dict
                    "label2id": {label: number for number, label in enumerate(labels)}}
 
 
-def published_config(other: Transformer, wanted: Wanted, document: dict[str, Any], where: str) -> c.Transformer | None:
-    """Return the tree of the family's own class with such a head; None where the family publishes none."""
+def published_config(wanted: Wanted, document: dict[str, Any], where: str) -> tuple[str, c.Transformer] | None:
+    """Return the family's own class with such a head, and its tree; None where the family publishes none."""
     layout = LAYOUTS.get(str(document.get("model_type")))
     if layout is None:
         return None
-    found = classes_with(layout, document, wanted.kind, where)
+    found = [name for name in classes_with(layout, document, wanted.kind, where)
+             if not wanted.labels or names_labels(layout, name)]
     if not found:
         return None
-    return published_tree(layout.spelled(layout, document), document, found[0], where)
+    return found[0], published_tree(layout.spelled(layout, document), document, found[0], where)
+
+
+def names_labels(layout: Layout, published: str) -> bool:
+    """Say whether a class has labels with names; BERT's next-sentence classifier, for one, has none."""
+    return any(key.foreign == "id2label" for key in layout.classes[published].keys)
 
 
 def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c.Transformer:

@@ -49,8 +49,8 @@ class Column:
     """Whether the task cannot do without."""
 
 
-TEXT = Column("text", ("text", "sentence", "sentence1", "premise", "question", "question1", "text1", "review", "document",
-                       "content", "query"))
+TEXT = Column("text", ("text", "sentence", "sentence1", "premise", "question", "question1", "text1", "review",
+                       "document", "content", "query"))
 PAIR = Column("pair", ("pair", "sentence2", "hypothesis", "question2", "text2", "sentence", "passage", "answer"),
               needed=False)
 LABEL = Column("label", ("label", "labels", "class", "category", "target", "gold_label"))

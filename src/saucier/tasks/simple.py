@@ -14,7 +14,7 @@ from typing import Any
 from saucier.tasks.config import Classification, Regression
 from saucier.tasks.task import Json, Task
 
-EXTRA = "baselines"
+EXTRA = "statistics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Task(ABC, Generic[E]):
         """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
         return self
 
-    def check(self, examples: Sequence[E]) -> None:  # noqa: B027 - most tasks have no labels to compare
+    def check(self, examples: Sequence[E]) -> None:
         """Raise `InputError` for an example with a label that is never trained."""
 
     @property

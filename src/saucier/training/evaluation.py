@@ -59,10 +59,14 @@ def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
 
 
 def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """Turn sums into figures. `loss` adds up the means of all parts, that of the main one without label smoothing."""
+    """Turn sums into figures. `loss` adds up the means of all parts, that of the main one without label smoothing.
+
+    Where the main part is no likelihood, `nats` is its sum all the same.
+    """
     means = {name: total / max(1.0, count) for name, (total, count) in sums.items()}
-    nats, targets = sums[NLL]
-    loss = objective.emphasis * means[NLL] + sum(means[name] for name in objective.parts[1:])
+    main = NLL if sums[NLL][1] else objective.parts[0]  # what is no likelihood has no `nll`: squared errors, spans
+    nats, targets = sums[main]
+    loss = objective.emphasis * means[main] + sum(means[name] for name in objective.parts[1:])
     found = {"loss": loss, "nats": nats, "targets": targets, "accuracy": means[CORRECT]}
     return found | {name: means[name] for name in objective.figures if sums[name][1]}
 

@@ -1,0 +1,149 @@
+"""Fine-tuning end to end on a tiny model: it learns, resumes, is saved in the published layout, and answers again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.finetuning.conftest import labelled_rows
+
+import saucier
+from saucier.cli import main
+from saucier.finetuning.asked import Files, wanted_finetuning
+from saucier.finetuning.config import Finetuning
+from saucier.finetuning.folder import TaskFolder
+from saucier.finetuning.job import finetune
+from saucier.finetuning.predict import ask
+
+Table = Callable[..., Path]
+WORDS = ["training.epochs=4", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
+
+
+def settings(model: Path, train: Path, held_out: Path, *words: str, task: str = "classification") -> Finetuning:
+    return wanted_finetuning(task, [*WORDS, *words], str(model), Files((str(train),), (str(held_out),)))[0]
+
+
+def scores(folder: TaskFolder, split: str = "held-out") -> dict[str, float]:
+    found = json.loads(folder.scores.read_text())[split]["scores"]
+    return {one["name"]: one["value"] for one in found}
+
+
+@pytest.fixture
+def files(table: Table) -> tuple[Path, Path]:
+    return (table("train.tsv", "label,text", labelled_rows(320, 1)),
+            table("dev.tsv", "label,text", labelled_rows(80, 2)))
+
+
+def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path, files: tuple[Path, Path],
+                                                                tmp_path: Path) -> None:
+    folder = finetune(settings(tiny_bert, *files), tmp_path / "run", quiet=True)
+    assert scores(folder)["accuracy"] > 0.95
+    config = json.loads((folder.model / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["id2label"] == {"0": "bad", "1": "good"}
+    lines = [json.loads(line) for line in folder.predictions("held-out").read_text().splitlines()]
+    assert len(lines) == 80
+    assert lines[0]["id"] == "dev.tsv:2"
+    right = sum(line["prediction"] == line["gold"] for line in lines) / 80
+    assert right == pytest.approx(scores(folder)["accuracy"])
+    again = ask(folder.path, [str(files[1])])
+    assert [one.prediction for one in again.answers] == [line["prediction"] for line in lines]
+    model = saucier.load(folder.path, dtype="float32")
+    assert model.config.head is not None
+    assert not (folder.path / "checkpoints").exists()
+
+
+def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tuple[Path, Path],
+                                                      tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    folder = finetune(settings(tiny_bert, *files, "training.epochs=1"), tmp_path / "run", quiet=True)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder.model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder.model)
+    for line in folder.predictions("held-out").read_text().splitlines()[:5]:
+        told = json.loads(line)
+        with torch.no_grad():
+            chances = model(**tokenizer(told["texts"][0], return_tensors="pt")).logits.softmax(-1)[0].tolist()
+        assert told["probabilities"] == pytest.approx({model.config.id2label[place]: chance
+                                                       for place, chance in enumerate(chances)}, abs=1e-3)
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path, files: tuple[Path, Path],
+                                                               tmp_path: Path) -> None:
+    wanted = settings(tiny_bert, *files, "training.epochs=1")
+    whole = finetune(wanted, tmp_path / "whole", quiet=True)
+    before = whole.scores.stat().st_mtime_ns
+    finetune(wanted, tmp_path / "whole", quiet=True)
+    assert whole.scores.stat().st_mtime_ns == before
+    with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.epochs is 1.0 there, and 4.0 here"):
+        finetune(settings(tiny_bert, *files), tmp_path / "whole", quiet=True)
+
+
+def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
+    def rated(count: int, seed: int) -> list[tuple[str, str]]:
+        return [("4.5" if label == "good" else "1.5", text) for label, text in labelled_rows(count, seed)]
+
+    files = table("train.tsv", "score,text", rated(320, 1)), table("dev.tsv", "score,text", rated(80, 2))
+    folder = finetune(settings(tiny_bert, *files, "training.epochs=6", task="regression"), tmp_path / "run", quiet=True)
+    assert scores(folder)["Pearson"] > 0.9
+
+
+def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
+    def tagged(count: int, seed: int) -> list[tuple[str, str]]:
+        return [(",".join(name for name, there in ((label, True), ("cat", "cat" in text)) if there), text)
+                for label, text in labelled_rows(count, seed)]
+
+    files = table("train.tsv", "labels\ttext", tagged(320, 1)), table("dev.tsv", "labels\ttext", tagged(80, 2))
+    wanted = settings(tiny_bert, *files, "training.epochs=12", task="many_labels")
+    folder = finetune(wanted, tmp_path / "run", quiet=True)
+    assert scores(folder)["micro F1"] > 0.9
+
+
+@pytest.mark.parametrize(("header", "rows", "says"), [
+    ("kind,words", [("a", "b")], "no column for the text; columns: kind, words"),
+    ("label,text", [("good", "fine soup"), ("good", "lovely soup")], "has one class only, 'good'"),
+    ("label,text", [("good", "fine"), ("bad", " ")], "line 3: the text is empty"),
+    ("label,text", [("good", "fine"), ("", "sour")], "line 3: has no label"),
+])
+def test_wrong_files_are_named(header: str, rows: list[tuple[str, str]], says: str, tiny_bert: Path, table: Table,
+                               files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = table("wrong.tsv", header, rows)
+    code = main(["finetune", "classification", "--model", str(tiny_bert), "--data", str(train), "--held-out",
+                 str(files[1]), "--out", str(tmp_path / "run")])
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert (code, len(errors)) == (2, 1)
+    assert says in errors[0]
+
+
+def test_a_label_that_only_the_held_out_file_has_is_named(tiny_bert: Path, table: Table, files: tuple[Path, Path],
+                                                          tmp_path: Path) -> None:
+    strange = table("strange.tsv", "label,text", [("good", "fine"), ("odd", "soup")])
+    with pytest.raises(saucier.InputError, match=r"strange.tsv, line 3: label 'odd' is not among the 2"):
+        finetune(settings(tiny_bert, files[0], strange), tmp_path / "run", quiet=True)
+
+
+def test_a_head_with_other_labels_is_kept_only_on_request(tiny_bert: Path, table: Table, files: tuple[Path, Path],
+                                                          tmp_path: Path) -> None:
+    first = finetune(settings(tiny_bert, *files, "training.epochs=1"), tmp_path / "first", quiet=True)
+    rows = [("good", "fine"), ("bad", "sour"), ("odd", "soup")] * 8
+    more = table("more.tsv", "label,text", rows)
+    with pytest.raises(saucier.InputError, match=r"its head knows 2 labels \(bad, good\), and the data have 3"):
+        finetune(settings(first.path, more, more), tmp_path / "second", quiet=True)
+    folder = finetune(settings(first.path, more, more, "fresh_head=true", "training.epochs=1"), tmp_path / "third",
+                      quiet=True)
+    assert len(json.loads((folder.model / "config.json").read_text())["id2label"]) == 3
+
+
+def test_equal_texts_stay_on_one_side(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
+    from saucier.finetuning.data import read_splits
+    from saucier.tasks.build import build_task
+
+    rows = labelled_rows(200, 3)
+    train = table("train.tsv", "label,text", rows + rows)
+    wanted = wanted_finetuning("classification", [], str(tiny_bert), Files((str(train),)))[0]
+    splits = read_splits(build_task(wanted.task), wanted.data)
+    sides = [{one.text for one in side} for side in (splits.train, splits.held_out)]
+    assert not sides[0] & sides[1]
+    assert 10 <= len(splits.held_out) <= 80

@@ -92,11 +92,11 @@ def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> N
 
 def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     def tagged(count: int, seed: int) -> list[tuple[str, str]]:
-        return [(",".join(name for name, there in ((label, True), ("cat", "cat" in text)) if there), text)
-                for label, text in labelled_rows(count, seed)]
+        return [(",".join(name for name in ("cat", "soup", "sauce") if name in text), text)
+                for _, text in labelled_rows(count, seed)]
 
     files = table("train.tsv", "labels\ttext", tagged(320, 1)), table("dev.tsv", "labels\ttext", tagged(80, 2))
-    wanted = settings(tiny_bert, *files, "training.epochs=12", task="many_labels")
+    wanted = settings(tiny_bert, *files, "training.epochs=6", task="many_labels")
     folder = finetune(wanted, tmp_path / "run", quiet=True)
     assert scores(folder)["micro F1"] > 0.9
 

@@ -158,8 +158,9 @@ class LabelSets(TextTask[tuple[str, ...]]):
         return "many_labels"
 
     def gold(self, example: LabelledText[tuple[str, ...]]) -> Json:
-        """The labels."""
-        return None if example.label is None else list(example.label)
+        """The labels, in the order in which they are predicted."""
+        known = {label: place for place, label in enumerate(self.config.labels)}
+        return None if example.label is None else sorted(example.label, key=lambda label: known.get(label, len(known)))
 
     def classes(self, example: LabelledText[tuple[str, ...]]) -> Sequence[str]:
         """The labels."""

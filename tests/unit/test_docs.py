@@ -105,3 +105,13 @@ def test_the_book_page_is_not_written_by_hand() -> None:
     if not page.exists():
         pytest.skip("written by `saucier recipes --book`")
     assert "saucier recipes --book" in page.read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_scores_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's first example prints scores, its own metric counts as it says."""
+    first, second = blocks(ROOT / "docs" / "scores.md", "python")
+    exec(compile(first, "docs/scores.md", "exec"), {})  # noqa: S102  (our own page)
+    assert "accuracy 0.750 (0.301 … 0.954, 4 rows)" in capsys.readouterr().out
+    scope: dict[str, object] = {}
+    exec(compile(second, "docs/scores.md", "exec"), scope)  # noqa: S102  (our own page)
+    assert scope["within_one"].measure([1, 2], [2, 4]).values.tolist() == [1.0, 0.0]  # type: ignore[attr-defined]

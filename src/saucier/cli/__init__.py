@@ -30,6 +30,7 @@ from saucier.cli import (
     rerun,
     scaling,
     schema,
+    score,
     show,
     tokenizer,
     train,
@@ -56,6 +57,7 @@ app.command()(diff.diff)
 app.command()(plan.plan)
 app.command()(compare.compare)
 app.command()(scaling.scaling)
+app.command()(score.score)
 app.command()(convert.convert)
 app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
 app.add_typer(tokenizer.app, name="tokenizer")

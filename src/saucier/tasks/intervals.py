@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from saucier.tasks.statistics import NORMAL_975, Difference, Floats, exchanges, resampling, share_beyond_zero
+from saucier.tasks.statistics import NORMAL_975, Difference, Floats, exchanges, pieces, resampling, share_beyond_zero
 
 INTERVAL_DRAWS = 2_000
 """Draws of an interval: its ends then move by about a twentieth of its width from seed to seed."""
@@ -38,8 +38,8 @@ class Measured(Protocol):
     def drawn(self, counts: Floats) -> Floats:
         """Give the score of data that hold each example so often. Shapes: [R, N] -> [R]."""
 
-    def exchanged(self, other: Self, swaps: Floats) -> Floats:
-        """Give this score less the other one's, predictions exchanged where `swaps` is 1. Shapes: [R, N] -> [R]."""
+    def replaced(self, other: Self, swaps: Floats) -> Floats:
+        """Give the score with another method's predictions where `swaps` is 1. Shapes: [R, N] -> [R]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +61,23 @@ class Sums:
         """See `Measured`."""
         return self.value(counts @ self.statistics)
 
-    def exchanged(self, other: Sums, swaps: Floats) -> Floats:
+    def replaced(self, other: Sums, swaps: Floats) -> Floats:
         """See `Measured`."""
-        moved = swaps @ (other.statistics - self.statistics)
-        return self.value(self.statistics.sum(axis=0) + moved) - self.value(other.statistics.sum(axis=0) - moved)
+        return self.value(self.statistics.sum(axis=0) + swaps @ (other.statistics - self.statistics))
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A share of right answers among those asked for. Its interval is in closed form, and honest where all are right.
+class Mean:
+    """The mean of a value over the examples that were asked for: a share of right answers, where each is 0 or 1.
 
-    Shapes: right, asked [N], each 0 or 1; what was not asked is not right.
+    Shapes: values, asked [N]; asked is 0 or 1.
     """
 
-    right: Floats
+    values: Floats
     asked: Floats
 
     def __len__(self) -> int:
-        return len(self.right)
+        return len(self.values)
 
     @property
     def count(self) -> int:
@@ -88,15 +87,20 @@ class Share:
     @property
     def sums(self) -> Sums:
         """The same as sums."""
-        return Sums(np.stack([self.right, self.asked], axis=1), ratio)
+        return Sums(np.stack([self.values * self.asked, self.asked], axis=1), ratio)
 
     def drawn(self, counts: Floats) -> Floats:
         """See `Measured`."""
         return self.sums.drawn(counts)
 
-    def exchanged(self, other: Share, swaps: Floats) -> Floats:
+    def replaced(self, other: Mean, swaps: Floats) -> Floats:
         """See `Measured`."""
-        return self.sums.exchanged(other.sums, swaps)
+        return self.sums.replaced(other.sums, swaps)
+
+    @property
+    def is_share(self) -> bool:
+        """Tell whether every value is 0 or 1."""
+        return bool(np.isin(self.values[self.asked > 0], (0.0, 1.0)).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +127,11 @@ class Ranks:
         golds, predictions = (weighted_ranks(side, counts) for side in (self.golds, self.predictions))
         return weighted_correlation(golds, predictions, counts)
 
-    def exchanged(self, other: Ranks, swaps: Floats) -> Floats:
-        """See `Measured`. Time: 2 R sorts of N."""
-        ones, taken = np.ones((len(swaps), len(self))), swaps.astype(bool)
-        golds = weighted_ranks(self.golds, ones)
-        first, second = (weighted_correlation(golds, row_ranks(predictions), ones)
-                         for predictions in (np.where(taken, other.predictions, self.predictions),
-                                             np.where(taken, self.predictions, other.predictions)))
-        return first - second
+    def replaced(self, other: Ranks, swaps: Floats) -> Floats:
+        """See `Measured`. Time: R sorts of N."""
+        once = np.ones((len(swaps), len(self)))
+        predictions = np.where(swaps.astype(bool), other.predictions, self.predictions)
+        return weighted_correlation(weighted_ranks(self.golds, once), row_ranks(predictions), once)
 
 
 def row_ranks(values: Floats) -> Floats:
@@ -177,12 +178,12 @@ def bootstrap(measured: Measured, *, seed: int = 0, draws: int = INTERVAL_DRAWS)
 def interval(measured: Measured, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> tuple[float, float]:
     """Give the 95 % interval of the score: where it would lie on other data of this size.
 
-    A share's is Wilson's; all others are percentiles of the bootstrap. Draws in which the score is not defined (a
-    constant side of a correlation) are left out; NaN where all are.
+    A share's is Wilson's, which is honest where all are right; all others are percentiles of the bootstrap. Draws in
+    which the score is not defined (a constant side of a correlation) are left out; NaN where all are.
     Source: Efron and Tibshirani 1993, §13.3; Wilson 1927, by Brown, Cai and DasGupta 2001, §3.1.1.
     """
-    if isinstance(measured, Share):
-        return wilson(float(measured.right.sum()), measured.count)
+    if isinstance(measured, Mean) and measured.is_share:
+        return wilson(float((measured.values * measured.asked).sum()), measured.count)
     return percentiles(bootstrap(measured, seed=seed, draws=draws))
 
 
@@ -231,6 +232,17 @@ def compared(first: Measured, second: Measured, *, seed: int = 0, draws: int = T
 def exchange_test(first: Measured, second: Measured, *, seed: int = 0, draws: int = TEST_DRAWS) -> float:
     """Return the p-value of approximate randomization: predictions change places at random, example by example."""
     wanted = abs(whole(first) - whole(second)) * (1 - 1e-12)
-    beyond = sum(int((np.abs(first.exchanged(second, swaps)) >= wanted).sum())
+    beyond = sum(int((np.abs(first.replaced(second, swaps) - second.replaced(first, swaps)) >= wanted).sum())
                  for swaps in exchanges(len(first), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
+
+
+def influence(first: Measured, second: Measured) -> Floats:
+    """Tell for each example how much of the first one's score its answer is worth, against the second's. Shapes: [N].
+
+    Positive where the first method's answer is the better one, for a score of which more is better.
+    """
+    each = np.arange(len(first))
+    return whole(first) - np.concatenate([
+        first.replaced(second, (each[start:stop, None] == each).astype(np.float64))
+        for start, stop in pieces(len(first), len(first))])

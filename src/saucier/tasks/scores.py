@@ -26,6 +26,7 @@ from saucier.errors import InputError, nearest
 from saucier.tasks.intervals import TEST_DRAWS, compared, interval, whole
 from saucier.tasks.metrics.classes import (
     ClassScore,
+    Side,
     accuracy,
     class_scores,
     exact_sets,
@@ -38,6 +39,7 @@ from saucier.tasks.metrics.classes import (
     set_outcomes,
 )
 from saucier.tasks.metrics.entities import (
+    SCHEMES,
     are_entities,
     entity_macro_f1,
     entity_score,
@@ -46,7 +48,7 @@ from saucier.tasks.metrics.entities import (
     tag_accuracy,
 )
 from saucier.tasks.metrics.metric import Metric, one_hot
-from saucier.tasks.metrics.numbers import pearson, root_mean_squared_error, spearman
+from saucier.tasks.metrics.numbers import mean_absolute_error, pearson, root_mean_squared_error, spearman
 from saucier.tasks.metrics.ranking import mean_average_precision, mean_reciprocal_rank
 from saucier.tasks.metrics.spans import answerable, span_exact_match, span_f1, unanswerable
 from saucier.tasks.metrics.texts import bleu_metric, chrf_metric, perplexity_metric, rouge_metric, text_match
@@ -149,7 +151,7 @@ def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metr
     if not are_entities(tag for tags in golds for tag in tags):
         return (tag_accuracy(),)
     types = entity_types(golds, *predictions)
-    return (entity_score("precision", types), entity_score("recall", types), entity_score("F1", types),
+    return (entity_score("F1", types), entity_score("precision", types), entity_score("recall", types),
             entity_macro_f1(types), tag_accuracy())
 
 
@@ -176,6 +178,25 @@ def loss_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Met
     return (perplexity_metric(),)
 
 
+def more_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """List what can be asked for beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
+    match kind:
+        case "classes":
+            labels = labels_of(golds, *predictions)
+            return matthews(labels), *map(f1_of, labels)
+        case "numbers":
+            return (mean_absolute_error(),)
+        case "tags":
+            types = entity_types(golds, *predictions)
+            sides: tuple[Side, ...] = ("F1", "precision", "recall")
+            return tuple(entity_score(side, types, SCHEMES[scheme], scheme)
+                         for scheme in ("iob2", "bioes") for side in sides)
+        case "texts":
+            return (rouge_metric("ROUGE-Lsum", "rougeLsum"),)
+        case _:
+            return ()
+
+
 KINDS: Mapping[str, Choose] = {
     "classes": class_metrics, "choices": choice_metrics, "many_labels": many_label_metrics, "numbers": number_metrics,
     "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "rankings": ranking_metrics,
@@ -190,6 +211,11 @@ def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) ->
     if kind not in KINDS:
         raise InputError(f"no kind of task {kind!r}", where="scores", remedy=nearest(kind, list(KINDS)))
     return KINDS[kind](golds, *predictions)
+
+
+def offered(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """List every metric of a kind of task, the usual ones first."""
+    return *metrics_for(kind, golds, *predictions), *more_metrics(kind, golds, *predictions)
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.tasks.intervals import Ranks, bootstrap, compared, exchange_test, interval, whole
+from saucier.tasks.intervals import Ranks, bootstrap, compared, exchange_test, influence, interval, row_ranks, whole
 from saucier.tasks.metrics import bleu, chrf, rouge
 from saucier.tasks.metrics.classes import f1_of, macro_f1
 from saucier.tasks.metrics.entities import bioes, entity_macro_f1, entity_score, entity_types, iob2, lenient
 from saucier.tasks.metrics.metric import Metric
-from saucier.tasks.metrics.numbers import mean_absolute_error
+from saucier.tasks.metrics.numbers import mean_absolute_error, standardized
 from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
 
 
@@ -276,9 +276,15 @@ def test_two_methods_are_compared_row_by_row(kind: str) -> None:
         assert (same.value, same.p, same.units_p) == (0.0, 1.0, 1.0)
         swaps = random.integers(2, size=(4, 200)).astype(float)
         first, second = (metric.measure(golds.tolist(), side.tolist()) for side in (good, bad))
-        by_hand = [value(metric, golds.tolist(), np.where(swap, bad, good).tolist())
-                   - value(metric, golds.tolist(), np.where(swap, good, bad).tolist()) for swap in swaps]
-        assert first.exchanged(second, swaps) == pytest.approx(by_hand, abs=1e-9)
+        scale = {"Pearson": standardized, "Spearman": lambda side: row_ranks(side[None].astype(float))[0]}
+        one, two = (scale.get(metric.name, np.asarray)(side) for side in (good, bad))
+        by_hand = [value(metric, golds.tolist(), np.where(swap, two, one).tolist())
+                   - value(metric, golds.tolist(), np.where(swap, one, two).tolist()) for swap in swaps]
+        assert first.replaced(second, swaps) - second.replaced(first, swaps) == pytest.approx(by_hand, abs=1e-9)
+        alone = [value(metric, golds.tolist(), good.tolist())
+                 - value(metric, golds.tolist(), np.where(np.arange(200) == row, two, one).tolist())
+                 for row in range(9)]
+        assert influence(first, second)[:9] == pytest.approx(alone, abs=1e-9)
 
 
 def test_equal_methods_are_told_apart_one_time_in_twenty() -> None:

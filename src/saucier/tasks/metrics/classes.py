@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saucier.tasks.intervals import Share, Sums, Value, quotient
+from saucier.tasks.intervals import Mean, Sums, Value, quotient
 from saucier.tasks.metrics.metric import Metric, indicator, many_hot, one_hot
 from saucier.tasks.statistics import Floats
 
@@ -33,14 +33,14 @@ class ClassScore:
 
 def accuracy(unit: str = "rows") -> Metric:
     """Share of predictions that equal their gold."""
-    return Metric("accuracy", lambda golds, predictions: Share(
+    return Metric("accuracy", lambda golds, predictions: Mean(
         indicator([gold == prediction for gold, prediction in zip(golds, predictions, strict=True)]),
         np.ones(len(golds))), unit)
 
 
 def exact_sets() -> Metric:
     """Share of rows whose labels are all right, and no other is named."""
-    return Metric("exact match", lambda golds, predictions: Share(
+    return Metric("exact match", lambda golds, predictions: Mean(
         indicator([set(gold) == set(prediction) for gold, prediction in zip(golds, predictions, strict=True)]),
         np.ones(len(golds))))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Ranks, Sums, quotient, ratio
+from saucier.tasks.intervals import Ranks, Sums, quotient, ratio, row_ranks
 from saucier.tasks.metrics.metric import Metric
 from saucier.tasks.statistics import Floats
 
@@ -18,8 +18,11 @@ def pearson() -> Metric:
 
 
 def spearman() -> Metric:
-    """Correlation of the ranks, ties in the middle; every draw ranks anew. Source: Spearman 1904."""
-    return Metric("Spearman", lambda golds, predictions: Ranks(*(np.asarray(side, dtype=np.float64)
+    """Correlation of the ranks, ties in the middle; every draw ranks anew. Source: Spearman 1904.
+
+    Predictions are told by their ranks from the start, so that those of two methods can change places.
+    """
+    return Metric("Spearman", lambda golds, predictions: Ranks(*(row_ranks(np.asarray([side], dtype=np.float64))[0]
                                                                  for side in (golds, predictions))))
 
 
@@ -43,10 +46,16 @@ def errors(golds: Sequence[float], predictions: Sequence[float], power: int) -> 
 def moments(golds: Sequence[float], predictions: Sequence[float]) -> Floats:
     """Give 1, x, y, x², y² and xy of each example. Shapes: [N, 6].
 
-    Both sides are taken about the golds' mean, so that little cancels, and two methods' moments can be exchanged.
+    Both sides are taken about their means in units of their spreads, which changes no correlation: nothing cancels,
+    and the answers of two methods that count in different units can change places.
     """
-    x, y = (np.asarray(side, dtype=np.float64) - np.mean(golds) for side in (golds, predictions))
+    x, y = (standardized(np.asarray(side, dtype=np.float64)) for side in (golds, predictions))
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
+
+
+def standardized(values: Floats) -> Floats:
+    """Move and scale values so that their mean is 0 and their spread 1; zeros where all are equal. Shapes: [N]."""
+    return quotient(values - values.mean(), np.full(len(values), values.std()))
 
 
 def pearson_of(sums: Floats) -> Floats:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Sums
+from saucier.tasks.intervals import Mean
 from saucier.tasks.metrics.metric import Metric, indicator
-from saucier.tasks.metrics.spans import mean_over
 from saucier.tasks.statistics import Floats
 
 
@@ -45,7 +44,7 @@ def relevant_ranks(gold: Sequence[float], prediction: Sequence[float]) -> Floats
 
 
 def over_queries(score: Callable[[Floats], float], golds: Sequence[Sequence[float]],
-                 predictions: Sequence[Sequence[float]]) -> Sums:
+                 predictions: Sequence[Sequence[float]]) -> Mean:
     """Average a score over the queries that have a relevant candidate."""
     ranks = [*map(relevant_ranks, golds, predictions)]
-    return mean_over(indicator([len(one) > 0 for one in ranks]), np.array([*map(score, ranks)]))
+    return Mean(np.array([*map(score, ranks)]), indicator([len(one) > 0 for one in ranks]))

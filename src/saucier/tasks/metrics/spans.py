@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Share, Sums, ratio
+from saucier.tasks.intervals import Mean
 from saucier.tasks.metrics.metric import Metric, indicator
-from saucier.tasks.statistics import Floats
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -68,22 +67,17 @@ PARTS: dict[str, Part] = {"": every, " (answerable)": answerable, " (unanswerabl
 
 def span_exact_match(part: str = "") -> Metric:
     """Share of questions with an exact answer, among all or one of `PARTS`."""
-    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Share:
-        asked = indicator([PARTS[part](gold) for gold in golds])
-        return Share(asked * np.array([*map(exact_match, predictions, golds)]), asked)
-
-    return Metric("exact match" + part, measure, "questions")
+    return Metric("exact match" + part, lambda golds, predictions: over_questions(
+        exact_match, golds, predictions, part), "questions")
 
 
 def span_f1(part: str = "") -> Metric:
     """Mean F1 of the answers, among all or one of `PARTS`."""
-    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Sums:
-        asked = indicator([PARTS[part](gold) for gold in golds])
-        return mean_over(asked, np.array([*map(answer_f1, predictions, golds)]))
-
-    return Metric("F1" + part, measure, "questions")
+    return Metric("F1" + part, lambda golds, predictions: over_questions(answer_f1, golds, predictions, part),
+                  "questions")
 
 
-def mean_over(asked: Floats, values: Floats) -> Sums:
-    """Make the mean of the values that were asked for. Shapes: [N] each."""
-    return Sums(np.stack([asked * values, asked], axis=1), ratio)
+def over_questions(score: Callable[[str, Gold], float], golds: Sequence[Gold], predictions: Sequence[str],
+                   part: str) -> Mean:
+    """Average a score over the questions of a part."""
+    return Mean(np.array([*map(score, predictions, golds)]), indicator([PARTS[part](gold) for gold in golds]))

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from saucier.tasks.intervals import Share, Sums, ratio
+from saucier.tasks.intervals import Mean, Sums, ratio
 from saucier.tasks.metrics.metric import Metric, indicator
 from saucier.tasks.metrics.rouge import KINDS, best
-from saucier.tasks.metrics.spans import mean_over
 from saucier.tasks.metrics.translation import SegmentSums, bleu_sums, chrf_sums
 from saucier.tasks.statistics import Floats
 
@@ -32,17 +31,17 @@ def chrf_metric() -> Metric:
 
 def rouge_metric(name: str, kind: str) -> Metric:
     """Mean F1 of one kind of ROUGE (`rouge1`, `rouge2`, `rougeL`, `rougeLsum`), 0 to 1, without stemming."""
-    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Sums:
+    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Mean:
         values = [best(KINDS[kind], prediction, gold, False).f1
                   for gold, prediction in zip(golds, predictions, strict=True)]
-        return mean_over(np.ones(len(values)), np.array(values))
+        return Mean(np.array(values), np.ones(len(values)))
 
     return Metric(name, measure, "texts")
 
 
 def text_match() -> Metric:
     """Share of texts that are their reference, or one of them, but for space around."""
-    return Metric("exact match", lambda golds, predictions: Share(
+    return Metric("exact match", lambda golds, predictions: Mean(
         indicator([prediction.strip() in [one.strip() for one in group]
                    for group, prediction in zip(references(golds), predictions, strict=True)]),
         np.ones(len(golds))), "texts")

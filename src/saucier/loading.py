@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from saucier.checkpoints.adapters import Adapted, Adapter, is_adapter_folder, read_adapter
-from saucier.checkpoints.foreign import Opened, assembled, read_foreign
+from saucier.checkpoints.adapters import CONFIG, LEARNED_INPUTS, OWN, is_adapter_folder, read_adapter, read_settings
+from saucier.checkpoints.foreign import assembled, read_foreign
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
 from saucier.checkpoints.sentence import is_sentence_folder, put_head, read_modules
 from saucier.checkpoints.source import Weights
@@ -16,6 +16,10 @@ from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.hub import folder_of
 from saucier.model import Transformer
+from saucier.parts.changed import Origin, digest
+
+SUMS = {"lora", "qlora", "freeze", "bias"}
+"""Kinds of rewrites whose result an ordinary model can hold."""
 
 
 def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto",
@@ -32,14 +36,17 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     """
     folder = folder_of(path)
     place = choose_device(device)
-    return open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
+    model = open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
+    if not model.rewrites:
+        model.origin = Origin(str(path), digest(model))
+    return model
 
 
 def stored_dtype(path: str | Path) -> torch.dtype:
     """Return the number format in which a folder's weights are stored (an adapter's: its base model's)."""
     folder = model_folder_of(folder_of(path))
-    if is_adapter_folder(folder):
-        folder = base_folder(read_adapter(folder))
+    while is_adapter_folder(folder):
+        folder = model_folder_of(base_of(folder))
     weights = Weights(read_modules(folder)[0] if is_sentence_folder(folder) else folder)
     first = next(iter(weights), None)
     return torch.float32 if first is None else weights[first].dtype
@@ -81,28 +88,45 @@ def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) 
 
 
 def open_adapted_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
-    """Read the base model of an adapter, with the adapter's weights merged into it."""
+    """Read the base model of an adapter with the adapter in it: merged into the weights, where weights can hold it."""
+    from saucier.adapters import open_apart, opened_base
+
+    if not merges_in_reading(folder):
+        model = open_apart(folder, None, head, dtype=dtype, device=device)
+        return merged_if_possible(model)
     adapter = read_adapter(folder)
-    base = base_folder(adapter)
-    document = read_json(base / "config.json")
-    layout = LAYOUTS.get(str(document.get("model_type")))
-    if layout is None:
-        raise InputError(f"the base model's model_type {str(document.get('model_type'))[:80]!r} is not known",
-                         where=str(base / "config.json"), remedy=nearest(str(document.get("model_type")), [*LAYOUTS]))
-    source = Adapted(Weights(base), adapter, layout.bases)
+    opened, layout, _ = opened_base(adapter)
     name = adapter.published(layout) if head == "auto" else head
-    opened = Opened(base, document | source.labels(document), source)
     return assembled(opened, layout, published=name, dtype=dtype, device=device)
 
 
-def base_folder(adapter: Adapter) -> Path:
-    """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
-    beside = adapter.folder / adapter.base
-    found = folder_of(beside if beside.is_dir() else adapter.base)
-    if is_adapter_folder(found):
-        raise InputError("the base model is itself an adapter", where=str(adapter.folder),
-                         remedy="merge that one first, and name the result as base_model_name_or_path")
-    return found
+def base_of(folder: Path) -> Path:
+    """Return the folder of an adapter's base model; the adapter's own where it holds the whole model."""
+    from saucier.adapters import beside
+
+    named = read_settings(folder).get("base_model_name_or_path")
+    if not isinstance(named, str) or not named:
+        raise InputError("base_model_name_or_path is missing", where=str(folder / CONFIG),
+                         remedy="write the base model's folder")
+    return beside(folder, named)
+
+
+def merges_in_reading(folder: Path) -> bool:
+    """Say whether an adapter's sums can be made while the base model is read."""
+    return read_settings(folder).get("peft_type") not in (OWN, *LEARNED_INPUTS)
+
+
+def merged_if_possible(model: Transformer) -> Transformer:
+    """Merge a model's adapter where it is a sum of weights; any other stays beside them."""
+    from saucier.adaptation.merging import merge
+
+    kinds = {one.by.kind for one in model.rewrites}
+    if kinds <= SUMS:
+        if kinds & {"lora", "qlora"}:
+            merge(model)
+        model.rewrites.clear()
+        model.requires_grad_(True)
+    return model
 
 
 def model_folder_of(folder: Path) -> Path:

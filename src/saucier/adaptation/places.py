@@ -27,7 +27,7 @@ ROLES = ("query", "key", "value", "output", "up", "gate", "down", "qkv", "attent
          "tokens")
 GROUPS = ("embeddings", "head", "norms", "biases")
 """Terms for parameters that are no linear maps."""
-STACKS = ("encoder", "decoder")
+STACKS = ("encoder.", "decoder.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,16 @@ class Place:
 
 
 def places(model: nn.Module) -> list[Place]:
-    """Return every linear map of the stacks, whole and by parts, and the token table, each once."""
+    """Return every linear map, whole and by parts, and the token table, each once; those outside stacks have no role.
+    """
     found: list[Place] = []
     for name, module in model.named_modules():
         found += parts_of(name, module)
     named = {place.module for place in found}
-    for stack in STACKS:
-        for name, module in (getattr(model, stack, None) or nn.Module()).named_modules(prefix=stack):
-            if is_map(module) and name not in named and not inside_addition(model, name):
-                found.append(Place(name, WHOLE, 0, module.out_features, frozenset(("linear",))))
+    for name, module in model.named_modules():
+        if name not in named and is_map(module) and not inside_addition(model, name):
+            roles = frozenset(("linear",) if name.startswith(STACKS) else ())
+            found.append(Place(name, WHOLE, 0, rows_of(module), roles))
     first: dict[int, str] = {}
     for place in found:  # stacks may share maps
         first.setdefault(id(model.get_submodule(place.module)), place.module)
@@ -68,6 +69,12 @@ def places(model: nn.Module) -> list[Place]:
 def is_map(module: nn.Module) -> bool:
     """Say whether a module is a linear map: `nn.Linear`, or what a rewrite put in its place."""
     return isinstance(module, nn.Linear) or (getattr(module, "rewritten", False) and hasattr(module, "out_features"))
+
+
+def rows_of(module: nn.Module) -> int:
+    """Return the rows of a linear map."""
+    rows: int = module.out_features  # type: ignore[assignment]  # a linear map's
+    return rows
 
 
 def inside_addition(model: nn.Module, name: str) -> bool:

@@ -19,12 +19,18 @@ from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.source import Source, Weights, fitting
 from saucier.errors import InputError
 
-CONFIG = "adapter_config.json"
-FILES = ("adapter_model.safetensors", "adapter_model.bin")
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+FILES = (WEIGHTS, "adapter_model.bin")
 PREFIX = "base_model.model."
 """Stands before every name in an adapter's file."""
+OWN = "SAUCIER"
+"""`peft_type` of adapters in our own form, which PEFT has none for."""
+LEARNED_INPUTS = ("PREFIX_TUNING", "PROMPT_TUNING")
+"""Kinds of PEFT that put something before the text."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 TABLE_DOWN, TABLE_UP = ".lora_embedding_A", ".lora_embedding_B"
+INSIDE = ".base_layer."
+"""What PEFT writes into the name of a weight with a pair beside it."""
 MATRIX = re.compile(r"(.+?)(\.lora_[AB]\.weight|\.lora_embedding_[AB])")
 FREE = frozenset({
     "peft_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "rank_pattern",
@@ -53,15 +59,35 @@ class Adapter:
         """Path or hub id of the base model."""
         return str(self.options["base_model_name_or_path"])
 
+    def alpha(self, module: str) -> float:
+        """Return the alpha of a module."""
+        patterns = self.options.get("alpha_pattern") or {}
+        found = next((value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", module)),
+                     self.options.get("lora_alpha", 8))
+        return float(found)
+
     def scale(self, module: str, rank: int) -> float:
         """Return the factor on a module's product of matrices. Source: Hu et al. 2021, §4.1, arXiv:2106.09685.
 
         With rslora it falls with the root of the rank only. Source: Kalajdzievski 2023, arXiv:2312.03732.
         """
-        patterns = self.options.get("alpha_pattern") or {}
-        alpha = next((value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", module)),
-                     self.options.get("lora_alpha", 8))
-        return float(alpha / (rank**0.5 if self.options.get("use_rslora") else rank))
+        return self.alpha(module) / (rank**0.5 if self.options.get("use_rslora") else rank)
+
+    def pair(self, module: str) -> tuple[Tensor, Tensor]:
+        """Return the two matrices of a module, [R, I] and [O, R]. Raises `InputError` for what has no product."""
+        ends = (TABLE_DOWN, TABLE_UP) if self.is_table(module) else (DOWN, UP)
+        missing = [module + end for end in ends if module + end not in self.weights]
+        if missing:
+            raise InputError(f"{missing[0]} is missing", where=str(self.folder), remedy="fetch it again")
+        down, up = (self.weights[module + end].float() for end in ends)
+        if down.dim() != 2 or up.dim() != 2 or up.shape[1] != down.shape[0]:
+            raise InputError(f"{module}: {list(up.shape)} and {list(down.shape)} have no product",
+                             where=str(self.folder), remedy="fetch it again")
+        return down, up
+
+    def is_table(self, module: str) -> bool:
+        """Say whether a module is a token table."""
+        return module + DOWN not in self.weights and module + UP not in self.weights
 
     def published(self, layout: Layout) -> str | None:
         """Return the class that the adapter was made for; None: the one that the base model's folder names."""
@@ -78,10 +104,14 @@ def is_adapter_folder(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Read what an adapter's folder says of it. Raises `InputError` for none."""
+    return read_json(folder / CONFIG)
+
+
 def read_adapter(folder: Path) -> Adapter:
-    """Read an adapter. Raises `InputError` for a kind, or a setting, that cannot be expressed."""
-    path = folder / CONFIG
-    options = read_json(path)
+    """Read a LoRA adapter. Raises `InputError` for a kind, or a setting, that cannot be expressed."""
+    path, options = folder / CONFIG, read_settings(folder)
     if options.get("peft_type") != "LORA":
         raise InputError(f"peft_type {str(options.get('peft_type'))[:40]!r} cannot be read", where=str(path),
                          remedy="only LORA can")
@@ -128,7 +158,9 @@ class Adapted:
         for name in adapter.weights:
             module = name.removeprefix(PREFIX)
             match = MATRIX.fullmatch(module)
-            if match is None:
+            if INSIDE in module:
+                self.resized(name, module.replace(INSIDE, "."))
+            elif match is None:
                 self.instead[self.stored(module) or module] = name
             elif (weight := self.stored(f"{match[1]}.weight")) is None:
                 faults.append(f"{match[1]} is not in the base model")
@@ -138,6 +170,12 @@ class Adapted:
             faults.append(f"{odd[0]} is of a kind that cannot be expressed")
         if faults:
             raise misfit(faults, str(adapter.folder))
+
+    def resized(self, name: str, weight: str) -> None:
+        """Take a table that stands in the adapter's file beside its pair, where it is not the base's own."""
+        stored = self.stored(weight) or weight
+        if stored not in self.base or not torch.equal(self.base[stored], self.adapter.weights[name]):
+            self.instead[stored] = name
 
     def stored(self, name: str) -> str | None:
         """Return the name under which the base model's file has a weight, with a body's prefix or without."""
@@ -181,17 +219,15 @@ class Adapted:
 
     def change(self, module: str) -> Tensor:
         """Return what a module's two matrices add to its weight."""
-        weights, turn = self.adapter.weights, bool(self.adapter.options.get("fan_in_fan_out"))
-        ends = (DOWN, UP) if module + DOWN in weights or module + UP in weights else (TABLE_DOWN, TABLE_UP)
-        missing = [module + end for end in ends if module + end not in weights]
-        if missing:
-            raise InputError(f"{missing[0]} is missing", where=str(self.adapter.folder), remedy="fetch it again")
-        down, up = (weights[module + end].float() for end in ends)
-        if down.dim() != 2 or up.dim() != 2 or up.shape[1] != down.shape[0]:
-            raise InputError(f"{module}: {list(up.shape)} and {list(down.shape)} have no product",
-                             where=str(self.adapter.folder), remedy="fetch it again")
+        down, up = self.adapter.pair(module)
         product = torch.mm(up, down) * self.adapter.scale(module.removeprefix(PREFIX), down.shape[0])
-        return product.T if turn or ends[0] == TABLE_DOWN else product
+        turned = self.adapter.options.get("fan_in_fan_out") or self.adapter.is_table(module)
+        return product.T if turned else product
+
+    def take_pairs(self) -> dict[str, str]:
+        """Leave the base's weights as they are, and return which modules of the adapter belong to which of them."""
+        taken, self.changes = self.changes, {}
+        return taken
 
     def labels(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the config's labels as the adapter's own output map counts them, where it has one."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,13 @@ def read_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device)
 
 def fill(model: nn.Module, path: Path) -> None:
     """Copy the weights of a file into a model, each exactly once."""
-    wanted, faults, shard = dict(model.named_parameters()), [], SafeShard(path)
+    fill_named(model, path, [name for name, _ in model.named_parameters()])
+
+
+def fill_named(model: nn.Module, path: Path, names: Collection[str]) -> None:
+    """Copy a file into the named parameters of a model, each exactly once. Raises `InputError` with all faults."""
+    faults, shard = [], SafeShard(path)
+    wanted = {name: parameter for name, parameter in model.named_parameters() if name in names}
     for name in shard.names():
         parameter, tensor = wanted.pop(name, None), shard.get(name)
         if parameter is None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +18,7 @@ class Origin:
     path: str
     """A folder, or a hub id."""
     digest: str
-    """Of the weights as they were there."""
+    """Of the weights that are as they were there."""
     unlike: frozenset[str] = frozenset()
     """Parameters that the origin does not have, or has otherwise."""
 
@@ -26,3 +31,22 @@ class Applied:
     """Its config, a member of `saucier.adaptation.config.Tuning`."""
     frozen: frozenset[str]
     """Parameters that it stopped from learning."""
+
+
+SAMPLED = 64
+"""Values of each parameter that a digest reads."""
+
+
+def digest(model: nn.Module, without: Collection[str] = ()) -> str:
+    """Return what tells a model's weights from others: names, shapes, and a sample of the values.
+
+    The values are rounded to bfloat16, so that the number format of a copy does not matter. `without`: names of
+    parameters that are left out.
+    """
+    found = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        if name not in without:
+            sample = parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED)].to(torch.bfloat16)
+            found.update(f"{name} {tuple(parameter.shape)}\n".encode())
+            found.update(sample.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:32]

@@ -1,0 +1,96 @@
+"""A tuned model without its base, in our own form: what was changed, the values that learned, and where the base is.
+
+It stands in `adapter_config.json` too, under a `peft_type` that PEFT does not know, so that nobody takes it for one of
+PEFT's. Training saves in it, since it keeps every value under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from saucier import config as c
+from saucier.adaptation.adopt import adopt
+from saucier.adaptation.config import Tuning
+from saucier.adaptation.rewrite import added, rewrite, trainable
+from saucier.checkpoints.adapters import OWN
+from saucier.checkpoints.model_folder import fill_named
+from saucier.errors import InputError
+from saucier.model import Transformer, unfilled
+from saucier.parts.changed import Origin, digest
+
+FORMAT = 1
+"""Raised when the form changes in a way that older readers cannot read."""
+NOTE = "Saucier's own form: PEFT has none for this"
+
+
+def learned_values(model: Transformer) -> dict[str, Tensor]:
+    """Return what the base does not hold: all that learns, was added, or is unlike; everything without a base."""
+    unlike = set(model.origin.unlike) if model.origin is not None else {name for name, _ in model.named_parameters()}
+    chosen = set(trainable(model)) | added(model) | unlike
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()
+            if name in chosen}
+
+
+def own_document(model: Transformer, base: str | None) -> dict[str, Any]:
+    """Return what our form says of a tuned model."""
+    return {"peft_type": OWN, "format": FORMAT, "note": NOTE, "base_model_name_or_path": base,
+            "base_digest": model.origin.digest if model.origin is not None else None,
+            "unlike_base": sorted(model.origin.unlike) if model.origin is not None else [],
+            "rewrites": [one.by.model_dump(mode="json") for one in model.rewrites],
+            "model": model.config.model_dump(mode="json"), "published": model.published,
+            "generation": model.generation}
+
+
+def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, *, dtype: torch.dtype = torch.float32,
+             device: torch.device | None = None) -> Transformer:
+    """Return a base model with the rewrites and the values of an adapter in our own form.
+
+    Raises `InputError` for another base than the one that the adapter was learned on, and for values that do not fit.
+    """
+    tree, rewrites = parsed(document, path.parent)
+    unlike = frozenset(document.get("unlike_base") or ())
+    if base is None:
+        model = unfilled(tree, dtype=dtype, device=device or "cpu")
+    else:
+        model = base if base.config == tree else on_tree(tree, base)
+    if base is not None:
+        found = digest(model, unlike)
+        if found != document.get("base_digest"):
+            raise InputError("the base model is not the one that the adapter was learned on", where=str(path.parent),
+                             remedy=f"give {document.get('base_model_name_or_path')} as it was, with --base")
+        model.origin = Origin(str(document.get("base_model_name_or_path")), found, unlike)
+    for by in rewrites:
+        rewrite(model, by=by)
+    model.published = dict(document.get("published") or {})
+    model.generation = dict(document.get("generation") or {})
+    fill_named(model, path, [*learned_values(model)])
+    return model
+
+
+def on_tree(tree: c.Transformer, base: Transformer) -> Transformer:
+    """Return a model of another head, or of more tokens, with the weights of a base as far as it has them."""
+    weight = base.embed.tokens.weight
+    model = unfilled(tree, dtype=weight.dtype, device=weight.device)
+    adopt(model, base)
+    return model
+
+
+def parsed(document: Mapping[str, Any], folder: Path) -> tuple[c.Transformer, list[Tuning]]:
+    """Return the tree and the rewrites of a document. Raises `InputError` for a changed or newer one."""
+    where = str(folder / "adapter_config.json")
+    if document.get("format") != FORMAT:
+        raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=where,
+                         remedy="use the version of Saucier that wrote it")
+    try:
+        return (c.Transformer.model_validate(document.get("model")),
+                TypeAdapter(list[Tuning]).validate_python(document.get("rewrites")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
+                         remedy="the file was changed; write it again") from error

@@ -1,0 +1,159 @@
+"""Adapters as folders: `open_adapter` puts one on its base model, `save_adapter` writes a tuned model's alone.
+
+Read and written are PEFT's layout, and our own form for what PEFT has none for. The adapter of an opened model stands
+apart from the base: it can be trained further, merged, or taken off.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from saucier.adaptation.own_form import learned_values, own_document, read_own
+from saucier.adaptation.peft_reading import put_on
+from saucier.adaptation.peft_writing import Written, as_peft
+from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, Adapted, Adapter, read_adapter, read_settings
+from saucier.checkpoints.foreign import Names, Opened, assembled, body_of
+from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.model_folder import read_json
+from saucier.checkpoints.source import Weights
+from saucier.checkpoints.tensors import write_tensors
+from saucier.errors import InputError, nearest
+from saucier.families.layouts import LAYOUTS
+from saucier.files import write_atomically
+from saucier.hub import folder_of
+from saucier.model import Transformer
+from saucier.parts.changed import Origin, digest
+
+LAYOUT_NAMES = ("auto", "peft", "own")
+FILES = {CONFIG, WEIGHTS}
+"""Files of an adapter, which another save may replace."""
+
+
+def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = None, layout: str = "auto") -> str:
+    """Write a tuned model's adapter atomically and return the layout: "peft" or "own".
+
+    `base`: what to name as the base model; None: where the model came from. `layout`: "auto" is PEFT's where that can
+    express the adapter. Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
+    express its adapter, and for a folder that holds something else.
+    """
+    target = Path(folder)
+    base = base or (model.origin.path if model.origin is not None else None)
+    if layout not in LAYOUT_NAMES:
+        raise InputError(f"unknown layout {layout!r}", where="layout", remedy=nearest(layout, [*LAYOUT_NAMES]))
+    if not model.rewrites or base is None:
+        raise InputError("there is no adapter in this model" if not model.rewrites else "no base model is known",
+                         where="model", remedy="rewrite a loaded model first" if base is not None
+                         else "say which it is with base=...")
+    check_free(target)
+    name, written = "own", None
+    if layout != "own":
+        try:
+            name, written = "peft", as_peft(model, names_of(model), base)
+        except InputError:
+            if layout == "peft":
+                raise
+    written = written or Written(own_document(model, base), learned_values(model))
+    write_adapter(written, target)
+    return name
+
+
+def check_free(target: Path) -> None:
+    """Refuse a folder that holds something else than an adapter. Raises `InputError`."""
+    others = sorted({path.name for path in target.iterdir()} - FILES) if target.is_dir() else [
+        target.name] if target.exists() else []
+    if others:
+        raise InputError(f"the folder holds something else ({others[0]})", where=str(target),
+                         remedy="give a new folder")
+
+
+def write_adapter(written: Written, target: Path) -> None:
+    """Write the two files of an adapter."""
+    def write(temporary: Path) -> None:
+        temporary.mkdir(parents=True)
+        (temporary / CONFIG).write_text(json.dumps(written.document, indent=2) + "\n", encoding="utf-8")
+        write_tensors(written.tensors, temporary / WEIGHTS)
+
+    write_atomically(target, write)
+
+
+def names_of(model: Transformer) -> Names:
+    """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
+    layout = LAYOUTS.get(str(model.published.get("model_type")))
+    if layout is None:
+        raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
+                         remedy="save the adapter in our own form (own)")
+    document = layout.document(body_of(model.config), model.published)
+    return Names(layout.spelled(layout, document), body_of(model.config), document["architectures"][0])
+
+
+def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "auto",
+                 dtype: str | torch.dtype = "auto", device: str | torch.device = "auto") -> Transformer:
+    """Load an adapter on its base model, the two apart, in evaluation mode.
+
+    `base` overrules the base that the adapter names; the rest is as in `saucier.load`, which gives the two merged.
+    Raises `InputError` for an adapter that cannot be read, and for a base that it does not belong to.
+    """
+    from saucier.devices import choose_device, choose_dtype
+
+    place = choose_device(device)
+    return open_apart(folder_of(folder), base, head, dtype=choose_dtype(dtype, place), device=place).eval()
+
+
+def open_apart(folder: Path, base: str | None, head: str, *, dtype: torch.dtype, device: torch.device) -> Transformer:
+    """Load an adapter of any layout on its base model."""
+    document = read_settings(folder)
+    if document.get("peft_type") != OWN:
+        return open_peft(read_adapter(folder), base, head, dtype=dtype, device=device)
+    named = base or document.get("base_model_name_or_path")
+    if named is None:
+        return read_own(document, None, folder / WEIGHTS, dtype=dtype, device=device)
+    from saucier.loading import load
+
+    return read_own(document, load(beside(folder, str(named)), dtype=dtype, device=device), folder / WEIGHTS)
+
+
+def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dtype,
+              device: torch.device) -> Transformer:
+    """Load an adapter in PEFT's layout on its base model."""
+    opened, layout, source = opened_base(adapter, base)
+    modules = source.take_pairs()
+    name = adapter.published(layout) if head == "auto" else head
+    model = assembled(opened, layout, published=name, dtype=dtype, device=device)
+    names = Names(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
+    unlike = frozenset(own for own, _ in model.named_parameters() if replaced(own, names, source))
+    model.origin = Origin(base or adapter.base, digest(model, unlike), unlike)
+    return put_on(model, adapter, modules, names)
+
+
+def replaced(name: str, names: Names, source: Adapted) -> bool:
+    """Say whether a parameter is not the base's, but one that the adapter holds whole."""
+    match = names.rules.match(name)
+    return match is not None and any(names.present(one, source) in source.instead for one in match.theirs)
+
+
+def opened_base(adapter: Adapter, base: str | None = None) -> tuple[Opened, Layout, Adapted]:
+    """Open the base model of an adapter in PEFT's layout. Raises `InputError` for one that is in no published layout.
+    """
+    folder = beside(adapter.folder, base or adapter.base)
+    document = read_json(folder / "config.json")
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        raise InputError(f"the base model's model_type {str(document.get('model_type'))[:80]!r} is not known",
+                         where=str(folder / "config.json"),
+                         remedy=nearest(str(document.get("model_type")), [*LAYOUTS]))
+    source = Adapted(Weights(folder), adapter, layout.bases)
+    return Opened(folder, document | source.labels(document), source), layout, source
+
+
+def beside(folder: Path, base: str) -> Path:
+    """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
+    near = folder / base
+    found = folder_of(near if near.is_dir() else base)
+    if (found / CONFIG).is_file() and not (found / "config.json").is_file():
+        raise InputError("the base model is itself an adapter", where=str(folder),
+                         remedy="merge that one first, and name the result as base_model_name_or_path")
+    return found
+

@@ -25,6 +25,7 @@ from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
 from saucier.parts.inputs import Inputs, Side, boolean, given_mask
+from saucier.parts.memory import Memory, read_memory
 from saucier.parts.output import Output
 from saucier.parts.permutation import places_asked, refuse_unread
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
@@ -32,7 +33,6 @@ from saucier.parts.recurrence import recalled
 from saucier.parts.stack import Stack
 from saucier.parts.targets import derived
 from saucier.parts.tied import tie_blocks
-from saucier.parts.visibility import Span
 
 __all__ = ["Output", "Transformer", "build", "on_meta", "retie", "unfilled"]
 
@@ -61,6 +61,8 @@ class Pass:
     globals: tuple[Tensor, ...] | None = None
     routers: tuple[Tensor, ...] | None = None
     mems: list[Tensor] | None = None
+    finals: tuple[tuple[Tensor, ...], ...] = ()
+    """In which the recurrent layers ended."""
 
     def unpacked(self) -> Tensor:
         """The hidden vectors as [B, L, D]."""
@@ -127,8 +129,8 @@ class Transformer(nn.Module):
             output = self.one_stack(first, cache, wanted, choices)
             return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
         return self.two_stacks(first, second_side(self.with_target(inputs, first), cache),
-                               Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents")),
-                               wanted)
+                               Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents"),
+                                      states=tuple(inputs.get("encoder_states") or ())), wanted)
 
     def with_target(self, inputs: Inputs, source: Side | None) -> Inputs:
         """Give the decoder the source to read, moved by one place, where the batch gives it nothing."""
@@ -181,12 +183,13 @@ class Transformer(nn.Module):
         if memory.hidden is None and source is not None:
             self.pack_both(source, target, wanted)
             done = self.run(self.encoder, self.embed, source, wanted)
-            memory.hidden, memory.layout = done.hidden, done.layout
+            memory.hidden, memory.layout, memory.states = done.hidden, done.layout, done.finals
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
             output.encoder_last_hidden_state, output.encoder_global_attentions = done.unpacked(), done.globals
             output.encoder_router_logits, output.pooler_output = done.routers, self.pooled(done.unpacked())
         else:
             output.encoder_last_hidden_state = memory.hidden
+        output.encoder_states = memory.states or None
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
         output.last_hidden_state = hidden = done.unpacked()
         output.decoder_hidden_states, output.decoder_attentions, output.cross_attentions = (
@@ -220,14 +223,14 @@ class Transformer(nn.Module):
                           remembered=[] if self.remembers(stack, side) else None)
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
-            context.memory_span = memory.span(side)
+            context.memory_span, context.memory_states = memory.span(side), memory.states
         record: list[Tensor] | None = [] if wanted.hidden else None
         hidden = stack(embed(side), context, record)
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
         done = Pass(hidden, side.layout, states, None, None, mems=context.remembered,
-                    routers=tuple(context.router_logits) or None)
+                    routers=tuple(context.router_logits) or None, finals=tuple(context.final_states))
         if wanted.weights:
             done.attentions = tuple(context.attentions) if asked is None else tuple(
                 weights.chunk(2, dim=2) for weights in context.attentions)
@@ -291,30 +294,6 @@ class Transformer(nn.Module):
         from saucier.saving import save
 
         return save(self, folder)
-
-
-@dataclass(slots=True)
-class Memory:
-    """What the decoder reads of the encoder."""
-
-    hidden: Tensor | None
-    """[B, S, D], or [1, T, D] when packed."""
-    mask: Tensor | None
-    documents: Tensor | None
-    layout: Ragged | None = None
-
-    def span(self, target: Side) -> Span:
-        """Say which of the encoder's tokens the decoder's queries may see."""
-        assert self.hidden is not None, "two_stacks fills it"
-        keys = self.hidden.shape[1] if self.layout is None else self.layout.shape[1]
-        padding = None if self.layout is not None else self.mask
-        return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
-
-
-def read_memory(inputs: Inputs) -> Memory | None:
-    """Return the output of an encoder that is not part of the model, where a decoder alone is given one."""
-    hidden = inputs.get("encoder_hidden_states")
-    return None if hidden is None else Memory(hidden, boolean(inputs.get("encoder_attention_mask")), None)
 
 
 def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:

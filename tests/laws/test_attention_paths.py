@@ -43,10 +43,12 @@ def test_weights_are_weights(name: str) -> None:
     groups = [output.attentions, output.encoder_attentions, output.decoder_attentions, output.cross_attentions]
     found = [weights for group in groups for weights in group or ()]
     stacks = [stack for stack in (model.config.encoder, model.config.decoder) if stack]
-    expected = sum("attention" in residual.inner.kind for stack in stacks for block in stack.blocks()
-                   for residual in block.sublayers)
+    inner = [residual.inner for stack in stacks for block in stack.blocks() for residual in block.sublayers]
+    recurrent = [part for part in inner if isinstance(part, c.Recurrent) and part.attention]
+    expected = sum("attention" in part.kind for part in inner) + len(recurrent)
     assert len(found) == expected
-    once = [not repeats(attention.visibility) for attention in attentions(model.config)]
+    local = any(part.attention.kind == "luong" and part.attention.reach.kind != "global" for part in recurrent)
+    once = [not repeats(attention.visibility) for attention in attentions(model.config)] + [not local]
     for weights in found:
         assert (weights >= 0).all()
         elsewhere = 0 if output.global_attentions is None else 1  # the weights of the first token, which is global

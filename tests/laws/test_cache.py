@@ -69,7 +69,7 @@ def test_encoder_decoder_with_cache_equals_without(name: str) -> None:
         states = whole.encoder_last_hidden_state
         for start, end in pieces([3, 1, 1, 2, 1], 8):
             found.append(model(None, mask, encoder_output=states, decoder_input_ids=target[:, start:end],
-                               cache=cache).logits)
+                               cache=cache, encoder_states=whole.encoder_states).logits)
             states = torch.full_like(states, float("nan"))  # whoever still reads it will be seen
         assert_close(torch.cat(found, dim=1), whole.logits)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from inspect import signature
 
 import torch
+from tests.laws.zoo_recurrent import recurrent_decoders, recurrent_encoders, recurrent_pairs
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.check_cells import recurrent_parts
 from saucier.config.visibility import fits_any_length, fits_any_place
 from saucier.families import FAMILIES
 from saucier.families.big_bird import blocks
@@ -25,6 +27,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "mt5": {"head_dim": 6, "hidden": 40}, "switch_transformers": {"head_dim": 6, "hidden": 40, "experts": 3},
     "mixtral": {"kv_heads": 2, "hidden": 40, "experts": 3}, "bart": {"length": LENGTH}, "mbart": {"length": LENGTH},
     "deep_char": {"length": LENGTH, "hidden": 40},
+    "seq2seq": {"direction": c.BothWays()},
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
     "opt": {"length": LENGTH, "narrow": 16}, "ctrl": {"length": LENGTH, "hidden": 40},
@@ -123,7 +126,8 @@ def decoders() -> dict[str, c.Transformer]:
     chunked = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Causal(), kernel=c.Chunks(length=3))
     hashed = c.SelfAttention(projection=HEADS, visibility=c.Causal(), kernel=c.Hashing(
         chunks=c.Chunks(length=3), rounds=2, buckets=c.FixedBuckets(factors=(2, 4)), seed=1))
-    return found | {"window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
+    return found | recurrent_decoders() | {
+                    "window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
                     "two-attentions": doubled(), "chunks": decoder(chunked), "streams": reversible(chunked),
                     "hashed": decoder(hashed), "uneven": uneven(), "experts": with_experts(),
                     "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm),
@@ -208,7 +212,8 @@ def encoders() -> dict[str, c.Transformer]:
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
-    return found | {"convolution": convolved(), "window": encoder(window), "global": encoder(first),
+    return found | recurrent_encoders() | {
+                    "convolution": convolved(), "window": encoder(window), "global": encoder(first),
                     "global-maps": encoder(maps), "blocks": encoder(block), "chunks": encoder(ring),
                     "crowded": crowded()} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
@@ -228,7 +233,7 @@ def pairs() -> dict[str, c.Transformer]:
     found = {name: config for name, config in found.items() if config.encoder and config.decoder}
     causal = causal_positions()
     return found | {f"part-{name}": encoder_decoder(reader, causal[f"{name}-gqa"])
-                    for name, reader in full_positions().items()} | {"two-crosses": two_crosses()}
+                    for name, reader in full_positions().items()} | {"two-crosses": two_crosses()} | recurrent_pairs()
 
 
 def two_crosses() -> c.Transformer:
@@ -290,6 +295,15 @@ def of_any_future(models: dict[str, c.Transformer]) -> list[str]:
     """
     return [name for name, config in models.items()
             if not any(isinstance(part.kernel, c.Hashing) for part in attentions(config))]
+
+
+def of_packed_pairs(models: dict[str, c.Transformer]) -> list[str]:
+    """Return the names of the encoder-decoders that keep several texts in a row apart.
+
+    A recurrent decoder that begins in what the encoder ended in refuses them.
+    """
+    return [name for name, config in models.items()
+            if all(isinstance(part.start, c.FromZero) for part in recurrent_parts(config.decoder))]
 
 
 def runnable_recipes() -> list[str]:

@@ -4,6 +4,19 @@ No torch here.
 """
 
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
+from saucier.config.alignment import (
+    Alignment,
+    Bahdanau,
+    ConcatScore,
+    DeepOutput,
+    DotScore,
+    GeneralScore,
+    GlobalReach,
+    LocalMonotonic,
+    LocalPredictive,
+    Luong,
+    StateReadout,
+)
 from saucier.config.anatomy import Node
 from saucier.config.asked import sees_prefix
 from saucier.config.base import Config
@@ -38,8 +51,10 @@ from saucier.config.heads import (
     TokenHead,
     Transform,
 )
+from saucier.config.initialization import FanInInit, NormalInit, UniformInit, XavierInit
 from saucier.config.layers import (
     Activation,
+    Chain,
     CrossAttention,
     Experts,
     FeedForward,
@@ -56,6 +71,7 @@ from saucier.config.layers import (
     RMSNorm,
     SandwichNorm,
     SelfAttention,
+    Skip,
     Softmax,
     SoftmaxOfTop,
     Sublayer,
@@ -68,10 +84,8 @@ from saucier.config.model import (
     Block,
     Cycle,
     Embedding,
-    FanInInit,
     FirstSegment,
     LanguageTable,
-    NormalInit,
     OneSegment,
     ProjectNormed,
     ProjectSum,
@@ -85,7 +99,6 @@ from saucier.config.model import (
     Share,
     Stack,
     Transformer,
-    XavierInit,
 )
 from saucier.config.neighbours import Convolution
 from saucier.config.norms import IdentityNorm, NoNorm, PlainLayerNorm
@@ -126,6 +139,20 @@ from saucier.config.positions import (
     longest_input,
 )
 from saucier.config.recurrence import FromNothing, FromZeros, QueryVector, SegmentMemory
+from saucier.config.recurrent import (
+    GRU,
+    LSTM,
+    Ahead,
+    Apart,
+    Back,
+    BothWays,
+    Elman,
+    FromFinalStates,
+    FromLastLayer,
+    FromMean,
+    FromZero,
+    Recurrent,
+)
 from saucier.config.room import stack_room
 from saucier.config.rotary import (
     AcrossHalves,
@@ -348,3 +375,7 @@ __all__ = [
     "visible_keys",
 ]
 __all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide"]
+__all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "BothWays", "Chain", "ConcatScore",
+            "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
+            "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
+            "StateReadout", "UniformInit"]

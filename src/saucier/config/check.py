@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from saucier.config.check_adaptive import check_adaptive
+from saucier.config.check_cells import check_cells, reads_encoder
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
@@ -62,6 +63,7 @@ def check(config: Transformer) -> None:
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
+            check_cells(name, stack, config)
             check_recurrence(name, stack, config)
     check_asking(config)
     check_sides(config)
@@ -216,7 +218,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     if len(set(tables.values())) > 1 or (tables and biases):
         raise InputError("the layers of a stack share one table of distances, and these differ",
                          where=" and ".join([*tables, *biases]), remedy="give them the same distances and norm")
-    if name == "decoder" and config.encoder and not crossed:
+    if name == "decoder" and config.encoder and not crossed and not reads_encoder(stack):
         raise InputError(
             "this decoder never looks at the encoder",
             where="decoder",

@@ -15,6 +15,7 @@ from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
 from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
 from saucier.config.count_heads import head_node
+from saucier.config.count_recurrent import kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.layers import (
     CrossAttention,
@@ -47,6 +48,7 @@ from saucier.config.positions import (
     T5Bias,
     TransformerXL,
 )
+from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import visible_keys
 
 
@@ -158,6 +160,9 @@ def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
     return [Node("transform", "fourier", "over width and tokens")]
 
 
+sublayer_nodes.register(Recurrent, recurrent_nodes)
+
+
 def sublayer_name(part: Config) -> str:
     """Return the name that a sublayer has inside its block, in the built model as in the anatomy."""
     kind: str = part.kind  # type: ignore[attr-defined]  # every sublayer is a tagged config
@@ -180,7 +185,7 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
         if residual.kind == "sandwich":
             norms.append(norm_node("norm_after", residual.norm, dim))
         detail = projection_detail(inner.projection) if isinstance(inner, SelfAttention | CrossAttention) else ""
-        plain = residual.kind in ("parallel", "from_norm")
+        plain = residual.kind in ("parallel", "from_norm", "skip", "chain")
         kind = residual.kind.replace("_", " ") if plain else f"{residual.kind}-norm"
         detail = kind + (f", {detail}" if detail else "")
         parts = sublayer_nodes(inner, dim, length)
@@ -371,7 +376,7 @@ def flops_per_token(config: Transformer, length: int) -> float:
 def cache_bytes(
     config: Transformer, *, batch: int, length: int, source_length: int = 0, bytes_per_value: int = 2
 ) -> int:
-    """Return the size of the key-value cache that generation needs, cross-attention's keys and values included."""
+    """Return the size of the cache that generation needs: keys and values, the encoder's too, and recurrent states."""
     values = 0
     for block in config.decoder.blocks() if config.decoder else ():
         for residual in block.sublayers:
@@ -379,4 +384,6 @@ def cache_bytes(
                 values += 2 * length * residual.inner.projection.widths(config.dim)[1]
             elif isinstance(residual.inner, CrossAttention):
                 values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
+            elif isinstance(residual.inner, Recurrent):
+                values += kept_values(residual.inner, config.dim, source_length)
     return batch * values * bytes_per_value

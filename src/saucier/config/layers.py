@@ -14,6 +14,7 @@ from saucier.config.norms import Norm as Norm
 from saucier.config.norms import Probability as Probability
 from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.positions import AttentionPositions, NoPositions
+from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import Full, Visibility
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity", "quick_gelu", "clipped_gelu",
@@ -177,7 +178,7 @@ class Experts(Config):
 
 
 Sublayer = Annotated[
-    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts | FourierMixing,
+    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts | FourierMixing | Recurrent,
     Field(discriminator="kind"),
 ]
 
@@ -249,4 +250,36 @@ class FromNorm(Config):
     """Dropout on what the sublayer adds to the residual."""
 
 
-Residual = Annotated[PreNorm | PostNorm | SandwichNorm | Parallel | FromNorm, Field(discriminator="kind")]
+class Skip(Config):
+    """`x + dropout(inner(x))`, without a norm. Source: He et al. 2015, arXiv:1512.03385, for the residual."""
+
+    kind: Literal["skip"] = "skip"
+    inner: Sublayer
+    """The sublayer."""
+    dropout: Probability = 0.0
+    """Dropout on what the sublayer adds to the residual."""
+
+    @property
+    def norm(self) -> None:
+        """There is none."""
+
+
+class Chain(Config):
+    """`dropout(inner(x))`: what the sublayer gives takes the place of what it read, as in classic recurrent stacks.
+
+    Source: Zaremba et al. 2014, §3.1, arXiv:1409.2329, for where the dropout stands.
+    """
+
+    kind: Literal["chain"] = "chain"
+    inner: Sublayer
+    """The sublayer."""
+    dropout: Probability = 0.0
+    """Dropout on what the sublayer gives."""
+
+    @property
+    def norm(self) -> None:
+        """There is none."""
+
+
+Residual = Annotated[PreNorm | PostNorm | SandwichNorm | Parallel | FromNorm | Skip | Chain,
+                     Field(discriminator="kind")]

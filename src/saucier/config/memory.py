@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from saucier.config.count import cache_bytes, parameters
 from saucier.config.layers import CrossAttention, Experts, FeedForward, GatedFeedForward, SelfAttention
 from saucier.config.model import Stack, Transformer
+from saucier.config.recurrent import Recurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ def stack_activations(stack: Stack, dim: int) -> int:
                     total += 2 * hidden
                 case GatedFeedForward(hidden=hidden):
                     total += 3 * hidden
+                case Recurrent() as part:  # the sums of the gates, what became of them, and the states
+                    total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
                 case Experts(inner=expert, router=router):
                     total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
     return total

@@ -10,6 +10,7 @@ from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
 from saucier.config.heads import DoubleHead, EmbeddingHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
+from saucier.config.initialization import Initialization, NormalInit
 from saucier.config.layers import Norm, Probability, Residual, SelfAttention
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
@@ -301,42 +302,6 @@ class Embedding(Config):
         """Return the width of the norm, which may come before the projection."""
         last = isinstance(self.projection, ProjectNormed | ProjectUndropped)
         return self.widths(dim)[1] if last else dim
-
-
-class NormalInit(Config):
-    """Matrices from a normal distribution, biases zero.
-
-    Source: Radford et al. 2019 (GPT-2), §2.3, for the depth scaling.
-    """
-
-    kind: Literal["normal"] = "normal"
-    std: float = Field(default=0.02, gt=0)
-    """Standard deviation."""
-    depth_scaled: bool = False
-    """Divide the deviation of the maps that write to the residual by the square root of their number."""
-
-
-class XavierInit(Config):
-    """Matrices from a uniform distribution scaled by fan-in plus fan-out, embeddings normal with dim**-0.5.
-
-    Source: Glorot and Bengio 2010; the usual choice for Vaswani et al. 2017.
-    """
-
-    kind: Literal["xavier"] = "xavier"
-
-
-class FanInInit(Config):
-    """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice.
-
-    Where the scores are not scaled by the root of the head's width, the query map starts smaller by that factor.
-    Source: Raffel et al. 2020, code release.
-    """
-
-    kind: Literal["fan_in"] = "fan_in"
-    embedding_std: float = Field(default=1.0, gt=0)
-
-
-Initialization = Annotated[NormalInit | XavierInit | FanInInit, Field(discriminator="kind")]
 
 
 class Transformer(Config):

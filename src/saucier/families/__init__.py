@@ -37,6 +37,7 @@ from saucier.families.realm import realm
 from saucier.families.reformer import reformer
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
+from saucier.families.seq2seq import seq2seq
 from saucier.families.switch import switch_transformers
 from saucier.families.t5 import mt5, t5, t5_decoder, t5_shared
 from saucier.families.transfo_xl import transfo_xl
@@ -55,6 +56,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
-    "mobilebert": mobilebert,
+    "mobilebert": mobilebert, "seq2seq": seq2seq,
 }
 """Family name -> function from hyper-parameters to a config."""

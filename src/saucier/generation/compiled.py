@@ -32,6 +32,7 @@ from saucier.generation.frozen import Remembered
 from saucier.model import Transformer
 from saucier.parts.cache import Cache
 from saucier.parts.experts import Experts
+from saucier.parts.recurrent import Recurrent
 
 KEPT = 8
 """So many compiled steps stay on disk, each with a copy of its weights; the oldest goes first."""
@@ -109,6 +110,9 @@ def compiled_reader(model: Transformer) -> ReadToken:
         )
     if any(isinstance(module, Experts) for module in model.modules()):
         raise InputError("the model has experts, which are chosen token by token", where="compile",
+                         remedy="use compile=False")
+    if any(isinstance(module, Recurrent) for module in model.modules()):
+        raise InputError("the model has recurrent layers, whose states are not compiled", where="compile",
                          remedy="use compile=False")
     runs: dict[Kind, Run] = {}
 

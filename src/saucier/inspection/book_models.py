@@ -67,8 +67,16 @@ FOUNDATIONS = Chapter("A", "Foundations", (
             "tests/unit/inspection/test_numbers.py::test_the_verb_prints_a_table_and_json",
             "tests/learn/test_objectives_learn.py::test_bfloat16_ends_within_one_percent_of_float32",
         ), "works"),
-    Row("A9", "Recurrent encoder-decoders: RNN, LSTM, GRU"),
-    Row("A10", "Attention over a recurrent encoder: Bahdanau, Luong global and local"),
+    Row("A9", "Recurrent encoder-decoders: RNN, LSTM, GRU",
+        (
+            "tests/unit/parts/test_recurrent.py::test_layers_are_torchs",
+            "tests/unit/parts/test_recurrent.py::test_greedy_decoding_is_an_argmax_loop",
+        ), "partly", "translation models side by side, at equal time"),
+    Row("A10", "Attention over a recurrent encoder: Bahdanau, Luong global and local",
+        (
+            "tests/unit/parts/test_recurrent.py::test_bahdanau_is_its_equations",
+            "tests/unit/parts/test_recurrent.py::test_luong_is_its_equations",
+        ), "partly", "the attention map of a sentence pair"),
     Row("A11", "Teacher forcing and scheduled sampling",
         (
             "tests/unit/objectives/test_scheduled_sampling.py::test_the_three_schedules_are_those_of_the_paper",

@@ -19,6 +19,7 @@ from saucier.parts.hashing import HashedAttention
 from saucier.parts.mixing import FourierMixing
 from saucier.parts.norms import build_norm
 from saucier.parts.recurrence import with_past
+from saucier.parts.recurrent import Recurrent
 
 
 def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
@@ -38,6 +39,8 @@ def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
             return Experts(config, dim)
         case c.FourierMixing():
             return FourierMixing(config, dim)
+        case c.Recurrent():
+            return Recurrent(config, dim)
 
 
 class PreNorm(nn.Module):
@@ -125,6 +128,34 @@ class Parallel(nn.Module):
         return self.dropout(self.inner(normed if self.norm is None else self.norm(x), context))  # type: ignore[no-any-return]
 
 
+class Skip(nn.Module):
+    """`x + dropout(inner(x))`. Source: He et al. 2015, arXiv:1512.03385."""
+
+    def __init__(self, config: c.Skip, dim: int) -> None:
+        """Build the sublayer."""
+        super().__init__()
+        self.inner = build_sublayer(config.inner, dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        return x + self.dropout(self.inner(x, context))  # type: ignore[no-any-return]
+
+
+class Chain(nn.Module):
+    """`dropout(inner(x))`. Source: Zaremba et al. 2014, §3.1, arXiv:1409.2329."""
+
+    def __init__(self, config: c.Chain, dim: int) -> None:
+        """Build the sublayer."""
+        super().__init__()
+        self.inner = build_sublayer(config.inner, dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, D]."""
+        return self.dropout(self.inner(x, context))  # type: ignore[no-any-return]
+
+
 def build_residual(config: c.Residual, dim: int) -> nn.Module:
     """Return the module for a residual config."""
     match config:
@@ -138,6 +169,10 @@ def build_residual(config: c.Residual, dim: int) -> nn.Module:
             return Parallel(config, dim)
         case c.FromNorm():
             return FromNorm(config, dim)
+        case c.Skip():
+            return Skip(config, dim)
+        case c.Chain():
+            return Chain(config, dim)
 
 
 class NarrowBlock(nn.Module):

@@ -1,6 +1,6 @@
-"""The key-value cache: preallocated, written in place, with the encoder's keys and values computed once.
+"""The cache: keys and values, preallocated and written in place, the encoder's computed once; recurrent states.
 
-Letters: B batch, K key-value heads, L length, E head width.
+Letters: B batch, K key-value heads, L length, S source length, E head width, W width of a state, A of an alignment.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ class Cache:
     """Positions that are filled."""
     cross: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Number of the cross-attention -> the encoder output's keys and values [B, K, S, E]."""
+    states: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+    """Number of the recurrent sublayer -> its states [B, W]."""
+    source: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+    """Number of the recurrent sublayer -> the encoder's output [B, S, D], and what its score makes of it [B, S, A]."""
 
     @classmethod
     def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype,
@@ -51,8 +55,10 @@ class Cache:
         """
         self.keys = [self._moved(key, rows) for key in self.keys]
         self.values = [self._moved(value, rows) for value in self.values]
+        self.states = {slot: tuple(part.index_select(0, rows) for part in state) for slot, state in self.states.items()}
         if same_source:
             return
+        self.source = {slot: tuple(part.index_select(0, rows) for part in parts) for slot, parts in self.source.items()}
         self.cross = {slot: (key.index_select(0, rows), value.index_select(0, rows))
                       for slot, (key, value) in self.cross.items()}
 
@@ -67,5 +73,6 @@ class Cache:
     @property
     def bytes(self) -> int:
         """Size of everything held."""
-        tensors = [*self.keys, *self.values, *(tensor for pair in self.cross.values() for tensor in pair)]
+        tensors = [*self.keys, *self.values, *(tensor for pair in self.cross.values() for tensor in pair),
+                   *(part for parts in (*self.states.values(), *self.source.values()) for part in parts)]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

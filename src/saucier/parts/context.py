@@ -6,7 +6,7 @@ Letters: B batch, L length, H heads, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,6 +40,12 @@ class Context:
     """[B, S, D] encoder output, [1, T, D] when packed."""
     memory_span: Span | None = None
     memory_layout: Ragged | None = None
+    memory_states: Sequence[tuple[Tensor, ...]] = ()
+    """[B, W] each, in which the encoder's recurrent layers ended."""
+    states_read: int = 0
+    """How many layers' of them have been read."""
+    final_states: list[tuple[Tensor, ...]] = field(default_factory=list)
+    """Likewise of this pass."""
     shared: Tensor | None = None
     """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K], or a table."""
     read: Tensor | None = None
@@ -73,6 +79,8 @@ class Context:
     """Self-attentions of this pass so far; a shared block counts each time."""
     cross_attentions_read: int = 0
     """Likewise for cross-attention."""
+    recurrent: int = 0
+    """Likewise for recurrent sublayers."""
     made: dict[Hashable, object] = field(default_factory=dict)
 
     @property
@@ -102,6 +110,11 @@ class Context:
         """Return the cache's place for the cross-attention that asks."""
         self.cross_attentions_read += 1
         return self.cross_attentions_read - 1
+
+    def recurrent_slot(self) -> int:
+        """Return the cache's place for the recurrent sublayer that asks."""
+        self.recurrent += 1
+        return self.recurrent - 1
 
     def mask(self, visibility: c.Visibility, draw: Draw | None = None) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone."""

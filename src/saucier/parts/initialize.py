@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.cells import Cell
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.hashing import HashedAttention
@@ -30,6 +31,9 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
             else:
                 fill(parameter, config, generator, table=id(parameter) in tables,
                      writers=depth if id(parameter) in writers else 0)
+        for module in model.modules():
+            if isinstance(module, Cell):
+                module.begin()
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)
 
@@ -68,5 +72,7 @@ def fill(parameter: Tensor, config: c.Transformer, generator: torch.Generator, *
             parameter.normal_(0.0, config.dim**-0.5, generator=generator)
         case c.XavierInit():
             nn.init.xavier_uniform_(parameter, generator=generator)
+        case c.UniformInit(reach=reach):
+            parameter.uniform_(-reach, reach, generator=generator)
         case c.FanInInit(embedding_std=std):
             parameter.normal_(0.0, std if table else parameter.shape[-1] ** -0.5, generator=generator)

@@ -47,6 +47,8 @@ class Inputs(TypedDict, total=False):
     """[B, T]."""
     encoder_output: Tensor | None
     """[B, S, D]; the encoder is skipped."""
+    encoder_states: Sequence[tuple[Tensor, ...]] | None
+    """[B, W] each, in which the recurrent layers of a skipped encoder ended, as `Output.encoder_states` has them."""
     encoder_hidden_states: Tensor | None
     """[B, S, D], what another model's encoder gave, for a decoder alone with cross-attention."""
     encoder_attention_mask: Tensor | None

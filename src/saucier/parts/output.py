@@ -51,6 +51,8 @@ class Output:
     encoder_attentions: tuple[Tensor, ...] | None = None
     encoder_global_attentions: tuple[Tensor, ...] | None = None
     encoder_router_logits: tuple[Tensor, ...] | None = None
+    encoder_states: tuple[tuple[Tensor, ...], ...] | None = None
+    """[B, W] each: for every recurrent layer of the encoder its last output, and an LSTM's memory behind it."""
     decoder_hidden_states: tuple[Tensor, ...] | None = None
     decoder_attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None

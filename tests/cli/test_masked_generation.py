@@ -49,3 +49,20 @@ def test_a_wrong_strategy_is_one_line(saucier: Saucier, masked: Path, strategy: 
 def test_nothing_open_is_said(saucier: Saucier, masked: Path, cooked: Path) -> None:
     assert "--masks" in saucier("generate", masked, "the cat", "--strategy", "gibbs").error
     assert "no mask token" in saucier("generate", cooked, "the cat", "--strategy", "gibbs").error
+
+
+def test_a_translation_is_written_whole(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
+    """The whole job; scores after each number of iterations; and the same from the command line."""
+    answer = saucier("cook", "mask-predict-nano", "--data", pair_file, "--out", tmp_path / "run", "--no-calibrate",
+                     "tokenizer.vocab=60", "model.dim=32", "model.heads=2", "model.layers=1", "training.steps=4",
+                     "training.batch=4", "sampling.samples=1", "training.events=off")
+    assert answer.code == 0, answer.err
+    scores = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))["scores"]
+    assert [score["name"] for score in scores if "BLEU" in score["name"]] == [
+        "BLEU, 1 iteration", "BLEU, 4 iterations", "BLEU, 10 iterations"]
+    assert "accuracy of the target's length" in answer.out
+    words = ("generate", tmp_path / "run", "the cook stirs milk", "--strategy", "mask_predict iterations=2")
+    written = saucier(*words)
+    assert written.code == 0, written.err
+    assert json.loads(saucier(*words, "--json").out)["texts"] == [written.out.removesuffix("\n")]
+    assert "writes one text" in saucier(*words, "--samples", 2).error

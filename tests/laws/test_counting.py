@@ -63,7 +63,8 @@ def test_counted_flops_are_the_executed_ones(name: str) -> None:
     target = {"decoder_input_ids": ids} if config.encoder and config.decoder else {}
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(ids, **target, output_attentions=True)
-    once = 2 * config.dim**2 if config.pooler else 0
+    once = 2 * config.dim**2 if config.pooler and config.pooler.dense else 0
+    once += 2 * config.dim * (config.head.longest + 1) if isinstance(config.head, c.LengthHead) else 0
     once += 2 * config.dim * config.head.classes if isinstance(config.head, c.PretrainingHead) else 0
     once += sum(2 * config.dim * sum(part.all_states(config.dim)) for part in recurrent_parts(config.decoder)
                 if isinstance(part.start, c.FromLastLayer | c.FromMean))

@@ -83,6 +83,7 @@ CASES = {
     "masked and next sentence": ("bert", o.Masked(next_sentence=o.NextSentence()), Sentences(), 100),
     "spans": ("t5", o.SpanCorruption(), Counting(length=14, padded=False), 80),
     "translations": ("xlm", o.TranslationMasked(masking=o.Masked(rate=0.3)), Echo(), 100),
+    "whole texts": ("mask_predict", o.ConditionalMasked(), Echo(), 100),
     "sequence to sequence": ("transformer", o.SequenceToSequence(), Doubling(), 80),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from saucier.cli.arguments import AsJson, Run
 
 if TYPE_CHECKING:
+    from saucier.generation.strategies import ChainStrategy
     from saucier.runs.opened import Opened
     from saucier.runs.writing import Manner
 
@@ -34,7 +36,8 @@ Seed = Annotated[int | None, typer.Option(min=0, help="The same seed draws the s
 Strategy = Annotated[str | None,
                      typer.Option(metavar="'KIND [name=value]...'",
                                   help="Not from left to right: `gibbs` or `metropolis_hastings` fill in the mask "
-                                       "tokens of a text, as in 'gibbs steps=200'.")]
+                                       "tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets "
+                                       "how a model that writes whole texts does so.")]
 Masks = Annotated[int, typer.Option(min=0, help="With such a strategy: so many mask tokens behind the text.")]
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
@@ -59,8 +62,14 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
     opened = open_model(run, dtype=dtype, device=device)
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
     if strategy is not None:
-        filled(opened, text, manner, strategy=strategy, masks=masks, as_json=as_json)
-        return
+        from saucier.generation.strategies import MaskPredict
+        from saucier.runs.filling import read_strategy
+
+        read = read_strategy(strategy, opened.tokenizer)
+        if not isinstance(read, MaskPredict):
+            filled(opened, text, manner, strategy=read, masks=masks, as_json=as_json)
+            return
+        manner = replace(manner, strategy=read)
     live = not as_json and manner.streams
     written = write_freely(opened, text, manner, spoken if live else None)
     if as_json:
@@ -71,7 +80,7 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
         typer.echo("" if live else "\n\n".join(written))
 
 
-def filled(opened: Opened, text: str, manner: Manner, *, strategy: str, masks: int, as_json: bool) -> None:
+def filled(opened: Opened, text: str, manner: Manner, *, strategy: ChainStrategy, masks: int, as_json: bool) -> None:
     """Fill in the mask tokens of a text; how the chains went is said beside it."""
     from saucier.runs.filling import fill_in
 

@@ -38,6 +38,7 @@ from saucier.config.heads import (
     LanguageHead,
     Last,
     LastToken,
+    LengthHead,
     Mean,
     NextToken,
     Pick,
@@ -50,6 +51,7 @@ from saucier.config.heads import (
     SpanHead,
     TokenHead,
     Transform,
+    WholeText,
 )
 from saucier.config.initialization import FanInInit, NormalInit, UniformInit, XavierInit
 from saucier.config.layers import (
@@ -266,6 +268,7 @@ __all__ = [
     "LastToken",
     "LayerNorm",
     "Learned",
+    "LengthHead",
     "LinearScaling",
     "Llama3Scaling",
     "LogDistances",
@@ -353,6 +356,7 @@ __all__ = [
     "TransformerXL",
     "Visibility",
     "WeightedMean",
+    "WholeText",
     "Window",
     "XavierInit",
     "Yarn",

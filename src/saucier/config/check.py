@@ -10,6 +10,7 @@ from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.check_tied import check_tied
+from saucier.config.check_whole import check_whole_text
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
     ChoiceHead,
@@ -19,6 +20,7 @@ from saucier.config.heads import (
     EmbeddingHead,
     Last,
     LastToken,
+    LengthHead,
     PretrainingHead,
     ReaderHead,
 )
@@ -74,6 +76,7 @@ def check(config: Transformer) -> None:
     check_streams(config)
     check_trigram(config)
     check_head(config)
+    check_whole_text(config)
 
 
 def check_sides(config: Transformer) -> None:
@@ -125,7 +128,7 @@ def check_head(config: Transformer) -> None:
 def reads_pooled(config: Transformer) -> bool:
     """Say whether the head reads what the pooler gives."""
     match config.head:
-        case PretrainingHead():
+        case PretrainingHead() | LengthHead():
             return True
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
             return isinstance(pick, Pooled)

@@ -13,6 +13,7 @@ from saucier.config.heads import (
     EmbeddingHead,
     Head,
     LanguageHead,
+    LengthHead,
     PretrainingHead,
     ReaderHead,
     ReplacedTokenHead,
@@ -31,6 +32,9 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
         case PretrainingHead():
             language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
             return group("head", head.kind, [language, once(linear("sentence", dim, head.classes, bias=True))])
+        case LengthHead():
+            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            return group("head", head.kind, [language, once(linear("lengths", dim, head.longest + 1, bias=True))])
         case DoubleHead():
             language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
             choice = group("choice", head.choice.kind, once_nodes(head.choice.transform, dim, 1, bias=head.choice.bias))

@@ -102,7 +102,19 @@ class QueryStream(Config):
     kind: Literal["query_stream"] = "query_stream"
 
 
-Predicts = Annotated[NextToken | InPlace | QueryStream, Field(discriminator="kind")]
+class WholeText(Config):
+    """The logits at a token are those of the token itself, in a decoder that sees both ways: a text is written whole,
+    over mask tokens, and the tokens that are least sure are written again.
+
+    Source: Ghazvininejad et al. 2019 (Mask-Predict), §2 and §3, arXiv:1904.09324.
+    """
+
+    kind: Literal["whole_text"] = "whole_text"
+    mask: int = Field(ge=0)
+    """The token that stands where one is to be written."""
+
+
+Predicts = Annotated[NextToken | InPlace | QueryStream | WholeText, Field(discriminator="kind")]
 """Which token the logits at a position speak of: how a model with this head writes."""
 
 
@@ -137,6 +149,20 @@ class PretrainingHead(Config):
     """Classes of the sentence pair."""
     dropout: Probability = 0.0
     """Dropout on the pooled vector."""
+
+
+class LengthHead(Config):
+    """A language head of an encoder-decoder that writes whole texts, and a classifier of the target's length.
+
+    The length is read off the source's pooled first token, which stands for nothing else.
+    Source: Ghazvininejad et al. 2019 (Mask-Predict), §3.1 "predicting target sequence length", arXiv:1904.09324.
+    """
+
+    kind: Literal["length"] = "length"
+    language: LanguageHead
+    """The head that predicts tokens, each in its own place."""
+    longest: int = Field(default=256, gt=0)
+    """The longest target, in tokens, that can be predicted."""
 
 
 class ClassificationHead(Config):
@@ -263,8 +289,8 @@ class ReaderHead(Config):
 
 
 Head = Annotated[
-    LanguageHead | PretrainingHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead | ReplacedTokenHead
-    | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
+    LanguageHead | PretrainingHead | LengthHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead
+    | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
     Field(discriminator="kind")]
 
 

@@ -9,7 +9,16 @@ from pydantic import Field
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
-from saucier.config.heads import DoubleHead, EmbeddingHead, Head, LanguageHead, NextToken, Pooler, PretrainingHead
+from saucier.config.heads import (
+    DoubleHead,
+    EmbeddingHead,
+    Head,
+    LanguageHead,
+    LengthHead,
+    NextToken,
+    Pooler,
+    PretrainingHead,
+)
 from saucier.config.initialization import Initialization, NormalInit
 from saucier.config.layers import Norm, Probability, Residual, SelfAttention
 from saucier.config.neighbours import Convolution
@@ -343,7 +352,7 @@ class Transformer(Config):
         match self.head:
             case LanguageHead() as head:
                 return head
-            case PretrainingHead(language=head) | DoubleHead(language=head):
+            case PretrainingHead(language=head) | DoubleHead(language=head) | LengthHead(language=head):
                 return head
             case EmbeddingHead(language=beside):
                 return beside

@@ -27,6 +27,7 @@ from saucier.families.led import led
 from saucier.families.llama import llama
 from saucier.families.longformer import longformer
 from saucier.families.marian import m2m_100, marian, pegasus
+from saucier.families.mask_predict import mask_predict
 from saucier.families.mistral import mistral
 from saucier.families.mixtral import mixtral
 from saucier.families.mobilebert import mobilebert
@@ -56,6 +57,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
-    "mobilebert": mobilebert, "seq2seq": seq2seq,
+    "mobilebert": mobilebert, "seq2seq": seq2seq, "mask_predict": mask_predict,
 }
 """Family name -> function from hyper-parameters to a config."""

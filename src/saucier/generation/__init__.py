@@ -3,7 +3,8 @@
 from saucier.generation.chains import Chains, walk
 from saucier.generation.generate import generate
 from saucier.generation.options import GenerationOptions
-from saucier.generation.strategies import Gibbs, MetropolisHastings
+from saucier.generation.strategies import Gibbs, MaskPredict, MetropolisHastings
 from saucier.generation.streaming import TextStream
 
-__all__ = ["Chains", "GenerationOptions", "Gibbs", "MetropolisHastings", "TextStream", "generate", "walk"]
+__all__ = ["Chains", "GenerationOptions", "Gibbs", "MaskPredict", "MetropolisHastings", "TextStream", "generate",
+           "walk"]

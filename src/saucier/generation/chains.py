@@ -20,6 +20,7 @@ from saucier.generation.processors import Processor, Suppress, TopK, process
 from saucier.generation.prompt import checked_mask
 from saucier.generation.rules import check_tokens, distribution
 from saucier.generation.strategies import (
+    ChainStrategy,
     Gibbs,
     LogProbabilities,
     MetropolisHastings,
@@ -176,32 +177,31 @@ def chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options:
     check_masked(model.config)
     check_tokens(options, model.config.embed.vocab)
     strategy = options.strategy
-    if strategy is None or ids is None:
+    if not isinstance(strategy, Gibbs | MetropolisHastings) or ids is None:
         raise InputError("chains need a strategy, and a text with mask tokens to begin with",
-                         where="strategy" if strategy is None else "input_ids",
+                         where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
     ids = ids.to(model.embed.tokens.weight.device)
     mask = checked_mask(model.config.embed, ids, mask, options=options)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
     with evaluating(model):
-        done = run(Walk(opened(model, ids, mask, options), ids, Sample.seeded(options.seed, ids.device),
-                        tuple(distribution(options))), strategy)
+        masked = opened(model, ids, mask, strategy.mask, options.suppress_tokens)
+        walk = Walk(masked, ids, Sample.seeded(options.seed, ids.device), tuple(distribution(options)))
+        done = run(walk, strategy)
     return Chains(done.ids.clone(), done.proposed, done.accepted, None if done.energy is None else done.energy.clone())
 
 
-def opened(model: Transformer, ids: Tensor, mask: Tensor | None, options: GenerationOptions) -> Masked:
+def opened(model: Transformer, ids: Tensor, mask: Tensor | None, token: int, suppressed: tuple[int, ...]) -> Masked:
     """Find the places to be written. Shapes: ids and mask [R, L]. Raises `InputError` for a row without one."""
-    assert options.strategy is not None, "looked at by the caller"
-    token = options.strategy.mask
     free = ids == token
     if (empty := (~free.any(1)).nonzero().flatten().tolist()):
         raise InputError(f"row {empty[0]} has no mask token ({token}), so nothing is to be written",
                          where="input_ids", remedy="put mask tokens where words are wanted")
-    return Masked(model, token, free, mask, (token, *options.suppress_tokens))
+    return Masked(model, token, free, mask, (token, *suppressed))
 
 
-def run(walk: Walk, strategy: Gibbs | MetropolisHastings) -> Chains:
+def run(walk: Walk, strategy: ChainStrategy) -> Chains:
     """Take all steps."""
     match strategy:
         case Gibbs():

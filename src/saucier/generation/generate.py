@@ -17,12 +17,14 @@ from saucier.generation.choosing import Choice, Greedy, Sample
 from saucier.generation.compiled import compiled_reader
 from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
 from saucier.generation.frozen import frozen
+from saucier.generation.mask_predict import mask_predict
 from saucier.generation.options import GenerationOptions, resolve
 from saucier.generation.prompt import check_length, read_prompt, with_global, with_prefix
 from saucier.generation.reread import MemoryFeed, RereadFeed, predicts
 from saucier.generation.rules import check_tokens, rules_of
 from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
 from saucier.generation.stopping import Decodes
+from saucier.generation.strategies import Gibbs, MaskPredict, MetropolisHastings
 from saucier.model import Transformer
 
 
@@ -39,8 +41,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p,
     seed, num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
     min_new_tokens, eos_token_id, pad_token_id, stop_strings, ... ; what is not given comes from `model.generation`.
-    `strategy` (see `strategies`) writes otherwise than from left to right: `input_ids` are then texts with mask tokens
-    in their open places, and the result is these texts, filled in.
+    `strategy` (see `strategies`) writes otherwise than from left to right. Of chains `input_ids` are texts with mask
+    tokens in their open places, and the result is these texts, filled in; Mask-Predict has a source and a target.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
     beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
     and keeps the code on disk; a model with other weights is compiled anew.
@@ -53,9 +55,12 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
     tokens unless `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
     """
-    chosen = resolve(options, model.generation)
-    if chosen.strategy is not None:
-        return chains(model, input_ids, attention_mask, chosen).ids
+    chosen = resolve(own_strategy(model.config, options), model.generation)
+    match chosen.strategy:
+        case MaskPredict():
+            return mask_predict(model, input_ids, attention_mask, chosen)
+        case Gibbs() | MetropolisHastings():
+            return chains(model, input_ids, attention_mask, chosen).ids
     if listener is not None and chosen.num_beams > 1:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")
@@ -71,6 +76,13 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
                        cached=chosen.use_cache)
         ids = decode(feed, search_of(chosen, prompt, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
+
+
+def own_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the call's options with the strategy that the model is made for, where the call names none."""
+    if options.get("strategy") is None and isinstance(predicts(config), c.WholeText):
+        return options | {"strategy": MaskPredict()}
+    return options
 
 
 def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,

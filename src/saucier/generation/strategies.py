@@ -88,5 +88,21 @@ class MetropolisHastings(Chain):
     """What the chain's distribution is: exp(-energy), up to a factor."""
 
 
-Strategy = Annotated[Gibbs | MetropolisHastings, Field(discriminator="kind")]
+class MaskPredict(Config):
+    """Write a whole text over mask tokens, hide what is least sure, write that again, and so on.
+
+    The number of hidden tokens falls evenly with the iterations; several lengths are tried, and the text with the
+    highest mean log probability stays. What models with a head of kind `length` do where nothing is said.
+    Source: Ghazvininejad et al. 2019, §3, arXiv:1904.09324.
+    """
+
+    kind: Literal["mask_predict"] = "mask_predict"
+    iterations: int = Field(default=10, gt=0)
+    """How often the model reads the target; 1 writes every token at once, and none again."""
+    length_candidates: int = Field(default=5, gt=0)
+    """The likeliest so many lengths are tried."""
+
+
+ChainStrategy = Gibbs | MetropolisHastings
+Strategy = Annotated[Gibbs | MetropolisHastings | MaskPredict, Field(discriminator="kind")]
 """How a text is written, where not from left to right."""

@@ -24,9 +24,11 @@ tests hold this page current, and train every pair that is said to fit. What the
 [objectives.md](objectives.md).
 
 """
+LENGTH_TOKEN = c.ConditionalMasked().length_token
 TOKENIZER = WordPiece(special=SpecialTokens(
     pad="<pad>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>", mask="<mask>", sentinels=100,
-    extra=(*mode_tokens(c.MixtureOfDenoisers()), *c.MultilingualDenoising().tokens)))
+    extra=(*mode_tokens(c.MixtureOfDenoisers()), *c.MultilingualDenoising().tokens, LENGTH_TOKEN),
+    single=f"{LENGTH_TOKEN} $A </s>"))
 """A tokenizer that has every token, and marks what goes on with a word."""
 SIZE = {"dim": 16, "layers": 2, "heads": 2, "vocab": 200}
 HEADS = (architecture.LanguageHead(), architecture.ReplacedTokenHead())
@@ -40,7 +42,8 @@ def bodies() -> dict[str, architecture.Transformer]:
             "encoder, two streams": FAMILIES["xlnet"](**SIZE, hidden=32),
             "decoder": FAMILIES["gpt2"](**SIZE, length=64),
             "prefix decoder": FAMILIES["gpt2"](**SIZE, length=64, visibility=prefix),
-            "encoder and decoder": FAMILIES["t5"](**SIZE, head_dim=8, hidden=32)}
+            "encoder and decoder": FAMILIES["t5"](**SIZE, head_dim=8, hidden=32),
+            "encoder and decoder, whole texts": FAMILIES["mask_predict"](**SIZE, hidden=32, mask=5, longest=512)}
 
 
 def objectives() -> list[c.Single]:
@@ -71,7 +74,8 @@ def pair(objective: c.Single, body: architecture.Transformer) -> Pair:
     """Ask whether a body, with any head, can learn an objective."""
     several = isinstance(objective, c.MultilingualDenoising)
     data: Data = PairData() if isinstance(material(objective), Pairs) else LanguageData() if several else TextData()
-    asked = [body.model_copy(update={"head": head}) for head in HEADS]
+    heads = (body.head,) if isinstance(body.head, architecture.LengthHead) else HEADS
+    asked = [body.model_copy(update={"head": head}) for head in heads]
     reasons = [next((found.what for found in misfits(objective, Around(one, TOKENIZER, data))), None) for one in asked]
     best = reasons.index(None) if None in reasons else 0
     return Pair(objective, asked[best], reasons[best])

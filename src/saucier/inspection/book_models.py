@@ -237,7 +237,11 @@ GENERATION = Chapter("C", "Generation", (
             "test_metropolis_hastings_draws_from_the_distribution_of_its_energy",
             "tests/unit/generation/test_chains.py::test_gibbs_draws_one_place_from_its_conditional",
             "tests/cli/test_masked_generation.py::test_gibbs_fills_in_what_is_open",
-        ), "partly", "Mask-Predict"),
+            "tests/unit/generation/test_mask_predict.py::test_tokens_are_those_of_the_definition",
+            "tests/unit/objectives/test_whole_text.py::"
+            "test_the_number_of_hidden_tokens_is_even_from_one_to_all",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "works"),
     Row("C14", "Sequence generation from pretrained encoders and decoders",
         (
             "tests/golden/test_published_folders.py::test_folder",

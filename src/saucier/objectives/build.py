@@ -23,6 +23,7 @@ from saucier.objectives.prediction import Beside, NextSentence, Prediction
 from saucier.objectives.replaced import build_replaced
 from saucier.objectives.sampling import ScheduledSampling
 from saucier.objectives.spans import build_noisy
+from saucier.objectives.whole_text import TargetLength, build_conditional
 from saucier.text.material import Material
 
 
@@ -84,6 +85,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
             return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
+        case c.ConditionalMasked(label_smoothing=smoothing):
+            return build_conditional(config, given), Prediction(smoothing, (TargetLength(),))
         case c.Replaced():
             return build_replaced(config, given)
         case c.Permutation():

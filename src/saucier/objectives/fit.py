@@ -16,6 +16,7 @@ from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
+from saucier.objectives.misfit_whole import whole_misfits
 from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs, Running
 
@@ -50,6 +51,8 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     yield from language_misfits(objective, around)
     if isinstance(masked := getattr(objective, "masking", objective), c.Masked):
         yield from masked_misfits(masked, around.tokenizer, around.data, () if masked is objective else ("masking",))
+    if isinstance(objective, c.ConditionalMasked):
+        yield from whole_misfits(objective, around.model, around.tokenizer, around.length)
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
@@ -76,11 +79,21 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
             yield wrong_body(objective, "encoder", stacks)
         case c.Permutation():
             yield from stream_misfits(objective, model)
+        case c.ConditionalMasked() if stacks != "encoder and decoder" or not whole_text(model):
+            yield wrong_body(objective, "encoder and decoder that writes whole texts", stacks)
+        case _ if whole_text(model) and not isinstance(objective, c.ConditionalMasked):
+            yield Misfit(("kind",), "a model that writes whole texts learns nothing but conditional_masked",
+                         "use kind: conditional_masked, or another family", own=True)
         case _ if writes(objective) and stacks == "encoder":
             yield wrong_body(objective, "decoder, or of encoder and decoder", stacks)
         case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
             yield Misfit(("truth",), "only an encoder-decoder reads its own predictions in training",
                          "leave it out, or use such a model", own=True)
+
+
+def whole_text(model: architecture.Transformer) -> bool:
+    """Say whether a model writes a whole text at once."""
+    return isinstance(model.head, architecture.LengthHead)
 
 
 def writes(objective: c.Single) -> bool:

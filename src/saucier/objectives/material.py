@@ -37,7 +37,7 @@ def material(objective: c.Single) -> Material:
             return TwoSegments(real)
         case c.Permutation():
             return Running(Segment())
-        case c.SequenceToSequence():
+        case c.SequenceToSequence() | c.ConditionalMasked():
             return Pairs()
         case c.TranslationMasked() | c.MaskedSides():
             return Pairs(whole=True)

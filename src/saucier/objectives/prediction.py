@@ -20,7 +20,7 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
 from saucier.objectives.cross_entropy import Sums, chunk_rows, cross_entropy
 from saucier.parts.adaptive import AdaptiveHead
-from saucier.parts.heads import DoubleHead, LanguageHead, PretrainingHead
+from saucier.parts.heads import DoubleHead, LanguageHead, LengthHead, PretrainingHead
 from saucier.parts.output import Output
 
 
@@ -214,7 +214,7 @@ def token_sums(model: nn.Module, features: Tensor, targets: Tensor, *, smoothing
 def language_head(model: nn.Module) -> LanguageHead:
     """Return the head that speaks tokens. Raises `InputError` when the model has none."""
     match getattr(model, "head", None):
-        case PretrainingHead() | DoubleHead() as head:
+        case PretrainingHead() | DoubleHead() | LengthHead() as head:
             return head.language
         case LanguageHead() as head:
             return head

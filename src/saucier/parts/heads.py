@@ -136,6 +136,24 @@ class PretrainingHead(nn.Module):
         return {"logits": self(reading.hidden), "sentence_logits": self.sentence(self.dropout(reading.pooled))}
 
 
+class LengthHead(nn.Module):
+    """A language head, and a classifier of the target's length. Source: Ghazvininejad et al. 2019, §3.1."""
+
+    def __init__(self, config: c.LengthHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+        """Build both maps."""
+        super().__init__()
+        self.language = LanguageHead(config.language, dim, tokens)
+        self.lengths = Linear(dim, config.longest + 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Token logits; the length's are `lengths(pooled)`. Shapes: [..., D] -> [..., V]."""
+        return self.language(hidden)  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Token logits [B, L, V] and one logit for each length [B, longest + 1]."""
+        return {"logits": self(reading.hidden), "length_logits": self.lengths(reading.pooled)}
+
+
 class Labels(nn.Module):
     """Transform, dropout and one output map: what all heads without a vocabulary have in common."""
 
@@ -281,6 +299,8 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding | ClusterTables) -
             return LanguageHead(config, dim, tokens)
         case c.PretrainingHead():
             return PretrainingHead(config, dim, tokens)
+        case c.LengthHead():
+            return LengthHead(config, dim, tokens)
         case c.ClassificationHead():
             return ClassificationHead(config, dim)
         case c.TokenHead():

@@ -22,6 +22,8 @@ class Output:
     pooler_output: Tensor | None = None
     sentence_logits: Tensor | None = None
     """[B, C], of a pretraining head."""
+    length_logits: Tensor | None = None
+    """[B, longest + 1], of a head that predicts how long the target is."""
     start_logits: Tensor | None = None
     """[B, L], of a span head."""
     end_logits: Tensor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -52,6 +52,10 @@ class Evaluation(Config):
     """Exponent of the length that a beam's score is divided by."""
     limit: int | None = Field(default=None, gt=0)
     """Score the translations of so many pairs only."""
+    iterations: tuple[Annotated[int, Field(gt=0)], ...] = Field(default=(1, 4, 10), min_length=1)
+    """Mask-Predict: translations are scored after so many iterations, each; samples have the last number of them."""
+    length_candidates: int = Field(default=5, gt=0)
+    """Mask-Predict: lengths that are tried for each translation."""
 
 
 class Sampling(Config):

@@ -11,10 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
 from saucier.generation.chains import walk
-from saucier.generation.strategies import Strategy
+from saucier.generation.strategies import ChainStrategy, Strategy
 from saucier.runs.opened import Opened
 from saucier.runs.writing import Manner
 from saucier.text.tokenizer import Tokenizer
+
+CHAINS = ("gibbs", "metropolis_hastings")
+"""Strategies that fill in the mask tokens of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,13 @@ def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
         if not equals:
             raise InputError(f"{setting!r} is no setting", where="--strategy", remedy="write name=value")
         values[name] = yaml.safe_load(value)
-    if tokenizer.mask_id is None:
+    if kind in CHAINS and tokenizer.mask_id is None:
         raise InputError("the tokenizer has no mask token", where="--strategy",
                          remedy="leave it out, or use a masked language model")
+    known = {"mask": tokenizer.mask_id} if kind in CHAINS else {}
     try:
         adapter: TypeAdapter[Strategy] = TypeAdapter(Strategy)
-        return adapter.validate_python({"mask": tokenizer.mask_id} | values)
+        return adapter.validate_python(known | values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = " ".join(str(part) for part in fault["loc"][1:])
@@ -67,12 +71,11 @@ def open_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[int]:
     return ids
 
 
-def fill_in(opened: Opened, prompt: str, manner: Manner, *, strategy: str, masks: int = 0) -> Filled:
+def fill_in(opened: Opened, prompt: str, manner: Manner, *, strategy: ChainStrategy, masks: int = 0) -> Filled:
     """Let an opened model write where the prompt has mask tokens. Raises `InputError`."""
     tokenizer = opened.tokenizer
-    read = read_strategy(strategy, tokenizer)
     ids = torch.tensor([open_text(prompt, masks, tokenizer)], device=next(opened.model.parameters()).device)
-    done = walk(opened.model, ids, torch.ones_like(ids), strategy=read, num_return_sequences=manner.samples,
+    done = walk(opened.model, ids, torch.ones_like(ids), strategy=strategy, num_return_sequences=manner.samples,
                 seed=manner.seed, top_k=manner.top_k, top_p=manner.top_p,
                 temperature=manner.temperature or None, suppress_tokens=tuple(tokenizer.special_ids))
     return Filled([tokenizer.decode(row) for row in done.ids.tolist()], done.proposed, done.accepted)

@@ -17,6 +17,7 @@ from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
     Causal,
     ChosenTokens,
+    ConditionalMasked,
     EveryToken,
     Masked,
     MaskedSides,
@@ -56,7 +57,7 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
     match found.lessons[0].config:
         case Causal():
             return tuple(continuations(found, prompts(found, pantry)))
-        case SequenceToSequence():
+        case SequenceToSequence() | ConditionalMasked():
             return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
         case Permutation():
             return tuple(told(found, starts(pantry, wanted)))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
+from saucier.generation.strategies import MaskPredict
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.model import Transformer
 from saucier.objectives.build import Lesson
-from saucier.objectives.config import Causal, SequenceToSequence
+from saucier.objectives.config import Causal, ConditionalMasked, SequenceToSequence
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
 from saucier.runs.study import make_evaluator
@@ -60,29 +62,59 @@ def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
 
 
 def translation_scores(found: Candidate, pairs: Iterator[Pair]) -> tuple[Score, ...]:
-    """Translate held-out sources by beam search and score them. Nothing for other objectives."""
-    evaluation = found.recipe.evaluation
-    if not isinstance(found.recipe.objective, SequenceToSequence):
+    """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
+    """
+    if not isinstance(found.recipe.objective, SequenceToSequence | ConditionalMasked):
         return ()
-    chosen = list(islice(pairs, evaluation.limit))
-    written = translate(found, [pair.source for pair in chosen])
+    chosen = list(islice(pairs, found.recipe.evaluation.limit))
     references = [pair.target for pair in chosen]
-    about = f"{len(chosen):,} held-out pairs, beam {evaluation.beams}; "
-    scores = (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))
-    return tuple(Score(name=name, value=score.score, note=about + score.signature) for name, score in scores)
+    scores: list[Score] = []
+    for decoding in decodings(found.recipe):
+        written = translate(found, [pair.source for pair in chosen], decoding)
+        about = f"{len(chosen):,} held-out pairs, {decoding.words}; "
+        scores += [Score(name=name + decoding.suffix, value=score.score, note=about + score.signature)
+                   for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))]
+    return tuple(scores)
 
 
-def translate(found: Candidate, sources: Sequence[str]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A way to translate."""
+
+    options: Mapping[str, Any]
+    """Those of generation."""
+    words: str
+    """What a report says of it."""
+    suffix: str = ""
+    """What tells its scores from those of others."""
+
+
+def decodings(recipe: Recipe) -> tuple[Decoding, ...]:
+    """Return the ways in which translations are scored; samples are written in the last of them."""
+    evaluation = recipe.evaluation
+    if isinstance(recipe.objective, ConditionalMasked):
+        return tuple(iterated(count, evaluation.length_candidates) for count in evaluation.iterations)
+    beams = evaluation.beams
+    return (Decoding({"num_beams": beams, "length_penalty": evaluation.length_penalty, "early_stopping": beams > 1},
+                     f"beam {beams}"),)
+
+
+def iterated(count: int, lengths: int) -> Decoding:
+    """Return Mask-Predict with so many iterations."""
+    strategy = MaskPredict(iterations=count, length_candidates=lengths)
+    return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
+
+
+def translate(found: Candidate, sources: Sequence[str], decoding: Decoding | None = None) -> list[str]:
     """Translate texts, sorted by length so that little is padded; they come back in their order."""
-    evaluation = found.recipe.evaluation
+    evaluation, decoding = found.recipe.evaluation, decoding or decodings(found.recipe)[-1]
     writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
                     learned=found.recipe.objective)
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     results = [""] * len(sources)
     for start in range(0, len(order), evaluation.batch):
         numbers = order[start:start + evaluation.batch]
-        written = writer.translate([sources[number] for number in numbers], beams=evaluation.beams,
-                                   length_penalty=evaluation.length_penalty)
+        written = writer.translate([sources[number] for number in numbers], decoding.options)
         for number, text in zip(numbers, written, strict=True):
             results[number] = text
     return results

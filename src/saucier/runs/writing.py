@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from saucier.config import sees_prefix
+from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener
+from saucier.generation.strategies import MaskPredict
 from saucier.generation.streaming import TextStream
 from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
@@ -51,20 +52,24 @@ class Writer:
         device = next(self.model.parameters()).device
         return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
-    def translate(self, sources: Sequence[str], *, beams: int, length_penalty: float) -> list[str]:
-        """Write the likeliest target of each source."""
+    def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+        """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
         ids, mask = self.padded(rows, left=not self.two_sided)
-        written = generate(self.model, ids, mask, num_beams=beams, length_penalty=length_penalty,
-                           early_stopping=beams > 1,
+        written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
                            max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           do_sample=False, prefix_length=self.prefix(ids), **special(self.ids))
+                           **special(self.ids) | {"do_sample": False} | dict(options))
         return [self.tokenizer.decode(row) for row in written[:, self.before(ids):].tolist()]
 
     @property
     def two_sided(self) -> bool:
         """Whether an encoder reads what is given, and a decoder writes."""
         return self.model.config.encoder is not None and self.model.config.decoder is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a target is written whole at once."""
+        return isinstance(self.model.config.head, LengthHead)
 
     def before(self, ids: Tensor) -> int:
         """Return how many tokens of what is written were there before: a start token, or all that was given."""
@@ -119,7 +124,8 @@ class Writer:
         used = self.before(given)
         written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer, listener=listener,
                            compile=manner.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.room(used, manner.tokens), **manner.options(), **special(self.ids))
+                           max_new_tokens=self.room(used, manner.tokens), **special(self.ids),
+                           **whole_options(manner) if self.whole else manner.options())
         return [self.tokenizer.decode(row[used:]) for row in written.tolist()]
 
 
@@ -146,6 +152,8 @@ class Manner:
     samples: int = 1
     seed: int | None = None
     compile: bool = False
+    strategy: MaskPredict | None = None
+    """How a text is written whole, by a model that does."""
 
     @property
     def streams(self) -> bool:
@@ -165,12 +173,20 @@ class Manner:
                         if drawn else {})
 
 
+def whole_options(manner: Manner) -> dict[str, Any]:
+    """Return what is read of a manner where a text is written whole: nothing is drawn, and there are no beams."""
+    return {"strategy": manner.strategy, "num_return_sequences": manner.samples}
+
+
 def write_freely(opened: Opened, prompt: str, manner: Manner, speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
     longest = opened.recipe.training.length if opened.recipe else manner.tokens
     writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None)
     if speak is None:
         return writer.write(prompt, manner)
+    if writer.whole:
+        speak("".join(writer.write(prompt, manner)))
+        return []
     if opened.model.config.encoder is None:
         speak(prompt)
     stream = TextStream(opened.tokenizer, speak)

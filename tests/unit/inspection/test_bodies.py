@@ -19,8 +19,9 @@ from saucier.objectives.build import build_objective
 from saucier.objectives.material import material
 from saucier.text.material import Pairs
 
-IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(9), *range(100, 200)),
-               sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6, "<python>": 7, "<english>": 8})
+IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(10), *range(100, 200)),
+               sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6, "<python>": 7, "<english>": 8,
+                                                            "<length>": 9})
 LENGTH = 48
 CASES = {f"{objective.kind} on {name}": pair(objective, body) for objective in objectives()
          for name, body in bodies().items()}

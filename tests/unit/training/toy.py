@@ -25,6 +25,7 @@ from saucier.training.update import Study
 
 VOCAB, LENGTH, BATCH = 29, 16, 8
 IDS = TokenIds(vocab=VOCAB, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3), sentinels=(28, 27, 26, 25),
+               extra={"<length>": 1},
                word_marks="1" * VOCAB)
 FIRST, LAST = 4, 25
 """Ordinary ids are FIRST … LAST-1."""
@@ -99,6 +100,7 @@ def small(family: str, dim: int = 32, **options: object) -> Config:
     """Return a small member of a family for the toy vocabulary."""
     own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64},
            "deep_char": {"length": 64, "hidden": 64}, "bert": {"length": 64},
+           "mask_predict": {"hidden": 64, "longest": 16},
            "llama": {"hidden": 64, "kv_heads": 2},
            "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16}, "xlnet": {},
            "xlm": {"length": 64, "languages": 2},

@@ -10,12 +10,12 @@ from saucier.config.base import Config
 from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.masked import Masked
 from saucier.objectives.config.noise import Noisy
-from saucier.objectives.config.pairs import SequenceToSequence
+from saucier.objectives.config.pairs import ConditionalMasked, SequenceToSequence
 from saucier.objectives.config.parallel import Parallel
 from saucier.objectives.config.permutation import Permutation
 from saucier.objectives.config.replaced import Replaced
 
-Single = Causal | Masked | SequenceToSequence | Noisy | Parallel | Replaced | Permutation
+Single = Causal | Masked | SequenceToSequence | ConditionalMasked | Noisy | Parallel | Replaced | Permutation
 """An objective that is learned alone, or as a part of a mixture."""
 
 

@@ -41,6 +41,19 @@ class InverseSigmoidTruth(Config):
 TruthSchedule = LinearTruth | ExponentialTruth | InverseSigmoidTruth
 
 
+class ConditionalMasked(Config):
+    """Predict hidden tokens of the target from the source and the tokens that are not hidden, and the target's length.
+
+    Source: Ghazvininejad et al. 2019 (Mask-Predict), §2.2 and §3.1, arXiv:1904.09324.
+    """
+
+    kind: Literal["conditional_masked"] = "conditional_masked"
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Share of a hidden token's probability that is spread over the whole vocabulary."""
+    length_token: str = "<length>"
+    """The token that every source begins with, and whose vector tells the target's length."""
+
+
 class SequenceToSequence(Config):
     """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from saucier.adaptation import config as a
 from saucier.adaptation.low_rank import LowRank, LowRankTable, pairs_of
+from saucier.adaptation.nf4 import QuantizedLinear
 from saucier.adaptation.swapping import swap
 from saucier.errors import InputError
 from saucier.model import Transformer
@@ -76,6 +77,8 @@ def merged_map(module: LowRank) -> nn.Module:
                 matrix += pair.product().T
             else:
                 matrix[pair.start:pair.start + pair.up.out_features] += pair.product()
+    if isinstance(base, QuantizedLinear):
+        base = base.as_linear()
     made = copy.copy(base)
     weight = nn.Parameter(matrix.to(module.base.weight.dtype), requires_grad=False)
     made._parameters = {**base._parameters, "weight": weight}

@@ -11,6 +11,7 @@ from torch import nn
 
 from saucier.adaptation import config as a
 from saucier.adaptation.low_rank import LowRank, add_pairs
+from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
 from saucier.adaptation.places import parameters_of
 from saucier.adaptation.swapping import swap
 from saucier.errors import InputError
@@ -30,6 +31,9 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
     frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
     generator = torch.Generator().manual_seed(seed)
     match by:
+        case a.Qlora():
+            quantize_maps(model, by.quantize, by.store)
+            add_pairs(model, by, generator)
         case a.Lora():
             add_pairs(model, by, generator)
         case a.Freeze() | a.Bias():
@@ -76,6 +80,9 @@ def unrewrite(model: Transformer) -> Transformer:
 
     Raises `InputError` where weights were rounded, which cannot be taken back.
     """
+    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
+        raise InputError("weights were rounded to four bits, which cannot be taken back", where="unrewrite",
+                         remedy="load the base model again")
     around = {id(module): module.base for module in model.modules() if isinstance(module, LowRank)}
     swap(model, around)
     parameters = dict(model.named_parameters())

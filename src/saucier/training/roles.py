@@ -11,6 +11,7 @@ from enum import Enum
 from torch import nn
 
 from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.bottleneck import SplitMaps
 from saucier.parts.feedforward import GatedFeedForward
 from saucier.parts.heads import LanguageHead
 
@@ -71,12 +72,12 @@ def fused_rows(model: nn.Module) -> dict[int, list[int]]:
     """
     found: dict[int, list[int]] = {}
     for module in model.modules():
-        match module:
-            case SelfAttention():
+        match module:  # a map that a rewrite changed has no matrix that learns
+            case SelfAttention(qkv=nn.Linear() | SplitMaps()):
                 query, key, _ = module.widths
                 found[id(module.qkv.weight)] = [query, key, key]
-            case CrossAttention():
+            case CrossAttention(kv=nn.Linear()):
                 found[id(module.kv.weight)] = [module.kv.out_features // 2] * 2
-            case GatedFeedForward():
+            case GatedFeedForward(up=nn.Linear()):
                 found[id(module.up.weight)] = [module.up.out_features // 2] * 2
     return found

@@ -1,0 +1,193 @@
+"""NF4: weights in four bits at the quantiles of a normal distribution, with 8-bit scales; and the map that holds them.
+
+Letters: I inputs, O outputs, N values, B blocks of values, S blocks of scales.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from saucier.adaptation.config import NormalFloat, Where
+from saucier.adaptation.places import select
+from saucier.adaptation.swapping import swap
+from saucier.errors import InputError
+from saucier.parts.linear import Linear, linear
+
+LARGEST_FLOAT8 = torch.finfo(torch.float8_e4m3fn).max
+
+
+@cache
+def levels() -> Tensor:
+    """Return the 16 levels, sorted, from -1 to 1 with an exact zero. Shapes: -> [16], float32.
+
+    Eight quantiles of the negative half of a normal distribution and nine of the positive one, of which both have the
+    zero; the outermost leave equal shares of the distribution outside. Source: Dettmers et al. 2023, §3, eq 4, and
+    appendix E for the values, arXiv:2305.14314.
+    """
+    outer = 1 - (1 / 30 + 1 / 32) / 2
+
+    def half(count: int) -> Tensor:
+        shares = torch.linspace(outer, 0.5, count + 1, dtype=torch.float64)[:-1]
+        return torch.special.ndtri(shares)
+
+    found = torch.cat([-half(7), torch.zeros(1, dtype=torch.float64), half(8).flip(0)])
+    return (found / found.max()).float()
+
+
+@cache
+def both_levels(device: torch.device) -> Tensor:
+    """Return the two levels of every byte: what its upper half stands for, then its lower. Shapes: -> [256, 2]."""
+    table = levels()
+    return torch.stack([table.repeat_interleave(16), table.repeat(16)], dim=1).to(device)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A tensor in four bits."""
+
+    codes: Tensor
+    """[N / 2] bytes, two values each."""
+    scales: Tensor
+    """[B] bytes: the largest value of each block as an 8-bit float, less `mean`, over its block's scale."""
+    scale_scales: Tensor
+    """[S], float32."""
+    mean: Tensor
+    """[], float32, of the largest values."""
+
+
+def quantize(weight: Tensor, store: NormalFloat) -> Packed:
+    """Round a tensor to four bits. Shapes: any -> see `Packed`. Source: Dettmers et al. 2023, §2 eq 1 and §3."""
+    flat = weight.detach().float().flatten()
+    blocks = nn.functional.pad(flat, (0, -len(flat) % store.block)).view(-1, store.block)
+    largest = blocks.abs().amax(1)
+    scales, scale_scales, mean = quantize_scales(largest, store.scale_block)
+    packed = Packed(scales, scales, scale_scales, mean)
+    used = dequantize_scales(packed, store)
+    codes = nearest_level(blocks / used.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).view(-1, 2)
+    return Packed(codes[:, 0] * 16 + codes[:, 1], scales, scale_scales, mean)
+
+
+def nearest_level(values: Tensor) -> Tensor:
+    """Return the number of the nearest level. Shapes: any -> the same, uint8."""
+    table = levels().to(values.device)
+    return torch.bucketize(values, (table[1:] + table[:-1]) / 2).to(torch.uint8)
+
+
+def quantize_scales(largest: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Round the scales of blocks to 8-bit floats ("double quantization"). Shapes: [B] -> [B], [S], [].
+
+    The mean is taken away first, so that signs are used. Source: Dettmers et al. 2023, §3, which says 8-bit floats
+    without their kind; here they have 4 bits of exponent and 3 of fraction.
+    """
+    mean = largest.mean()
+    centred = largest - mean
+    rows = nn.functional.pad(centred, (0, -len(centred) % block)).view(-1, block)
+    scale = (rows.abs().amax(1) / LARGEST_FLOAT8).clamp(min=torch.finfo(torch.float32).tiny)
+    rounded = (rows / scale[:, None]).clamp(-LARGEST_FLOAT8, LARGEST_FLOAT8).to(torch.float8_e4m3fn)
+    return rounded.flatten()[:len(largest)].view(torch.uint8).contiguous(), scale, mean
+
+
+def dequantize_scales(packed: Packed, store: NormalFloat) -> Tensor:
+    """Return the largest value of each block, as it is used. Shapes: -> [B], float32."""
+    values = packed.scales.view(torch.float8_e4m3fn).float()
+    spread = packed.scale_scales.repeat_interleave(store.scale_block)[:len(values)]
+    return (values * spread + packed.mean).clamp(min=0)
+
+
+def dequantize(packed: Packed, shape: torch.Size, store: NormalFloat, dtype: torch.dtype) -> Tensor:
+    """Widen a tensor again, by bitsandbytes where it and CUDA are there (which no test here runs)."""
+    largest, count = dequantize_scales(packed, store), shape.numel()
+    if packed.codes.is_cuda and importlib.util.find_spec("bitsandbytes") is not None:
+        return dequantize_on_cuda(packed.codes, largest, store, dtype)[:count].view(shape)
+    values = both_levels(packed.codes.device)[packed.codes.int()].view(-1, store.block) * largest[:, None]
+    return values.flatten()[:count].view(shape).to(dtype)
+
+
+def dequantize_on_cuda(codes: Tensor, largest: Tensor, store: NormalFloat, dtype: torch.dtype) -> Tensor:
+    """Widen by bitsandbytes' kernel, which has the same levels and the same order of halves. Shapes: -> [N]."""
+    from bitsandbytes import functional
+
+    count = torch.Size((2 * len(codes),))
+    state = functional.QuantState(absmax=largest, shape=count, code=levels().to(codes.device), blocksize=store.block,
+                                  quant_type="nf4", dtype=dtype)
+    return cast(Tensor, functional.dequantize_4bit(codes[:, None], state))
+
+
+class WideProduct(torch.autograd.Function):
+    """A product with a matrix that is widened for it, forward and backward, and not kept between."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, held: QuantizedLinear) -> Tensor:
+        """Shapes: x [..., I] -> [..., O]."""
+        ctx.held = held
+        return linear(x, held.widened(x.dtype), None if held.bias is None else held.bias.to(x.dtype))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Shapes: gradient [..., O] -> [..., I]."""
+        return linear(gradient, ctx.held.widened(gradient.dtype).T), None
+
+
+class QuantizedLinear(nn.Module):
+    """A frozen linear map in four bits. Source: Dettmers et al. 2023, §3, eq 5 and 6, arXiv:2305.14314."""
+
+    rewritten = True
+    """Stands for a map."""
+
+    def __init__(self, base: nn.Linear, store: NormalFloat) -> None:
+        """Round a map's matrix; its bias is kept as it is."""
+        super().__init__()
+        self.in_features, self.out_features, self.store = base.in_features, base.out_features, store
+        self.dtype = base.weight.dtype
+        """The number format that the matrix had."""
+        self.bias = base.bias
+        packed = quantize(base.weight, store)
+        self.register_buffer("codes", packed.codes)
+        self.register_buffer("scales", packed.scales)
+        self.register_buffer("scale_scales", packed.scale_scales)
+        self.register_buffer("mean", packed.mean)
+
+    def widened(self, dtype: torch.dtype) -> Tensor:
+        """Return the matrix [O, I] in a number format."""
+        parts = (self.get_buffer(name) for name in ("codes", "scales", "scale_scales", "mean"))
+        return dequantize(Packed(*parts), torch.Size((self.out_features, self.in_features)), self.store, dtype)
+
+    @property
+    def weight(self) -> Tensor:
+        """The matrix as it is used, [O, I], made anew each time."""
+        return self.widened(self.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shapes: [..., I] -> [..., O]."""
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        return cast(Tensor, WideProduct.apply(x, self))  # type: ignore[no-untyped-call]
+
+    def as_linear(self) -> Linear:
+        """Return an ordinary map with the rounded matrix, and the same bias."""
+        made = Linear(self.in_features, self.out_features, bias=False, device="meta")
+        made.weight, made.bias = nn.Parameter(self.weight, requires_grad=False), self.bias
+        return made
+
+
+def quantize_maps(model: nn.Module, where: Where, store: NormalFloat) -> None:
+    """Keep the matrices that are meant in four bits. Raises `InputError` for a map of another kind."""
+    names = dict.fromkeys(place.module for place in select(model, where))
+    modules = {name: model.get_submodule(name) for name in names}
+    for name, module in modules.items():
+        if type(module) not in (Linear, nn.Linear):
+            raise InputError(f"{name} cannot be kept in four bits", where="tuning.quantize",
+                             remedy=f"leave it out: quantize=[linear, '!{name}']")
+    swap(model, {id(module): QuantizedLinear(cast(nn.Linear, module), store) for module in modules.values()})
+
+
+def held_bytes(model: nn.Module) -> int:
+    """Return the bytes of all that a model holds: parameters and what stands for them."""
+    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

@@ -6,26 +6,24 @@ apart from the base: it can be trained further, merged, or taken off.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
-from saucier.adaptation.own_form import learned_values, own_document, read_own
+from saucier.adaptation.own_form import read_own, write_own
 from saucier.adaptation.peft_reading import put_on
-from saucier.adaptation.peft_writing import Written, as_peft
+from saucier.adaptation.peft_writing import as_peft
 from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, Adapted, Adapter, read_adapter, read_settings
 from saucier.checkpoints.foreign import Names, Opened, assembled, body_of
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import read_json
 from saucier.checkpoints.source import Weights
-from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.files import write_atomically
 from saucier.hub import folder_of
 from saucier.model import Transformer
-from saucier.parts.changed import Origin, digest
+from saucier.parts.changed import Origin
 
 LAYOUT_NAMES = ("auto", "peft", "own")
 FILES = {CONFIG, WEIGHTS}
@@ -55,8 +53,8 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
         except InputError:
             if layout == "peft":
                 raise
-    written = written or Written(own_document(model, base), learned_values(model))
-    write_adapter(written, target)
+    found = written
+    write_atomically(target, lambda place: write_own(model, place, base=base) if found is None else found.write(place))
     return name
 
 
@@ -67,16 +65,6 @@ def check_free(target: Path) -> None:
     if others:
         raise InputError(f"the folder holds something else ({others[0]})", where=str(target),
                          remedy="give a new folder")
-
-
-def write_adapter(written: Written, target: Path) -> None:
-    """Write the two files of an adapter."""
-    def write(temporary: Path) -> None:
-        temporary.mkdir(parents=True)
-        (temporary / CONFIG).write_text(json.dumps(written.document, indent=2) + "\n", encoding="utf-8")
-        write_tensors(written.tensors, temporary / WEIGHTS)
-
-    write_atomically(target, write)
 
 
 def names_of(model: Transformer) -> Names:
@@ -124,7 +112,7 @@ def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dty
     model = assembled(opened, layout, published=name, dtype=dtype, device=device)
     names = Names(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
     unlike = frozenset(own for own, _ in model.named_parameters() if replaced(own, names, source))
-    model.origin = Origin(base or adapter.base, digest(model, unlike), unlike)
+    model.origin = Origin.of(opened.folder, model, unlike)
     return put_on(model, adapter, modules, names)
 
 

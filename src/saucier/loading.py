@@ -16,7 +16,7 @@ from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.hub import folder_of
 from saucier.model import Transformer
-from saucier.parts.changed import Origin, digest
+from saucier.parts.changed import Origin
 
 SUMS = {"lora", "qlora", "freeze", "bias"}
 """Kinds of rewrites whose result an ordinary model can hold."""
@@ -38,7 +38,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     place = choose_device(device)
     model = open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
     if not model.rewrites:
-        model.origin = Origin(str(path), digest(model))
+        model.origin = Origin.of(path, model)
     return model
 
 

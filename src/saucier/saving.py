@@ -20,9 +20,12 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str
 
     `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
+    Of a rewritten model what it has beside its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
     """
     target = Path(folder)
+    if model.rewrites:
+        return adapter_alone(model, target, layout)
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",
                          remedy=nearest(layout, [*LAYOUT_NAMES, *LAYOUTS]))
@@ -43,6 +46,17 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str
         warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
     save_model(model, target)
     return MODEL_TYPE
+
+
+def adapter_alone(model: Transformer, target: Path, layout: str) -> str:
+    """Write what a rewritten model has beside its base. Raises `InputError` for a layout that holds whole models."""
+    from saucier.adapters import save_adapter
+
+    meant = {"auto": "auto", "own": "own", "published": "peft"}
+    if layout not in meant:
+        raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
+                         remedy="merge it first (saucier merge), or use auto")
+    return save_adapter(model, target, layout=meant[layout])
 
 
 def candidates(model: Transformer, layout: str) -> list[Layout]:

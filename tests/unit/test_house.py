@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "objectives": {"config", "parts", "model", "text"},
     "adaptation": {"config", "model", "parts", "checkpoints"},
     "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation"},
-    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices"},
+    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices", "adaptation"},
     "generation": {"config", "parts", "model", "text", "devices"},
 }
 LATE = {

@@ -38,6 +38,8 @@ class Adopted:
     """Parameters of the other model that have no place here."""
     tokens: int = 0
     """Tokens that began as the mean of their pieces."""
+    wider: tuple[str, ...] = ()
+    """Parameters that have more rows than those of the other model."""
 
 
 def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = None) -> Adopted:
@@ -50,6 +52,7 @@ def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = Non
     sizes = model.config.embed.vocab, other.config.embed.vocab
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     fits = {name for name in mine.keys() & theirs.keys() if widened(mine[name], theirs[name])}
+    wider = tuple(name for name in fits if len(mine[name]) > len(theirs[name]))
     with torch.no_grad():
         for name in fits:
             target, source = mine[name], theirs[name].to(mine[name].dtype)
@@ -57,7 +60,7 @@ def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = Non
             if tokens is not None and (len(target), len(source)) == sizes:
                 fill_rows(target, source, tokens)
     return Adopted(tuple(name for name in mine if name not in fits), tuple(name for name in theirs if name not in fits),
-                   len(tokens.pieces) if tokens else 0)
+                   len(tokens.pieces) if tokens else 0, wider)
 
 
 def widened(mine: Tensor, theirs: Tensor) -> bool:

@@ -34,7 +34,7 @@ def levels() -> Tensor:
 
     def half(count: int) -> Tensor:
         shares = torch.linspace(outer, 0.5, count + 1, dtype=torch.float64)[:-1]
-        return torch.special.ndtri(shares)
+        return cast(Tensor, torch.special.ndtri(shares))
 
     found = torch.cat([-half(7), torch.zeros(1, dtype=torch.float64), half(8).flip(0)])
     return (found / found.max()).float()

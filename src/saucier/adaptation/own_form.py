@@ -6,6 +6,7 @@ PEFT's. Training saves in it, since it keeps every value under its own name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from saucier import config as c
 from saucier.adaptation.adopt import adopt
 from saucier.adaptation.config import Tuning
 from saucier.adaptation.rewrite import added, rewrite, trainable
-from saucier.checkpoints.adapters import OWN
+from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS
 from saucier.checkpoints.model_folder import fill_named
+from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, unfilled
 from saucier.parts.changed import Origin, digest
@@ -31,10 +33,8 @@ NOTE = "Saucier's own form: PEFT has none for this"
 
 def learned_values(model: Transformer) -> dict[str, Tensor]:
     """Return what the base does not hold: all that learns, was added, or is unlike; everything without a base."""
-    unlike = set(model.origin.unlike) if model.origin is not None else {name for name, _ in model.named_parameters()}
-    chosen = set(trainable(model)) | added(model) | unlike
-    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()
-            if name in chosen}
+    parameters = dict(model.named_parameters())
+    return {name: parameters[name].detach().cpu().contiguous() for name in learned_names(model)}
 
 
 def own_document(model: Transformer, base: str | None) -> dict[str, Any]:
@@ -45,6 +45,30 @@ def own_document(model: Transformer, base: str | None) -> dict[str, Any]:
             "rewrites": [one.by.model_dump(mode="json") for one in model.rewrites],
             "model": model.config.model_dump(mode="json"), "published": model.published,
             "generation": model.generation}
+
+
+def learned_names(model: Transformer) -> list[str]:
+    """Return the names of what the base does not hold."""
+    unlike = set(model.origin.unlike) if model.origin is not None else {name for name, _ in model.named_parameters()}
+    chosen = set(trainable(model)) | added(model) | unlike
+    return [name for name, _ in model.named_parameters() if name in chosen]
+
+
+def write_own(model: Transformer, folder: Path, *, base: str | None = None,
+              weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write our form into a folder, for callers who make the folder atomic themselves.
+
+    `base`: None for where the model came from. `weights` replaces the learned values, under the same names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    named = base or (model.origin.path if model.origin is not None else None)
+    (folder / CONFIG).write_text(json.dumps(own_document(model, named), indent=2) + "\n", encoding="utf-8")
+    write_tensors(learned_values(model) if weights is None else weights, folder / WEIGHTS)
+
+
+def refill(model: Transformer, folder: Path) -> None:
+    """Put the learned values of a folder in our form back into a model that was rewritten in the same way."""
+    fill_named(model, folder / WEIGHTS, learned_names(model))
 
 
 def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, *, dtype: torch.dtype = torch.float32,
@@ -69,7 +93,7 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
         rewrite(model, by=by)
     model.published = dict(document.get("published") or {})
     model.generation = dict(document.get("generation") or {})
-    fill_named(model, path, [*learned_values(model)])
+    refill(model, path.parent)
     return model
 
 

@@ -6,9 +6,11 @@ Letters: I inputs, N rows, R rank.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +20,9 @@ from saucier.adaptation import config as a
 from saucier.adaptation.foreign_names import ForeignMap, foreign_maps, no_place
 from saucier.adaptation.low_rank import LowRank, LowRankTable, Pair, named_pairs, pairs_of
 from saucier.adaptation.rewrite import added, trainable
-from saucier.checkpoints.adapters import DOWN, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP
+from saucier.checkpoints.adapters import CONFIG, DOWN, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, WEIGHTS
 from saucier.checkpoints.foreign import BASE, Names
+from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer
 
@@ -30,6 +33,12 @@ class Written:
 
     document: dict[str, Any]
     tensors: dict[str, Tensor]
+
+    def write(self, folder: Path) -> None:
+        """Write them into a folder, for callers who make the folder atomic themselves."""
+        folder.mkdir(parents=True)
+        (folder / CONFIG).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
+        write_tensors(self.tensors, folder / WEIGHTS)
 
 
 TABLE_ENDS = (TABLE_DOWN, TABLE_UP)

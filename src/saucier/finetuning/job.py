@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from saucier.checkpoints.model_folder import fill
 from saucier.config import parameters
 from saucier.devices import choose_device
 from saucier.files import remove, write_json
@@ -37,7 +36,7 @@ from saucier.training.loop import Result, train
 from saucier.training.precision import Dtype
 from saucier.training.processes import Processes, processes
 from saucier.training.progress import Reporter, screen
-from saucier.training.resume import FOLDER, usable_checkpoint
+from saucier.training.resume import FOLDER, fill_from, usable_checkpoint
 from saucier.training.update import Study
 
 LONGEST = 512
@@ -147,7 +146,7 @@ def teach(job: Job) -> Result:
     seen = training.steps / batches.steps_per_epoch * len(sheet)
     speed = f", {seen / result.seconds:.0f} rows/s" if result.seconds and result.reason == "done" else ""
     job.voice.say(f"{result.steps:,} steps in {duration(result.seconds)}{speed}, in {result.dtype}")
-    fill(job.model, usable_checkpoint(job.folder.path) / "model.safetensors")
+    fill_from(job.model, usable_checkpoint(job.folder.path))
     return result
 
 

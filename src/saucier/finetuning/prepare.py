@@ -20,6 +20,7 @@ from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
 from saucier.loading import load
 from saucier.model import Transformer, build
+from saucier.parts.changed import Origin
 from saucier.tasks.task import Wanted
 from saucier.text.tokenizer import Tokenizer
 
@@ -50,6 +51,7 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     removed = trimmed(other, config, keep_head=known is not None and not fresh_head)
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried
+    model.origin = Origin.of(start, model, (*found.new, *found.wider))
     if name is not None:
         model.published = document | {"architectures": [name]}
     return Prepared(model, replace(found, left=found.left + removed))

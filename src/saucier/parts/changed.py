@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,12 @@ class Origin:
     """Of the weights that are as they were there."""
     unlike: frozenset[str] = frozenset()
     """Parameters that the origin does not have, or has otherwise."""
+
+    @classmethod
+    def of(cls, path: str | Path, model: nn.Module, unlike: Collection[str] = ()) -> Origin:
+        """Return the origin of a model that has its weights from a folder or hub id, all but some."""
+        place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
+        return cls(place, digest(model, unlike), frozenset(unlike))
 
 
 @dataclass(frozen=True, slots=True)

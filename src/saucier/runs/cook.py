@@ -14,6 +14,7 @@ from saucier.errors import InputError
 from saucier.loading import load
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
+from saucier.parts.changed import Origin
 from saucier.recipes import Recipe
 from saucier.runs.folder import RunFolder, Standing, open_run
 from saucier.runs.job import Cooking, Wishes
@@ -105,6 +106,7 @@ def begin_with(model: Transformer, start: Path, job: Cooking) -> None:
     other, tokenizer = load(start, dtype="float32", device="cpu"), job.pantry.tokenizer
     known = load_tokenizer(start)
     found = adopt(model, other, NewTokens(known.vocab_size, spellings(known, tokenizer)))
+    model.origin = Origin.of(start, model, (*found.new, *found.wider))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:
             job.voice.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")

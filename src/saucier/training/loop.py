@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from saucier.checkpoints.model_folder import fill
 from saucier.errors import WorkError
 from saucier.model import Transformer
 from saucier.training import resume as r
@@ -212,11 +211,11 @@ class Run:
             target = r.save_average(self.folder, self.model, r.average_weights(folders), self.state)
             self.reporter.note(f"averaged {len(folders)} checkpoints into {target}")
         self.us.wait()
-        fill(self.model, self.folder / r.FOLDER / r.AVERAGE / "model.safetensors")
+        r.fill_from(self.model, self.folder / r.FOLDER / r.AVERAGE)
         stale = self.state.stale
         better = evaluate is not None and self.judge(evaluate, r.AVERAGE)
         self.state.stale = stale
         if better and self.us.first and self.state.best is not None:
             r.mark_best(self.folder, self.state.best)
         if not better and evaluate is not None:
-            fill(self.model, last / "model.safetensors")
+            r.fill_from(self.model, last)

@@ -1,6 +1,7 @@
 """Checkpoints of a run, `checkpoints/step-N/`: written whole or not at all, found again, and checked before use.
 
-A checkpoint is a model folder (so it can be loaded by itself) with the optimizer's state and `state.json` beside it.
+A checkpoint is a model folder (so it can be loaded by itself) with the optimizer's state and `state.json` beside it. Of
+a rewritten model it holds what learns and where the base is: an adapter, which can be loaded by itself, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saucier.adaptation.own_form import refill, write_own
+from saucier.checkpoints.adapters import WEIGHTS
 from saucier.checkpoints.model_folder import fill, stored_weights, write_model
+from saucier.checkpoints.source import SAFE
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import remove, write_atomically, write_json
@@ -75,7 +79,7 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
     `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`.
     """
     def write(folder: Path) -> None:
-        write_model(model, folder)
+        write_weights(model, folder)
         for name, module in modules.items():
             if isinstance(module, Transformer):
                 write_model(module, folder / name)
@@ -87,6 +91,27 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
     target = run_folder / FOLDER / f"step-{state.step}"
     write_atomically(target, write)
     return target
+
+
+def write_weights(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write a model, or of a rewritten one what its base does not hold. `weights` are written in place of its own."""
+    if model.rewrites:
+        write_own(model, folder, weights=weights)
+    else:
+        write_model(model, folder, weights)
+
+
+def weights_of(folder: Path) -> Path:
+    """Return the file of a checkpoint's weights."""
+    return folder / (WEIGHTS if (folder / WEIGHTS).is_file() else SAFE)
+
+
+def fill_from(model: Transformer, folder: Path) -> None:
+    """Put a checkpoint's weights into a model. Raises `InputError` for files that do not belong to it."""
+    if model.rewrites:
+        refill(model, folder)
+    else:
+        fill(model, folder / SAFE)
 
 
 def seal(folder: Path, state: State) -> None:
@@ -150,7 +175,7 @@ def usable_checkpoint(run_folder: Path) -> Path:
 
 def restore(folder: Path, model: Transformer, optimizer: Optimizer, modules: Modules = NO_MODULES) -> State:
     """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
-    fill(model, folder / "model.safetensors")
+    fill_from(model, folder)
     fill_modules(modules, folder)
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
     return State.read(folder)
@@ -185,7 +210,7 @@ def average_weights(folders: list[Path]) -> dict[str, Tensor]:
     """Return the mean of the weights of several checkpoints, added up in float64. Source: Vaswani et al. 2017, §6.1."""
     total: dict[str, Tensor] = {}
     for folder in folders:
-        for name, value in read_tensors(folder / "model.safetensors"):
+        for name, value in read_tensors(weights_of(folder)):
             total[name] = total[name] + value.double() if name in total else value.double()
     return {name: (value / len(folders)).to(torch.float32) for name, value in total.items()}
 
@@ -193,7 +218,7 @@ def average_weights(folders: list[Path]) -> dict[str, Tensor]:
 def save_average(run_folder: Path, model: Transformer, weights: Mapping[str, Tensor], state: State) -> Path:
     """Write averaged weights as `checkpoints/average`, a model folder without an optimizer."""
     def write(folder: Path) -> None:
-        write_model(model, folder, weights)
+        write_weights(model, folder, weights)
         seal(folder, state)
 
     target = run_folder / FOLDER / AVERAGE

@@ -33,6 +33,8 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out 
     asked = list(zip(found.examples, found.answers, strict=True))
     if found.cut:
         typer.echo(f"{found.cut:,} rows were too long and are cut", err=True)
+    for what, count in found.counted.items():
+        typer.echo(f"{count:,} {what}", err=True)
     if out is not None:
         write_text(out, "".join(answer_line(found.task, *one) + "\n" for one in asked))
         typer.echo(f"{len(asked):,} predictions in {out}")

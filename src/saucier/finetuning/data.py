@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from saucier.errors import InputError
 from saucier.finetuning.config import LabelledFiles
-from saucier.tasks.examples import Example
+from saucier.tasks.examples import Example, Tally
 from saucier.tasks.task import Task
 from saucier.text.sources import find_sources
 
@@ -27,6 +27,8 @@ class Splits:
     held_out: Examples
     test: Examples
     """Empty where there is no file for it."""
+    counted: Mapping[str, Tally] = field(default_factory=dict)
+    """What was skipped, dropped or repaired in the files of each."""
 
     def named(self) -> dict[str, Examples]:
         """Return those that are not empty, by name."""
@@ -34,12 +36,17 @@ class Splits:
         return {name: examples for name, examples in found.items() if examples}
 
 
-def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = True) -> Examples:
-    """Read all examples of some files. Raises `InputError` for a file without any."""
+def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = True,
+                  tally: Tally | None = None) -> Examples:
+    """Read all examples of some files; the tally counts what was done to them.
+
+    Raises `InputError` for a file without any.
+    """
     found: Examples = []
+    tally = Tally() if tally is None else tally
     for source in find_sources(list(files)):
         before = len(found)
-        found += task.read(source, labelled=labelled)
+        found += task.read(source, tally, labelled=labelled)
         if len(found) == before:
             raise InputError("has no rows", where=source.name, remedy="leave it out")
     return found
@@ -50,17 +57,18 @@ def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Spli
 
     Raises `InputError` for what cannot be used, such as a label that stands only in the held-out file.
     """
-    train = read_examples(task, files.train)
-    held_out = read_examples(task, files.held_out)
+    counted = {name: Tally() for name in ("train", "held-out", "test")}
+    train = read_examples(task, files.train, tally=counted["train"])
+    held_out = read_examples(task, files.held_out, tally=counted["held-out"])
     if not files.held_out:
         train, held_out = split(task, train, files.share, seed)
     if files.limit is not None:
         train = train[:files.limit]
-    test = read_examples(task, files.test)
+    test = read_examples(task, files.test, tally=counted["test"])
     learned = task.learned(train)
     for examples in (train, held_out, test):
         learned.check(examples)
-    return Splits(learned, train, held_out, test)
+    return Splits(learned, train, held_out, test, counted)
 
 
 def split(task: Task[Any], examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:

@@ -27,6 +27,7 @@ def opening(splits: Splits, sheets: dict[str, Sheet], length: int) -> Iterator[s
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{labels(splits, examples)}"
         yield f"  {lengths(sheets[name], length)}"
+        yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = repeats(splits.task, examples, splits.train)
         if found.inside:
             yield f"  {found.inside:,} rows stand there more than once" + (
@@ -54,6 +55,8 @@ def lengths(sheet: Sheet, length: int) -> str:
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}" if cut.rows or cut.targets \
         else "none cut"
+    if len(sheet) > (rows := len(np.unique(sheet.item))):
+        told += f"; {rows:,} rows are read in {len(sheet):,} windows"
     return f"tokens a row: {middle} in the middle, {most} at most in 95 %, {longest} in the longest; {told}"
 
 
@@ -61,7 +64,7 @@ def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the first training rows, token by token; what is learned at a token stands behind it."""
     for unit in range(min(SAMPLES, len(sheet))):
         example = splits.train[int(sheet.item[unit])]
-        yield f"{example.place} → {splits.task.gold(example)}"
+        yield f"{example.place} → {splits.task.told(example, splits.task.gold(example))}"
         for row in range(unit * sheet.group, (unit + 1) * sheet.group):
             yield f"  {tokens(splits.task, sheet, row, tokenizer)}"
 

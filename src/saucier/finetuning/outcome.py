@@ -64,7 +64,7 @@ def answer_line(task: Task[Any], example: Any, answer: Answer) -> str:
 def say_answer(task: Task[Any], example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
-    return f"{told(answer.prediction)}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
+    return f"{shortened(task.told(example, answer.prediction))}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
 
 
 def write_predictions(path: Path, task: Task[Any], found: Measured) -> None:
@@ -80,7 +80,8 @@ def hardest(task: Task[Any], found: Measured) -> Iterator[str]:
     for wrong, number in sorted(rows, key=lambda row: (-row[0], row[1]))[:HARDEST]:
         if wrong > 0:
             example, answer = found.examples[number], found.answers[number]
-            yield (f"{example.name}: {told(answer.prediction)}, not {told(task.gold(example))}: "
+            said, right = (shortened(task.told(example, one)) for one in (answer.prediction, task.gold(example)))
+            yield (f"{example.name}: {said}, not {right}: "
                    f"{shortened(' ‖ '.join(task.texts(example)))}")
 
 
@@ -91,11 +92,6 @@ def wrongness(answer: Answer, gold: Any) -> float:
     right = answer.prediction in gold if isinstance(gold, list) and isinstance(answer.prediction, str) \
         else answer.prediction == gold
     return 0.0 if right else answer.confidence if answer.confidence is not None else 1.0
-
-
-def told(value: Any) -> str:
-    """Write a prediction for a person."""
-    return f"{value:.2f}" if isinstance(value, float) else shortened(str(value))
 
 
 def shortened(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.tasks.build import build_task
-from saucier.tasks.config import Classification, Regression, TaskConfig
-from saucier.tasks.examples import Example, Place
-from saucier.tasks.labelled_texts import LabelledText
+from saucier.tasks.config import Classification, Regression, Tagging, TaskConfig
+from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.task import Answer, Encoding, Reading, Task
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.training.precision import choose_dtype
@@ -37,6 +36,8 @@ class Asked:
     answers: Sequence[Answer]
     cut: int
     """Rows that were too long and were cut."""
+    counted: Tally = field(default_factory=Tally)
+    """What was skipped, dropped or repaired in the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,19 @@ def published_task(model: Transformer, where: str) -> TaskConfig:
         case c.ClassificationHead(classes=1):
             return Regression()
         case c.ClassificationHead(classes=count):
-            named = model.published.get("id2label")
-            labels = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else \
-                [f"LABEL_{number}" for number in range(count)]
-            return Classification(labels=tuple(labels))
+            return Classification(labels=output_names(model, count))
+        case c.TokenHead(classes=count):
+            return Tagging(labels=output_names(model, count))
         case _:
             raise InputError("this model has no head for a task that `predict` knows", where=where,
                              remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")
+
+
+def output_names(model: Transformer, count: int) -> tuple[str, ...]:
+    """Return the names of a published head's outputs; numbers where it has none."""
+    named = model.published.get("id2label")
+    return tuple(str(named[key]) for key in sorted(named, key=int)) if isinstance(named, dict) else \
+        tuple(f"LABEL_{number}" for number in range(count))
 
 
 def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = ()) -> Asked:
@@ -90,12 +97,14 @@ def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = ()) -> As
     Raises `InputError` for a file that lacks a column, and for a task that single texts do not suit.
     """
     opened = open_task(path)
-    examples = read_examples(opened.task, files, labelled=False) if files else []
-    return opened.ask([*examples, *(typed(opened.task, text, number) for number, text in enumerate(texts, start=1))])
+    tally = Tally()
+    examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
+    asked = [*examples, *(typed(opened.task, text, number) for number, text in enumerate(texts, start=1))]
+    return replace(opened.ask(asked), counted=tally)
 
 
 def typed(task: Task[Any], text: str, number: int) -> Example:
-    """Make an example of a text from the command line; `|||` stands before a second text."""
-    first, between, second = text.partition("|||")
+    """Make an example of a text from the command line; `|||` stands between two texts."""
     place = Place("command line", number)
-    return LabelledText(place, f"text {number}", first.strip(), second.strip() if between else None, None)
+    found: Example = task.typed(tuple(part.strip() for part in text.split("|||")), Example(place, f"text {number}"))
+    return found

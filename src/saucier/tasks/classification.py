@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from saucier.errors import InputError, nearest
+from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labelling import Classes as ClassesObjective
 from saucier.objectives.labelling import ManyLabels as ManyLabelsObjective
@@ -18,6 +18,7 @@ from saucier.objectives.labelling import Numbers as NumbersObjective
 from saucier.tasks.config import Classification, ManyLabels, Regression
 from saucier.tasks.examples import LABEL, SCORE, Cells, Column
 from saucier.tasks.labelled_texts import LabelledText, TextTask, sorted_labels, text_head
+from saucier.tasks.labels import label_numbers, refuse_unknown
 from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Answer, Json, Reading, Wanted
 
@@ -66,7 +67,7 @@ class Classes(TextTask[str]):
 
     def targets(self, labels: Sequence[str]) -> NDArray[Any]:
         """Shapes: [N], numbers of classes."""
-        return numbers(labels, self.config.labels)
+        return label_numbers(labels, self.config.labels)
 
     def answers(self, reading: Reading, examples: Sequence[LabelledText[str]], sheet: Sheet) -> list[Answer]:
         """The likeliest class, with the probabilities of the likeliest ones."""
@@ -219,19 +220,3 @@ class Numbers(TextTask[float]):
     def gold(self, example: LabelledText[float]) -> Json:
         """The number."""
         return example.label
-
-
-def numbers(labels: Sequence[str], known: tuple[str, ...]) -> NDArray[Any]:
-    """Return the number of each label. Shapes: [N]."""
-    places = {label: number for number, label in enumerate(known)}
-    return np.array([places[label] for label in labels], dtype=np.int64)
-
-
-def refuse_unknown(found: Sequence[tuple[LabelledText[Any], str]], known: tuple[str, ...]) -> None:
-    """Raise `InputError` for the first label that is not known, with how many rows have such a one."""
-    wrong = [(one, label) for one, label in found if label not in known]
-    if wrong:
-        one, label = wrong[0]
-        more = f" (and {len(wrong) - 1} more rows have such labels)" if len(wrong) > 1 else ""
-        raise InputError(f"label {label!r} is not among the {len(known)} that are learned{more}", where=str(one.place),
-                         remedy=f"{nearest(label, list(known))}; leave the rows out, or train on that label too")

@@ -54,5 +54,43 @@ class Regression(Texts):
     """The column of the number."""
 
 
-TaskConfig = Annotated[Classification | ManyLabels | Regression, Field(discriminator="kind")]
+class IOB2(Config):
+    """Every entity begins with a B; the words behind it are I."""
+
+    kind: Literal["iob2"] = "iob2"
+
+
+class BIOES(Config):
+    """An entity of one word is an S; longer ones begin with B and end with E."""
+
+    kind: Literal["bioes"] = "bioes"
+
+
+class AsWritten(Config):
+    """As the files have them, ill-formed tags too."""
+
+    kind: Literal["as_written"] = "as_written"
+
+
+Scheme = Annotated[IOB2 | BIOES | AsWritten, Field(discriminator="kind")]
+"""How tags of entities are written. Files may have them otherwise: they are told apart and rewritten."""
+
+
+class Tagging(Config):
+    """A tag for each word: entities, parts of speech. Source: Devlin et al. 2019, §5.3, arXiv:1810.04805."""
+
+    kind: Literal["tagging"] = "tagging"
+    words: ColumnName = None
+    """The column of the words: a list, or text with spaces. Column files have them in their first column."""
+    tags: ColumnName = None
+    """The column of the tags, likewise."""
+    column: int | None = Field(default=None, ge=2)
+    """The column of the tags in a column file, counted from 1; None: the last one."""
+    scheme: Scheme = IOB2()
+    """How tags of entities are learned and told; other tags stay as they are."""
+    labels: tuple[str, ...] = ()
+    """The tags, in the order of the model's outputs; none: those of the training file."""
+
+
+TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging, Field(discriminator="kind")]
 """Any task."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from saucier.errors import InputError
 from saucier.text.sources import Source
 from saucier.text.tables import Row, columns_of, missing_column, rows
+
+Tally = Counter[str]
+"""How often something was done to a file that a person should know of, by what it is called: "tags repaired"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.config import Texts
-from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, cells
+from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, Tally, cells
 from saucier.tasks.sheet import Cut, Ragged, Sheet
 from saucier.tasks.task import Encoding, Task, Wanted
 from saucier.text.sources import Source
@@ -60,7 +60,7 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
     def targets(self, labels: Sequence[T]) -> NDArray[Any]:
         """Return labels as the objective reads them. Shapes: [N] or [N, C]."""
 
-    def read(self, source: Source, *, labelled: bool) -> Iterator[LabelledText[T]]:
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
         """Yield texts with their labels."""
         settings: Texts = self.config
         asked = {"text": settings.text, "pair": settings.pair, self.target.role: getattr(settings, self.target.role)}
@@ -68,6 +68,12 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
             yield LabelledText(row.example.place, row.example.name, row.text("text"),
                                row.text("pair") if "pair" in row.values else None,
                                self.label(row) if labelled else None)
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
+        """A text, or a text and its pair."""
+        if len(texts) > 2:
+            raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
+        return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
 
     def sheet(self, examples: Sequence[LabelledText[T]], encoding: Encoding) -> Sheet:
         """Encode the texts in the tokenizer's frame; of a pair the longer text is cut first."""

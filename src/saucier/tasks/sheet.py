@@ -84,6 +84,8 @@ class Sheet:
     """The example that each unit was made of."""
     cut: Cut = Cut()
     """What was lost."""
+    beside: Mapping[str, Ragged] = field(default_factory=dict)
+    """With a value for each position too, for the task alone: what it needs to understand the model's outputs."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.config import Classification, Regression
+from saucier.tasks.config import Classification, Regression, Tagging
 from saucier.tasks.task import Json, Task
 
 EXTRA = "statistics"
@@ -35,6 +35,8 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
         case Regression():
             mean = sum(one.label for one in train) / len(train)
             return [Simple("mean", [mean] * len(asked)), *linear(task, train, asked)]
+        case Tagging():
+            return [commonest_tags(train, asked)]
         case _:
             return []
 
@@ -50,6 +52,17 @@ def majority(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> Sim
     """The commonest class of the training rows."""
     commonest = Counter(label for one in train for label in task.classes(one)).most_common(1)[0][0]
     return Simple(f"always {commonest}", [commonest] * len(asked))
+
+
+def commonest_tags(train: Sequence[Any], asked: Sequence[Any]) -> Simple:
+    """The tag that each word has most often in the training rows; that of all words for a word which is not there."""
+    seen: dict[str, Counter[str]] = {}
+    for one in train:
+        for word, tag in zip(one.words, one.tags, strict=True):
+            seen.setdefault(word, Counter())[tag] += 1
+    usual = sum(seen.values(), Counter()).most_common(1)[0][0]
+    best = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
+    return Simple("commonest tag of the word", [[best.get(word, usual) for word in one.words] for one in asked])
 
 
 def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:

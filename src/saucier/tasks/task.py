@@ -13,12 +13,13 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from saucier import config as c
+from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labelling import TARGETS
 from saucier.parts.output import Output
 from saucier.tasks.config import TaskConfig
-from saucier.tasks.examples import Example
+from saucier.tasks.examples import Example, Tally
 from saucier.tasks.sheet import Sheet, ordered
 from saucier.text.rows import Ints
 from saucier.text.sources import Source
@@ -94,11 +95,17 @@ class Task(ABC, Generic[E]):
         """The task as data, with its labels where they are known."""
 
     @abstractmethod
-    def read(self, source: Source, *, labelled: bool) -> Iterator[E]:
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[E]:
         """Yield the examples of a file; without labels where only predictions are wanted.
 
+        What is skipped, dropped or repaired on the way is counted in the tally.
         Raises `InputError` for a file that lacks a column and for a row that cannot be used.
         """
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> E:
+        """Make an example of texts that a person typed. Raises `InputError` for a task that they do not suit."""
+        raise InputError(f"a {self.config.kind} task is not asked by single texts", where="--text",
+                         remedy="give a FILE with its columns")
 
     def learned(self, examples: Sequence[E]) -> Task[E]:
         """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
@@ -145,3 +152,7 @@ class Task(ABC, Generic[E]):
     def spoken(self, target: int, tokenizer: Tokenizer) -> str:
         """Say what a target at a position means, to a person."""
         return str(target)
+
+    def told(self, example: E, said: Any) -> str:
+        """Write a prediction, or what is right, for a person."""
+        return f"{said:.2f}" if isinstance(said, float) else str(said)

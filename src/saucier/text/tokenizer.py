@@ -97,9 +97,20 @@ class Tokenizer:
 
     def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
+        return self._encodings(items, add_special_tokens=add_special_tokens)
+
+    def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
+        """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
+
+        Every word is spelled as behind a space, the first one too. Errors: as `encode`.
+        """
+        space = " " if b'"ByteLevel"' in _state(self.backend.pre_tokenizer) else ""
+        return self._encodings([[space + word for word in words] for words in sentences], is_pretokenized=True,
+                               add_special_tokens=False)
+
+    def _encodings(self, items: Sequence[Any], **options: bool) -> list[tokenizers.Encoding]:
         try:
-            found: list[tokenizers.Encoding] = self.backend.encode_batch(list(items),
-                                                                         add_special_tokens=add_special_tokens)
+            found: list[tokenizers.Encoding] = self.backend.encode_batch(list(items), **options)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join("".join(item) for item in items), error) from error
         return found
@@ -223,6 +234,11 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     """
     opened = open_folder(folder_of(folder, weights=False))
     return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling)
+
+
+def _state(part: Any) -> bytes:
+    """Return a part of the backend as the JSON that the library makes of it."""
+    return b"" if part is None else bytes(part.__getstate__())
 
 
 def _not_unicode(text: str, error: Exception) -> InputError | Exception:

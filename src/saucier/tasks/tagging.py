@@ -1,0 +1,243 @@
+"""Tagging: one tag for each word. A word's tag is learned and read at its first piece, in one window.
+
+Letters: L length, C tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding as Pieces
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.objectives.base import IGNORED, Objective
+from saucier.objectives.labelling import Classes
+from saucier.tasks.column_files import blocks, column
+from saucier.tasks.config import Tagging
+from saucier.tasks.examples import Cells, Column, Example, Place, Tally, cells
+from saucier.tasks.framing import Frame, Framed, owners, windows
+from saucier.tasks.labels import label_numbers, refuse_unknown
+from saucier.tasks.metrics.entities import OUTSIDE, are_entities, lenient
+from saucier.tasks.sheet import Cut, Ragged, Sheet
+from saucier.tasks.tag_schemes import Tags, all_tags, remarks, rewritten
+from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
+from saucier.text.rows import Ints
+from saucier.text.sources import Source
+from saucier.text.tokenizer import Tokenizer
+
+DROPOUT = 0.1
+"""On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
+WORDS = Column("words", ("tokens", "words", "text", "sentence"))
+TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
+COLUMN_FILES = ("txt", "tsv")
+"""Formats that are read as column files."""
+NOWHERE = -1
+"""The word of a place that tells no tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence(Example):
+    """The words of a sentence, and their tags where they are known."""
+
+    words: tuple[str, ...]
+    tags: Tags | None
+
+
+@dataclass(frozen=True, slots=True)
+class WordTags(Task[Sentence]):
+    """A tag for each word."""
+
+    config: Tagging
+
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+        """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
+        reader = self.column_file if source.format in COLUMN_FILES else self.table
+        found = list(reader(source, tally, labelled=labelled))
+        known = [one.tags for one in found if one.tags is not None]
+        if not are_entities(tag for tags in known for tag in tags):
+            yield from found
+            return
+        tally.update(remarks(known, self.config.scheme))
+        yield from (replace(one, tags=rewritten(one.tags or (), self.config.scheme)) for one in found)
+
+    def column_file(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+        """Yield the sentences of a column file."""
+        for block in blocks(source, tally):
+            place = Place(source.name, block.line)
+            tags = tuple(column(block.rows, self.config.column, str(place))) if labelled else None
+            words = tuple(row[0].strip() for row in block.rows)
+            yield checked(Sentence(place, place.name, words, tags))
+
+    def table(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+        """Yield the sentences of a table."""
+        asked = {"words": self.config.words, "tags": self.config.tags}
+        for row in cells(source, (WORDS, TAGS) if labelled else (WORDS,), asked):
+            yield checked(Sentence(row.example.place, row.example.name, listed(row, "words"),
+                                   listed(row, "tags") if labelled else None))
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> Sentence:
+        """The words of a text, between spaces."""
+        return checked(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
+
+    def learned(self, examples: Sequence[Sentence]) -> WordTags:
+        """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
+        found = sorted({tag for one in examples for tag in one.tags or ()})
+        if len(found) < 2:
+            raise InputError(f"has one tag only, {found[0]!r}" if found else "has no tags",
+                             where=examples[0].place.file, remedy="give sentences with two tags or more")
+        tags = all_tags(found, self.config.scheme) if are_entities(found) else tuple(found)
+        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or tags}))
+
+    def check(self, examples: Sequence[Sentence]) -> None:
+        """Every tag must be known."""
+        refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
+
+    @property
+    def wanted(self) -> Wanted:
+        """A logit for each tag at each token."""
+        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.TokenHead(classes=len(self.config.labels), dropout=DROPOUT)
+
+        return Wanted("token_classification", generic, self.config.labels)
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy at the first piece of each word."""
+        return Classes()
+
+    def sheet(self, examples: Sequence[Sentence], encoding: Encoding) -> Sheet:
+        """Encode sentences; what is too long is read in windows, and each word told in one of them."""
+        tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
+        frame = Frame.of(tokenizer, examples[0].words[0], 1)
+        room = encoding.length - frame.size
+        rows: list[Framed] = []
+        places: list[list[int]] = []
+        item: list[int] = []
+        for number, found in enumerate(pieces_of(examples, tokenizer)):
+            for framed, words in framed_windows(found, frame, room):
+                rows.append(framed)
+                places.append(words)
+                item.append(number)
+        fill = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
+        if tokenizer.has_segments:
+            fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
+        if known:
+            fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
+        return Sheet(fill, {}, np.array(item), Cut(what="tags"), {"words": Ragged.of(places, NOWHERE)})
+
+    def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
+        """Return the number of the tag at each place that tells one."""
+        numbers = [label_numbers(one.tags or (), self.config.labels).tolist() for one in examples]
+        return [[IGNORED if word == NOWHERE else numbers[number][word] for word in words]
+                for number, words in zip(item, places, strict=True)]
+
+    def answers(self, reading: Reading, examples: Sequence[Sentence], sheet: Sheet) -> list[Answer]:
+        """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
+        labels = self.config.labels
+        said = [[0] * len(one.words) for one in examples]
+        sure = [1.0] * len(examples)
+        for units, _, output in reading.outputs(sheet):
+            assert output.logits is not None, "the head gives logits"
+            chances, tags = output.logits.float().softmax(-1).max(-1)
+            for unit, row_chances, row in zip(units.tolist(), chances.tolist(), tags.tolist(), strict=True):
+                number = int(sheet.item[unit])
+                for place, word in enumerate(sheet.beside["words"].row(unit).tolist()):
+                    if word != NOWHERE:
+                        said[number][word] = row[place]
+                        sure[number] = min(sure[number], row_chances[place])
+        entities = are_entities(labels)
+        tagged = [tuple(labels[tag] for tag in tags) for tags in said]
+        return [Answer(list(rewritten(tags, self.config.scheme) if entities else tags), least)
+                for tags, least in zip(tagged, sure, strict=True)]
+
+    @property
+    def scored_as(self) -> str:
+        """As tags."""
+        return "tags"
+
+    def gold(self, example: Sentence) -> Json:
+        """The tags."""
+        return None if example.tags is None else list(example.tags)
+
+    def texts(self, example: Sentence) -> tuple[str, ...]:
+        """The words."""
+        return (" ".join(example.words),)
+
+    def classes(self, example: Sentence) -> Sequence[str]:
+        """The tags."""
+        return example.tags or ()
+
+    def told(self, example: Sentence, said: Any) -> str:
+        """The entities, each with its words; of other tags each with its word."""
+        if are_entities(self.config.labels):
+            found = [f"{one.type}: {' '.join(example.words[one.first:one.last + 1])}" for one in lenient(said)]
+            return "; ".join(found) or "nothing"
+        return " ".join(f"{word}/{tag}" for word, tag in zip(example.words, said, strict=True))
+
+    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+        """The tag."""
+        return self.config.labels[target]
+
+
+def checked(sentence: Sentence) -> Sentence:
+    """Return a sentence. Raises `InputError` for one without words, and for tags and words of unequal number."""
+    if not sentence.words or not all(word.strip() for word in sentence.words):
+        raise InputError("has an empty word" if sentence.words else "has no words", where=str(sentence.place),
+                         remedy="fill it, or leave the row out")
+    if sentence.tags is not None and len(sentence.tags) != len(sentence.words):
+        raise InputError(f"{len(sentence.tags)} tags for {len(sentence.words)} words", where=str(sentence.place),
+                         remedy="give one tag for each word, or leave the row out")
+    if sentence.tags is not None and not all(sentence.tags):
+        word = sentence.words[sentence.tags.index("")]
+        raise InputError(f"the word {word!r} has no tag", where=str(sentence.place),
+                         remedy=f"fill it ({OUTSIDE} is the usual tag of words outside)")
+    return sentence
+
+
+def listed(row: Cells, role: str) -> tuple[str, ...]:
+    """Return a list of words, or the words of a text. Raises `InputError` for anything else."""
+    value: Any = row.values.get(role)
+    if isinstance(value, str):
+        return tuple(value.split())
+    if not isinstance(value, list) or not all(isinstance(one, str | int) for one in value):
+        raise InputError(f"the {role} are no list of words", where=str(row.example.place),
+                         remedy='write them as ["a", "list"], or with spaces between')
+    return tuple(str(one) for one in value)
+
+
+def pieces_of(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces]:
+    """Encode words; one that gives no token (a control character, say) is read as the unknown one.
+
+    Raises `InputError` for such a word where the tokenizer has no unknown token.
+    """
+    found = tokenizer.word_encodings([one.words for one in examples])
+    for number, (one, pieces) in enumerate(zip(examples, found, strict=True)):
+        silent = sorted(set(range(len(one.words))) - set(pieces.word_ids))
+        if silent:
+            unknown = tokenizer.names.get("unk")
+            if unknown is None:
+                raise InputError(f"the tokenizer makes no token of the word {one.words[silent[0]]!r}",
+                                 where=str(one.place), remedy="replace it, or leave the row out")
+            words = [unknown if place in silent else word for place, word in enumerate(one.words)]
+            found[number] = tokenizer.word_encodings([words])[0]
+    return found
+
+
+def framed_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[Framed, list[int]]]:
+    """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
+
+    Windows overlap by half, so that each word has context; it is told where it has most.
+    """
+    words = np.array(pieces.word_ids, dtype=np.int64)
+    spans = windows(len(words), room, max(1, room // 2))
+    first: Ints = np.where(np.diff(words, prepend=NOWHERE) != 0, words, NOWHERE)
+    owner = owners(spans)
+    for number, (start, stop) in enumerate(spans):
+        row = frame.row(pieces.ids[start:stop])
+        told = np.full(len(row.ids), NOWHERE)
+        told[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NOWHERE)[start:stop]
+        yield row, told.tolist()

@@ -44,7 +44,8 @@ def folder_of(path: str | Path, *, weights: bool = True) -> Path:
 def finished_model(folder: Path) -> Path:
     """Return the model's folder inside that of a finished fine-tuning; any other folder stays as it is."""
     inside = folder / "model"
-    return inside if (folder / TUNED).is_file() and (inside / "config.json").is_file() else folder
+    finished = any((inside / name).is_file() for name in ("config.json", "adapter_config.json"))
+    return inside if (folder / TUNED).is_file() and finished else folder
 
 
 def fetched(repository: str, wanted: tuple[str, ...]) -> Path:

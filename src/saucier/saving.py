@@ -12,6 +12,8 @@ from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer
 
+WHOLE = ("freeze",)
+"""Rewrites that leave an ordinary model."""
 LAYOUT_NAMES = ("auto", "own", "published")
 
 
@@ -24,7 +26,7 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str
     Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
     """
     target = Path(folder)
-    if model.rewrites:
+    if any(one.by.kind not in WHOLE for one in model.rewrites):
         return adapter_alone(model, target, layout)
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",

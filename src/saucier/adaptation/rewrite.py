@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from saucier.adaptation import config as a
+from saucier.adaptation.bottleneck import BehindDropout, add_bottlenecks
 from saucier.adaptation.low_rank import LowRank, add_pairs
 from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
 from saucier.adaptation.places import parameters_of
@@ -36,6 +37,8 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
             add_pairs(model, by, generator)
         case a.Lora():
             add_pairs(model, by, generator)
+        case a.Adapter():
+            add_bottlenecks(model, by, generator)
         case a.Freeze() | a.Bias():
             pass
     for parameter in frozen.values():
@@ -83,7 +86,12 @@ def unrewrite(model: Transformer) -> Transformer:
     if any(isinstance(module, QuantizedLinear) for module in model.modules()):
         raise InputError("weights were rounded to four bits, which cannot be taken back", where="unrewrite",
                          remedy="load the base model again")
-    around = {id(module): module.base for module in model.modules() if isinstance(module, LowRank)}
+    around: dict[int, nn.Module] = {}
+    for module in model.modules():
+        if isinstance(module, LowRank):
+            around[id(module)] = module.base
+        elif isinstance(module, BehindDropout):
+            around[id(module)] = module.dropout
     swap(model, around)
     parameters = dict(model.named_parameters())
     for applied in model.rewrites:
@@ -100,6 +108,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def share(model: nn.Module) -> tuple[int, int]:
     """Return how many values learn, and how many the model has."""
-    counts = [(parameter.numel() if parameter.requires_grad else 0, parameter.numel())
-              for parameter in model.parameters()]
-    return sum(learning for learning, _ in counts), sum(total for _, total in counts)
+    rounded = sum(module.in_features * module.out_features for module in model.modules()
+                  if isinstance(module, QuantizedLinear))
+    return (sum(parameter.numel() for parameter in trainable(model).values()),
+            sum(parameter.numel() for parameter in model.parameters()) + rounded)

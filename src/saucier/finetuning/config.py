@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from saucier.adaptation.config import Tuning
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.recipes.faults import input_error
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source, read_yaml
 from saucier.tasks.config import TaskConfig
-from saucier.training.config import AdamW, Fraction, Linear, OptimizerConfig, Positive, Training
+from saucier.training.config import AdamW, Fraction, LayerRates, Linear, OptimizerConfig, Positive, Training
 
 LOGGED = 40
 """Lines that a run writes about its training, about."""
@@ -48,6 +49,8 @@ class FineTraining(Config):
     """Most tokens in a row; None: as many as the longest row has, and as the model takes, and 512."""
     optimizer: OptimizerConfig = AdamW(learning_rate=5e-5, beta2=0.999, weight_decay=0.01)
     """How gradients become updates."""
+    layer_rates: LayerRates | None = None
+    """Rates that fall from the head down; None: the same for all."""
     warmup: Fraction = 0.1
     """Share of the steps over which the rate rises."""
     clip: float | None = Field(default=1.0, gt=0)
@@ -72,7 +75,8 @@ class FineTraining(Config):
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
-            clip=self.clip, dtype=self.dtype, compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
+            layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
+            compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
             evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
             log_every=max(1, steps // LOGGED))
 
@@ -90,6 +94,8 @@ class Finetuning(Config):
     """From what."""
     training: FineTraining = FineTraining()
     """How."""
+    tuning: Tuning | None = None
+    """What of the model learns, where not all of it does; the head always learns if it is new."""
     fresh_head: bool = False
     """Begin with a new head even where the model has one for this task."""
 
@@ -100,10 +106,24 @@ class Finetuning(Config):
 
 def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetuning:
     """Return the fine-tuning that plain values and `key.sub=value` words describe. Raises `InputError`."""
-    usual = {"training": FineTraining().model_dump(mode="json")}  # so that one key of the optimizer can be changed
-    source = Source("command line", usual | values)
-    apply_overrides(source, overrides)
+    words = list(overrides)
+    usual = FineTraining().model_dump(mode="json")  # so that one key of the optimizer can be changed
+    usual["optimizer"]["learning_rate"] = usual_rate(values, words)
+    source = Source("command line", {"training": usual} | values)
+    apply_overrides(source, words)
     return validated(source)
+
+
+RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
+"""Kind of tuning -> a rate that suits what it adds, with AdamW: much higher than for a whole model."""
+
+
+def usual_rate(values: Mapping[str, Any], overrides: Iterable[str]) -> float:
+    """Return the rate of what learns, where none is given."""
+    asked = Source("command line", {"tuning": dict(values.get("tuning") or {})})
+    apply_overrides(asked, (word for word in overrides if word.startswith("tuning.kind=")))
+    rate: float = FineTraining().optimizer.learning_rate
+    return RATES.get(str(asked.values["tuning"].get("kind")), rate)
 
 
 def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from saucier.adaptation.tuned import tuned
 from saucier.config import parameters
 from saucier.devices import choose_device
 from saucier.files import remove, write_json
@@ -130,6 +131,9 @@ def prepare(job: Job) -> None:
     for what, names in (("new", found.adopted.new), ("left behind", found.adopted.left)):
         if names:
             job.voice.say(f"{what}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
+    if settings.tuning is not None:
+        for line in tuned(job.model, settings.tuning, seed=settings.training.seed):
+            job.voice.say(line)
 
 
 def teach(job: Job) -> Result:

@@ -44,7 +44,9 @@ def assign(source: Source, path: Path, value: Any) -> None:
 def descend(section: Any, key: str | int, path: Path) -> Any:
     """Go one level down, making a missing section; its keys are checked later with all others."""
     if isinstance(section, dict):
-        return section.setdefault(key, {})
+        if section.get(key) is None:
+            section[key] = {}
+        return section[key]
     if isinstance(section, list) and isinstance(key, int) and key < len(section):
         return section[key]
     raise InputError(f"{dotted(path)}: there is no such place", where=COMMAND_LINE,

@@ -97,7 +97,7 @@ class Run:
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
-        optimizer = build_optimizer(training.optimizer, model, modules)
+        optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
         found = r.latest(folder, notes.append)
         if found is None:
             state = r.State(recipe=dict(recipe), dtype=agreed_dtype(model, training, us, notes.append))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from saucier.errors import InputError
 from saucier.training import config as c
-from saucier.training.roles import Role, all_roles, fused_rows, learned_parameters
+from saucier.training.roles import Role, all_roles, below_the_head, fused_rows, learned_parameters
 
 Named = dict[str, nn.Parameter]
 
@@ -87,56 +87,73 @@ def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) ->
 
 
 def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
-                    modules: Mapping[str, nn.Module] = MappingProxyType({})) -> Optimizer:
-    """Build the optimizer of a model, and of the modules of its objective.
+                    modules: Mapping[str, nn.Module] = MappingProxyType({}),
+                    rates: c.LayerRates | None = None) -> Optimizer:
+    """Build the optimizer of a model, and of the modules of its objective; `rates` lowers those of lower blocks.
 
     Raises `InputError` for Muon on a torch that lacks it.
     """
     parameters = learned_parameters(model, modules)
     kinds = all_roles(model, modules)
     names = {id(parameter): name for name, parameter in parameters.items()}
+    depth, factor = below_the_head(model), 1.0 if rates is None else rates.factor
+    shares = {name: factor**depth(name) for name in parameters}
     match config:
         case c.AdamW():
-            return Optimizer([adamw(config, parameters, kinds)], names, [])
+            return Optimizer([adamw(config, parameters, kinds, shares)], names, [])
         case c.Adafactor():
-            return Optimizer([adafactor(config, parameters, kinds)], names, [])
+            return Optimizer([adafactor(config, parameters, kinds, shares)], names, [])
         case c.Muon():
             matrices = {name: p for name, p in parameters.items() if kinds[name] is Role.MATRIX}
             others = {name: p for name, p in parameters.items() if name not in matrices}
             rows = {key: sizes for one in (model, *modules.values()) for key, sizes in fused_rows(one).items()}
             views, pieces = split_fused(matrices, rows, names)
-            return Optimizer([muon(config, views), adamw(config.others, others, kinds)], names, pieces)
+            of_views = [shares[names[id(view)].split("[")[0]] for view in views]
+            return Optimizer([muon(config, views, of_views), adamw(config.others, others, kinds, shares)], names,
+                             pieces)
 
 
-def decayed(parameters: Named, kinds: dict[str, Role], decay: float) -> list[dict[str, Any]]:
-    """Split parameters into those that decay and those that do not; empty groups are left out."""
-    yes = [p for name, p in parameters.items() if kinds[name] is not Role.OTHER]
-    no = [p for name, p in parameters.items() if kinds[name] is Role.OTHER]
-    return [{"params": group, "weight_decay": rate} for group, rate in ((yes, decay), (no, 0.0)) if group]
+Group = dict[str, Any]
 
 
-def adamw(config: c.AdamW, parameters: Named, kinds: dict[str, Role]) -> torch.optim.Optimizer:
+def decayed(parameters: Named, kinds: dict[str, Role], shares: Mapping[str, float], *, rate: float,
+            decay: float) -> list[Group]:
+    """Split parameters into those that decay and those that do not, and each by its share of the rate."""
+    groups: dict[tuple[bool, float], Group] = {}
+    for name, parameter in parameters.items():
+        decays, share = kinds[name] is not Role.OTHER, shares[name]
+        group = groups.setdefault((decays, share), {"params": [], "weight_decay": decay if decays else 0.0,
+                                                    "lr": rate * share})
+        group["params"].append(parameter)
+    return [groups[key] for key in sorted(groups, reverse=True)]
+
+
+def adamw(config: c.AdamW, parameters: Named, kinds: dict[str, Role],
+          shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """AdamW with torch's fused kernel. Source: Loshchilov and Hutter 2019, algorithm 2."""
-    groups = decayed(parameters, kinds, config.weight_decay)
+    groups = decayed(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
 
-def adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, Role]) -> torch.optim.Optimizer:
+def adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, Role],
+              shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """Adafactor, without first moments. Source: Shazeer and Stern 2018, algorithm 4."""
-    groups = decayed(parameters, kinds, config.weight_decay)
+    groups = decayed(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
     return torch.optim.Adafactor(groups, lr=config.learning_rate, beta2_decay=config.beta2_decay, d=config.threshold)
 
 
-def muon(config: c.Muon, views: list[nn.Parameter]) -> torch.optim.Optimizer:
+def muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:
     """Muon with steps of AdamW's size. Source: Liu et al. 2025, §2.2, arXiv:2502.16982."""
     if not hasattr(torch.optim, "Muon"):
         raise InputError("this torch has no Muon", where="training.optimizer.kind",
                          remedy="install torch 2.9 or newer, or use adamw")
     if not views:
         raise InputError("the model has no matrices for Muon", where="training.optimizer.kind", remedy="use adamw")
-    return torch.optim.Muon(views, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay,
-                            adjust_lr_fn="match_rms_adamw")
+    groups = [{"params": [view for view, one in zip(views, shares, strict=True) if one == share],
+               "lr": config.learning_rate * share} for share in sorted(set(shares), reverse=True)]
+    return torch.optim.Muon(groups, lr=config.learning_rate, momentum=config.momentum,
+                            weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw")
 
 
 def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, str]) -> tuple[list[nn.Parameter],

@@ -5,7 +5,8 @@ This is the one place that says which weights decay and which are orthogonalized
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from torch import nn
@@ -39,6 +40,26 @@ def roles(model: nn.Module) -> dict[str, Role]:
             key = id(parameter)
             found[name] = Role.MATRIX if key in inside else Role.OUTPUT if key in maps - tables else Role.OTHER
     return found
+
+
+BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
+
+
+def below_the_head(model: nn.Module) -> Callable[[str], int]:
+    """Return how many groups of layers stand above a parameter, by its name: none above a head, all above embeddings.
+
+    Each stack counts its own blocks.
+    """
+    counts = {stack: len(getattr(model, stack).blocks) for stack in ("encoder", "decoder")
+              if getattr(model, stack, None) is not None}
+
+    def depth(name: str) -> int:
+        if name.startswith(("embed.", "decoder_embed.", "front.")):
+            return max(counts.values(), default=0) + 1
+        found = BLOCK.match(name)
+        return counts[found[1]] - int(found[2]) if found else 0
+
+    return depth
 
 
 def learned_parameters(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:

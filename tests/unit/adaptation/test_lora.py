@@ -11,6 +11,7 @@ from torch import Tensor
 
 from saucier import InputError
 from saucier.adaptation import config as a
+from saucier.adaptation.bottleneck import Added
 from saucier.adaptation.low_rank import named_pairs
 from saucier.adaptation.merging import merge, unmerge
 from saucier.adaptation.places import select
@@ -178,3 +179,39 @@ def test_freezing() -> None:
 def test_biases_alone() -> None:
     model = rewrite(made("bert"), by=a.Bias())
     assert {name.rsplit(".", 1)[1] for name in trainable(model)} == {"bias"}
+
+
+@pytest.mark.parametrize("body", ["bert", "gpt2", "t5", "mixtral", "mobilebert", "reformer", "gptj", "t5_shared"])
+def test_bottlenecks(body: str) -> None:
+    """They start as no change, learn alone (with the norms), and their sum is the definition's."""
+    model = made(body)
+    with torch.no_grad():
+        before = read(model)
+        rewrite(model, by=a.Adapter(width=3))
+        assert torch.equal(read(model), before)
+    behind = [module for module in model.modules() if isinstance(module, Added)]
+    assert len(behind) == sum(len(block.sublayers) for stack in (model.config.encoder, model.config.decoder) if stack
+                              for block in stack.blocks())
+    x = torch.randn(2, behind[0].down.in_features, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        for one in behind:
+            one.up.weight.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(2))
+    one = behind[0]
+    expected = x + torch.nn.functional.gelu(x @ one.down.weight.T) @ one.up.weight.T
+    assert_close(one(x), expected)
+    read(model.train()).square().sum().backward()
+    touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert touched <= set(trainable(model)) and all("norm" in name or ".adapter." in name for name in touched)
+    unrewrite(model.eval())
+    with torch.no_grad():
+        assert torch.equal(read(model), before)
+
+
+def test_bottlenecks_behind_feed_forwards_alone() -> None:
+    model = rewrite(made("bert"), by=a.Adapter(width=3, placement=a.Pfeiffer(), train=()))
+    names = {name.split(".adapter")[0] for name in trainable(model)}
+    assert names == {f"encoder.blocks.{n}.feed_forward.dropout" for n in (0, 1)}
+    with pytest.raises(InputError, match="has bottlenecks already"):
+        rewrite(model, by=a.Adapter())
+    with pytest.raises(InputError, match="adapter is no sum of weights"):
+        merge(model)

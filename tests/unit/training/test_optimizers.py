@@ -115,3 +115,26 @@ def test_state_of_another_model_is_refused() -> None:
     model = build(small("gpt2"))
     with pytest.raises(InputError, match=r"unknown parameter other\.weight"):
         build_optimizer(c.AdamW(), model).load({"other.weight:exp_avg": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("config", [c.AdamW(learning_rate=0.01, weight_decay=0.0),
+                                    c.Muon(learning_rate=0.01, weight_decay=0.0, others=c.AdamW(learning_rate=0.01))])
+def test_lower_blocks_learn_more_slowly(config: c.OptimizerConfig) -> None:
+    """The first step of AdamW moves every value by its rate, so that steps show rates: 1, f, f², and embeddings f³."""
+    from tests.laws.zoo import family
+
+    from saucier.model import build
+
+    model = build(family("bert"), seed=1)
+    optimizer = build_optimizer(config, model, rates=c.LayerRates(factor=0.5))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name)))
+    optimizer.step(1.0)
+    moved = {name: float((parameter.detach() - before[name]).abs().max()) for name, parameter
+             in model.named_parameters()}
+    for name, share in (("head.sentence.bias", 1.0), ("encoder.blocks.1.attention.norm.weight", 0.5),
+                        ("encoder.blocks.0.attention.norm.weight", 0.25), ("embed.positions.weight", 0.125)):
+        assert moved[name] == pytest.approx(0.01 * share, rel=1e-3)
+    upper, lower = (moved[f"encoder.blocks.{number}.feed_forward.inner.up.weight"] for number in (1, 0))
+    assert upper == pytest.approx(2 * lower, rel=0.3)

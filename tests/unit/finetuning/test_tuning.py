@@ -1,0 +1,72 @@
+"""Fine-tuning a little: each kind learns, is saved as what it is, and answers again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.unit.finetuning.conftest import labelled_rows
+from tests.unit.finetuning.test_finetune import files, scores, settings  # noqa: F401  # a fixture
+
+import saucier
+from saucier.finetuning.asked import Files, wanted_finetuning
+from saucier.finetuning.job import finetune
+from saucier.finetuning.predict import ask
+
+LITTLE = "training.epochs=1"
+"""Beside a body with random weights, biases and bottlenecks learn nothing worth measuring."""
+KINDS = {"lora": ["tuning.where=[linear]"], "qlora": [], "bias": [LITTLE], "adapter": ["tuning.width=8", LITTLE],
+         "freeze": ["tuning.where=[]", "tuning.lower=1"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_learns_and_answers_again(kind: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
+                                            tmp_path: Path) -> None:
+    words = [f"tuning.kind={kind}", *KINDS[kind], "training.optimizer.learning_rate=0.003"]
+    folder = finetune(settings(tiny_bert, *files, *words), tmp_path / "run", quiet=True)
+    assert LITTLE in KINDS[kind] or scores(folder)["accuracy"] > 0.75
+    if kind == "freeze":
+        assert (folder.model / "config.json").is_file()
+    else:
+        document = json.loads((folder.model / "adapter_config.json").read_text())
+        assert document["peft_type"] == ("LORA" if "lora" in kind else "SAUCIER")
+        weights = folder.model / "adapter_model.safetensors"
+        assert weights.stat().st_size < 0.5 * (tiny_bert / "model.safetensors").stat().st_size
+    again = ask(folder.path, [str(files[1])])
+    told = [json.loads(line)["prediction"] for line in folder.predictions("held-out").read_text().splitlines()]
+    assert sum(one.prediction == other for one, other in zip(again.answers, told, strict=True)) >= 79
+
+
+def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
+    transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
+    words = ["tuning.kind=lora", "tuning.rank=4", "training.epochs=1"]
+    folder = finetune(settings(tiny_bert, *files, *words), tmp_path / "run", quiet=True)
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_bert, num_labels=2)
+    adapted = peft.PeftModel.from_pretrained(base, str(folder.model)).eval()
+    ours = saucier.load(folder.path, dtype="float32", device="cpu")
+    ids = torch.tensor([[2, 9, 30, 41, 12, 3]])
+    with torch.no_grad():
+        torch.testing.assert_close(adapted(input_ids=ids).logits, ours(ids).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_rates_that_suit_what_is_added() -> None:
+    named = Files(("train.tsv",))
+
+    def rate(*words: str) -> float:
+        return wanted_finetuning("classification", words, "model", named)[0].training.optimizer.learning_rate
+
+    assert (rate(), rate("tuning.kind=lora"), rate("tuning.kind=freeze")) == (5e-5, 1e-3, 5e-5)
+    assert rate("tuning.kind=lora", "training.optimizer.learning_rate=0.2") == 0.2
+    wanted = wanted_finetuning("classification", ["training.layer_rates.factor=0.8"], "model", named)[0]
+    assert wanted.training.training(10, 8).layer_rates.factor == 0.8
+
+
+def test_a_stopped_tuning_goes_on(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
+    """What was saved in the middle is refilled, and the rows of the data do not change."""
+    assert labelled_rows(3, 1) == labelled_rows(3, 1)
+    wanted = settings(tiny_bert, *files, "tuning.kind=lora", "training.epochs=1")
+    folder = finetune(wanted, tmp_path / "run", quiet=True)
+    with pytest.raises(saucier.InputError, match="another fine-tuning: tuning"):
+        finetune(settings(tiny_bert, *files, "training.epochs=1"), folder.path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +14,8 @@ from saucier.cli.arguments import AsJson, Run
 
 if TYPE_CHECKING:
     from saucier.generation.strategies import ChainStrategy
+    from saucier.runs.direction import Direction
+    from saucier.runs.files import Batched
     from saucier.runs.opened import Opened
     from saucier.runs.writing import Manner
 
@@ -39,6 +43,15 @@ Strategy = Annotated[str | None,
                                        "tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets "
                                        "how a model that writes whole texts does so.")]
 Masks = Annotated[int, typer.Option(min=0, help="With such a strategy: so many mask tokens behind the text.")]
+SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source, as de.")]
+TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")]
+Files = Annotated[list[str] | None,
+                  typer.Option("--file", metavar="FILE",
+                               help="Write for each line of a text file, or each row of a table. Can be given again.")]
+Column = Annotated[str | None, typer.Option(help="With --file: the column of a table that holds the sources.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE",
+                                          help="With --file: one line for each source goes here.")]
+Batch = Annotated[int, typer.Option(min=1, help="With --file: so many sources at a time.")]
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
@@ -48,30 +61,85 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              top_k: TopK = None, top_p: TopP = None, beams: Beams = 1, length_penalty: LengthPenalty = 1.0,
              repetition_penalty: Repetition = 1.0, no_repeat_ngram: NoRepeat = 0, stop: Stop = None,
              samples: Samples = 1, seed: Seed = None, strategy: Strategy = None, masks: Masks = 0,
+             source_language: SourceLanguage = None, target_language: TargetLanguage = None,
+             file: Files = None, column: Column = None, out: Out = None, batch: Batch = 32,
              compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
              as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
+    from saucier.runs.direction import direction
     from saucier.runs.opened import open_model
-    from saucier.runs.writing import Manner, write_freely
+    from saucier.runs.writing import Manner
 
     manner = Manner(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams,
                     length_penalty=length_penalty,
                     repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()),
                     samples=samples,
                     seed=seed, compile=compiled)
+    refuse_idle({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device)
-    text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
-    if strategy is not None:
-        from saucier.generation.strategies import MaskPredict
-        from saucier.runs.filling import read_strategy
+    how, chain = told_strategy(opened, manner, strategy)
+    way = direction(opened, source_language, target_language)
+    if file:
+        from saucier.runs.files import Batched
 
-        read = read_strategy(strategy, opened.tokenizer)
-        if not isinstance(read, MaskPredict):
-            filled(opened, text, manner, strategy=read, masks=masks, as_json=as_json)
-            return
-        manner = replace(manner, strategy=read)
+        write_file(Batched(opened, how, way, batch), file, column, out, as_json=as_json)
+        return
+    text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
+    if chain is not None:
+        filled(opened, text, how, strategy=chain, masks=masks, as_json=as_json)
+    else:
+        freely(opened, text, how, way, as_json=as_json)
+
+
+def refuse_idle(for_files: Mapping[str, object], files: Sequence[str] | None, strategy: str | None) -> None:
+    """Raise `InputError` for options that would not be read."""
+    from saucier.errors import InputError
+
+    idle = [name for name, value in for_files.items() if value is not None]
+    if idle and not files:
+        raise InputError("is read with --file alone", where=idle[0], remedy="leave it out, or name a file")
+    if files and strategy is not None and not strategy.startswith("mask_predict"):
+        raise InputError("a file's texts are continued or translated, and not filled in", where="--strategy",
+                         remedy="leave it out, or give one text")
+
+
+def told_strategy(opened: Opened, manner: Manner, said: str | None) -> tuple[Manner, ChainStrategy | None]:
+    """Understand --strategy: a part of the manner, or a chain of its own."""
+    if said is None:
+        return manner, None
+    from saucier.generation.strategies import MaskPredict
+    from saucier.runs.filling import read_strategy
+
+    read = read_strategy(said, opened.tokenizer)
+    return (replace(manner, strategy=read), None) if isinstance(read, MaskPredict) else (manner, read)
+
+
+def write_file(batched: Batched, files: Sequence[str], column: str | None, out: Path | None, *, as_json: bool) -> None:
+    """Write for every source of files; what was cut is said beside it."""
+    from saucier.runs.files import refuse_existing, source_texts, write_lines
+
+    if out is not None:
+        refuse_existing(out)
+    written = batched.write(list(source_texts(files, column)))
+    if out is not None:
+        write_lines(out, written)
+    if as_json:
+        from saucier.inspection.screen import put_json
+
+        put_json({"texts": written.texts, "cut": written.cut})
+    elif out is None:
+        typer.echo(written.lines, nl=False)
+    if written.cut:
+        typer.echo(f"{written.cut:,} of {len(written.texts):,} sources were longer than the model takes, and cut",
+                   err=True)
+
+
+def freely(opened: Opened, text: str, manner: Manner, way: Direction | None, *, as_json: bool) -> None:
+    """Write on from a text, or translate it."""
+    from saucier.runs.writing import write_freely
+
     live = not as_json and manner.streams
-    written = write_freely(opened, text, manner, spoken if live else None)
+    written = write_freely(opened, text, manner, direction=way, speak=spoken if live else None)
     if as_json:
         from saucier.inspection.screen import put_json
 

@@ -184,6 +184,7 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/parts/test_two_sides.py::test_a_rotated_source_begins_with_its_last_real_token",
             "tests/unit/text/test_languages.py::test_shares_are_those_of_the_formulas",
             "tests/unit/objectives/test_multilingual.py::test_the_language_ends_both_sides_and_begins_the_decoder",
+            "tests/cli/test_languages.py::test_source_and_target_are_told_as_the_family_is",
         ), "partly", "back-translation"),
     Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5",
         (
@@ -222,6 +223,7 @@ GENERATION = Chapter("C", "Generation", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/unit/parts/test_two_sides.py::test_padding_has_no_position",
+            "tests/cli/test_languages.py::test_source_and_target_are_told_as_the_family_is",
         ), "partly", "training on many pairs of languages"),
     Row("C12", "Decoding: greedy, beams, temperature, top-k, top-p, with a cache",
         (

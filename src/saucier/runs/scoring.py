@@ -13,6 +13,7 @@ from saucier.model import Transformer
 from saucier.objectives.build import Lesson
 from saucier.objectives.config import Causal, ConditionalMasked, SequenceToSequence
 from saucier.recipes import Recipe
+from saucier.runs.batches import in_batches
 from saucier.runs.pantry import Store
 from saucier.runs.study import make_evaluator
 from saucier.runs.writing import Writer
@@ -110,11 +111,4 @@ def translate(found: Candidate, sources: Sequence[str], decoding: Decoding | Non
     evaluation, decoding = found.recipe.evaluation, decoding or decodings(found.recipe)[-1]
     writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
                     learned=found.recipe.objective)
-    order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
-    results = [""] * len(sources)
-    for start in range(0, len(order), evaluation.batch):
-        numbers = order[start:start + evaluation.batch]
-        written = writer.translate([sources[number] for number in numbers], decoding.options)
-        for number, text in zip(numbers, written, strict=True):
-            results[number] = text
-    return results
+    return in_batches(sources, evaluation.batch, lambda some: writer.translate(some, decoding.options))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saucier import config as c
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
 from saucier.generation.generate import generate
@@ -20,6 +21,7 @@ from saucier.objectives.base import TokenIds
 from saucier.objectives.config import Causal, Noisy, ObjectiveConfig, SequenceToSequence, Single, singles
 from saucier.recipes.coherence import learned_length
 from saucier.recipes.recipe import Sampling
+from saucier.runs.direction import Direction
 from saucier.runs.opened import Opened
 from saucier.text.tokenizer import Tokenizer
 
@@ -34,6 +36,8 @@ class Writer:
     """The most tokens of a text that it was trained on."""
     learned: ObjectiveConfig | None = None
     """What it has learned; None: to write on."""
+    direction: Direction | None = None
+    """Between which languages it translates; None: its own, or none."""
 
     @property
     def ids(self) -> TokenIds:
@@ -58,8 +62,18 @@ class Writer:
         ids, mask = self.padded(rows, left=not self.two_sided)
         written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
                            max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           **special(self.ids) | {"do_sample": False} | dict(options))
+                           **self.special | {"do_sample": False} | dict(options) | self.begun)
         return [self.tokenizer.decode(row) for row in written[:, self.before(ids):].tolist()]
+
+    @property
+    def special(self) -> dict[str, Any]:
+        """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
+        return {name: self.model.generation.get(name, number) for name, number in special(self.ids).items()}
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The options that begin a target in its language."""
+        return {} if self.direction is None else dict(self.direction.options)
 
     @property
     def two_sided(self) -> bool:
@@ -80,6 +94,8 @@ class Writer:
 
         A decoder that has learned to write targets behind their sources gets a source, as it was trained on.
         """
+        if self.direction is not None:
+            return self.direction.encode(prompt, self.tokenizer)
         if self.two_sided or isinstance(self.asked, SequenceToSequence):
             return self.tokenizer.encode(prompt)
         ids = self.tokenizer.encode(prompt, add_special_tokens=False)
@@ -124,8 +140,8 @@ class Writer:
         used = self.before(given)
         written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer, listener=listener,
                            compile=manner.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.room(used, manner.tokens), **special(self.ids),
-                           **whole_options(manner) if self.whole else manner.options())
+                           max_new_tokens=self.room(used, manner.tokens),
+                           **self.special | manner.asked(self.model.config) | self.begun)
         return [self.tokenizer.decode(row[used:]) for row in written.tolist()]
 
 
@@ -160,6 +176,15 @@ class Manner:
         """Whether the text is final while it is written, and only one."""
         return self.beams == 1 and self.samples == 1
 
+    def asked(self, config: c.Transformer) -> dict[str, Any]:
+        """Return what a model reads of all this, under the names that generation knows.
+
+        Where a text is written whole, nothing is drawn, and there are no beams.
+        """
+        if isinstance(config.head, LengthHead):
+            return {"strategy": self.strategy, "num_return_sequences": self.samples}
+        return self.options()
+
     def options(self) -> dict[str, Any]:
         """Return all this under the names that generation knows."""
         drawn = self.beams == 1 and self.temperature > 0
@@ -173,15 +198,12 @@ class Manner:
                         if drawn else {})
 
 
-def whole_options(manner: Manner) -> dict[str, Any]:
-    """Return what is read of a manner where a text is written whole: nothing is drawn, and there are no beams."""
-    return {"strategy": manner.strategy, "num_return_sequences": manner.samples}
-
-
-def write_freely(opened: Opened, prompt: str, manner: Manner, speak: Callable[[str], None] | None = None) -> list[str]:
+def write_freely(opened: Opened, prompt: str, manner: Manner, *, direction: Direction | None = None,
+                 speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
     longest = opened.recipe.training.length if opened.recipe else manner.tokens
-    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None)
+    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None,
+                    direction)
     if speak is None:
         return writer.write(prompt, manner)
     if writer.whole:

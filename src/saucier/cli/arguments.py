@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,13 @@ MaybeWhat = Annotated[str | None, typer.Argument(metavar="[RECIPE]",
 Start = Annotated[Path | None,
                   typer.Option("--from", metavar="MODEL",
                                help="Begin with the weights and the tokenizer of this model or run.")]
+EncoderFrom = Annotated[Path | None,
+                        typer.Option("--encoder", metavar="MODEL",
+                                     help="Learn from pairs with an encoder-decoder whose encoder begins with the "
+                                          "weights of this model.")]
+DecoderFrom = Annotated[Path | None,
+                        typer.Option("--decoder", metavar="MODEL", help="The same for the decoder; may be the same.")]
+Shared = Annotated[bool, typer.Option("--shared", help="With these: both sides share their weights.")]
 What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file, or a run folder to go on with.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
@@ -56,8 +64,28 @@ def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list
     return overrides, files
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The models that the sides of an encoder-decoder begin with."""
+
+    encoder: Path | None
+    decoder: Path | None
+    shared: bool
+
+    @property
+    def given(self) -> bool:
+        """Whether there is one. Raises `InputError` for --shared alone."""
+        from saucier.errors import InputError
+
+        if self.shared and self.encoder is None and self.decoder is None:
+            raise InputError("there are no sides to share weights", where="--shared",
+                             remedy="give --encoder or --decoder")
+        return self.encoder is not None or self.decoder is not None
+
+
 def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[str] | None,
-                  held_out: Sequence[str] | None, start: Path | None = None) -> tuple[Recipe, Path | None]:
+                  held_out: Sequence[str] | None, *, start: Path | None = None,
+                  sides: Sides | None = None) -> tuple[Recipe, Path | None]:
     """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`.
 
     With a model to start from the recipe may be left out; the first word is then a change to it.
@@ -70,9 +98,14 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
     from saucier.text.sources import absolute
 
     words = list(words or ())
-    if what is not None and (is_override(what) or (start is not None and data and Path(what).is_file())):
+    warm = sides if sides is not None and sides.given else None
+    free = start is not None or warm is not None
+    if what is not None and (is_override(what) or (free and data and Path(what).is_file())):
         what, words = None, [str(what), *words]
-    if what is None and start is None:
+    if warm is not None and (what is not None or start is not None):
+        raise InputError("the recipe follows from the models of the sides", where="--encoder, --decoder",
+                         remedy="leave out the recipe and --from, or set warm_start in the recipe")
+    if what is None and not free:
         raise InputError("which recipe?", where="command line", remedy="`saucier recipes` lists them; or give --from")
     overrides, files = sorted_words(words, data)
     if files:
@@ -80,6 +113,10 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
     if held_out:
         names = {"kind": "files", "files": [absolute(name) for name in held_out]}
         overrides.append(f"data.held_out={json.dumps(names)}")
+    if warm is not None:
+        from saucier.runs.warmed import warm_recipe
+
+        return warm_recipe(warm.encoder, warm.decoder, shared=warm.shared, overrides=overrides), None
     if what is None:
         from saucier.runs.continued import continued_recipe
 

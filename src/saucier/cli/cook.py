@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from saucier.cli.arguments import DataFiles, HeldOutFiles, MaybeWhat, NoCalibrate, Out, Start, Words
+from saucier.cli.arguments import (
+    DataFiles,
+    DecoderFrom,
+    EncoderFrom,
+    HeldOutFiles,
+    MaybeWhat,
+    NoCalibrate,
+    Out,
+    Shared,
+    Sides,
+    Start,
+    Words,
+)
 
 
 def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
-         out: Out = None, start: Start = None, no_calibrate: NoCalibrate = False) -> None:
+         out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
+         shared: Shared = False, no_calibrate: NoCalibrate = False) -> None:
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --from it goes on from a model that is there; a recipe for that is made where none is given.
     """
     from saucier.cli.arguments import wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out, start)
+    recipe, given = wanted_recipe(what, words, data, held_out, start=start,
+                                  sides=Sides(encoder, decoder, shared))
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
     from saucier.runs.job import Wishes

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from saucier.cli.arguments import DataFiles, HeldOutFiles, MaybeWhat, NoCalibrate, Out, Start, Words
+from saucier.cli.arguments import (
+    DataFiles,
+    DecoderFrom,
+    EncoderFrom,
+    HeldOutFiles,
+    MaybeWhat,
+    NoCalibrate,
+    Out,
+    Shared,
+    Sides,
+    Start,
+    Words,
+)
 
 
 def train(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
-          out: Out = None, start: Start = None, no_calibrate: NoCalibrate = False) -> None:
+          out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
+          shared: Shared = False, no_calibrate: NoCalibrate = False) -> None:
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
     from saucier.cli.arguments import wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out, start)
+    recipe, given = wanted_recipe(what, words, data, held_out, start=start,
+                                  sides=Sides(encoder, decoder, shared))
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
     from saucier.runs.job import Wishes

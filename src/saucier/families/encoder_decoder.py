@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.keys import Document, Layout, Published, put
+from saucier.checkpoints.keys import Document, Layout, Published, look_up, put
 from saucier.checkpoints.pairs import pair_names, paired, reader, side_key, writer
 from saucier.checkpoints.rules import Rules
-from saucier.checkpoints.sides import settle, with_cross
+from saucier.checkpoints.sides import crossed, restore, settle, with_cross
+from saucier.errors import InputError
 from saucier.families.bert import BERT_LAYOUT, bert
 from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
@@ -53,3 +54,37 @@ ENCODER_DECODER_LAYOUT = Layout(
     free=frozenset({"tie_word_embeddings", "encoder", "decoder"}),
     spelled=spelled,
 )
+
+
+def joined(reads: c.Transformer, writes: c.Transformer, *, shared: bool = False) -> c.Transformer:
+    """Make an encoder-decoder of the stack of one model and that of another, so that both can lend it their weights.
+
+    The decoder sees only the past, and each of its blocks gets a cross-attention like its self-attention. `shared`: one
+    token table, and one set of weights for what both stacks have (BERTShare).
+    Raises `InputError` for a stack that cannot take its side. Source: Rothe et al. 2020, §2 and §3, arXiv:1907.12461.
+    """
+    if reads.encoder is None or reads.decoder is not None:
+        raise InputError("only an encoder reads the source", where="warm_start.encoder",
+                         remedy="give a model like BERT, or null for random weights")
+    source = reads.model_copy(update={"head": None, "pooler": None})
+    pair = paired(source, written_by(writes))
+    if not shared:
+        return pair
+    assert pair.decoder is not None, "paired() has looked"
+    return pair.model_copy(update={"decoder_embed": None, "decoder": pair.decoder.model_copy(update={"tied": True})})
+
+
+def written_by(tree: c.Transformer) -> c.Transformer:
+    """Return the decoder that a model's one stack becomes. Raises `InputError` for one that cannot."""
+    if tree.encoder is not None and tree.decoder is not None:
+        raise InputError("an encoder-decoder is whole already", where="warm_start.decoder",
+                         remedy="go on from it with --from, or give a model of one stack")
+    alone = restore(tree)
+    sublayers = look_up(alone, "encoder.layers.block.sublayers")
+    if not sublayers or not isinstance(sublayers[0].inner, c.SelfAttention):
+        raise InputError("its blocks do not all begin with the same self-attention", where="warm_start.decoder",
+                         remedy="give a model like BERT or GPT-2")
+    head = tree.language_head or c.LanguageHead(bias=True)
+    crossing = alone if crossed(alone) else with_cross(alone)
+    seen: c.Transformer = put(crossing, "encoder.layers.block.sublayers.0.inner.visibility", c.Causal())
+    return settle(seen.model_copy(update={"head": head, "pooler": None}))

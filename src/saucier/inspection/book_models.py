@@ -248,7 +248,10 @@ GENERATION = Chapter("C", "Generation", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
-        ), "partly", "a warm start against a cold one"),
+            "tests/unit/adaptation/test_warm.py::test_both_sides_of_bert2bert_are_bert",
+            "tests/unit/adaptation/test_warm.py::test_a_shared_model_holds_each_weight_once",
+            "tests/cli/test_warm_start.py::test_bert2bert_is_cooked_and_translates",
+        ), "partly", "a warm start against a cold one, measured"),
     Row("C15", "Scaling laws",
         (
             "tests/unit/comparison/test_scaling.py::test_a_law_of_size_and_data_is_found_again",

@@ -81,6 +81,20 @@ class Sampling(Config):
     """Of the first sample; the others count on."""
 
 
+class WarmStart(Config):
+    """Models of one stack whose weights the sides of an encoder-decoder begin with.
+
+    Source: Rothe et al. 2020, §3, arXiv:1907.12461.
+    """
+
+    tokenizer: str
+    """Folder of the model whose tokenizer cuts sources and targets."""
+    encoder: str | None = None
+    """Folder of the model for the side that reads; None: random weights."""
+    decoder: str | None = None
+    """Folder of the model for the side that writes; None: random weights."""
+
+
 class Recipe(Config):
     """Everything about one run as data."""
 
@@ -110,6 +124,8 @@ class Recipe(Config):
     """What is measured in the end."""
     sampling: Sampling = Sampling()
     """What is written in the end."""
+    warm_start: WarmStart | None = None
+    """Whose weights the sides of an encoder-decoder begin with; None: random ones, or those of `--from`."""
 
     @property
     def family(self) -> str:

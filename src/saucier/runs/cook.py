@@ -25,6 +25,7 @@ from saucier.runs.standard_input import check_input, keep_input, with_kept_input
 from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
+from saucier.runs.warmed import begin_warm
 from saucier.runs.writing import special
 from saucier.text.extension import spellings
 from saucier.text.tokenizer import load_tokenizer
@@ -118,5 +119,8 @@ def fresh_model(job: Cooking) -> Transformer:
     model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
     if job.wishes.start is not None:
         begin_with(model, job.wishes.start, job)
+    if job.recipe.warm_start is not None:
+        begun = begin_warm(model, job.recipe.warm_start)
+        job.voice.say(f"{len(begun.taken)} of {len(begun.taken) + len(begun.new)} tensors begin with loaded weights")
     model.generation = dict(special(TokenIds.of(job.pantry.tokenizer)))
     return model

@@ -19,6 +19,7 @@ from saucier.runs.collocations import counted
 from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
+from saucier.runs.warmed import for_pairs
 from saucier.text import material
 from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, PairData, Ready, TextData, languages_of
@@ -115,6 +116,9 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voi
     """Train the tokenizer, or load the one that this run has, or begins with."""
     if (folder.tokenizer / "tokenizer_config.json").is_file():
         tokenizer, words = load_tokenizer(folder.tokenizer), ", as trained before"
+    elif recipe.warm_start is not None:
+        tokenizer, words = for_pairs(load_tokenizer(recipe.warm_start.tokenizer)), ", as the model has it"
+        tokenizer.save(folder.tokenizer)
     elif start is not None:
         tokenizer, words = taken_tokenizer(recipe, corpus, start)
         tokenizer.save(folder.tokenizer)

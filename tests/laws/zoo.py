@@ -10,9 +10,9 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.config.check_cells import recurrent_parts
-from saucier.config.visibility import fits_any_length, fits_any_place
 from saucier.families import FAMILIES
 from saucier.families.big_bird import blocks
+from saucier.inspection.doctor_scope import attentions, left_reason, padding_reason, right_reason
 from saucier.model import Transformer, build
 from saucier.parts.initialize import fold_scale
 from saucier.recipes import names, recipe
@@ -245,27 +245,13 @@ def two_crosses() -> c.Transformer:
     return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
 
 
-def attentions(config: c.Transformer) -> list[c.SelfAttention]:
-    """Return the self-attentions of a model."""
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    inner = [residual.inner for stack in stacks for block in stack.blocks() for residual in block.sublayers]
-    return [part for part in inner if isinstance(part, c.SelfAttention)]
-
-
-def rings(attention: c.SelfAttention) -> bool:
-    """Say whether the row is a ring of chunks, or sorted, so that what is seen depends on what stands at its end."""
-    return isinstance(attention.kernel, c.Hashing) or (
-        isinstance(attention.kernel, c.Chunks) and not isinstance(attention.visibility, c.Causal))
-
-
 def of_any_length(models: dict[str, c.Transformer]) -> list[str]:
     """Return the names of the models whose positions see the same of each other however long the batch is.
 
     The others cannot obey laws that compare a row with itself in another batch: where the last block is seen by all
     (BigBird), or the last chunk stands beside the first (Reformer), a row that is padded has another end than alone.
     """
-    return [name for name, config in models.items() if not reads_padding(config)
-            and all(fits_any_length(part.visibility) and not rings(part) for part in attentions(config))]
+    return [name for name, config in models.items() if right_reason(config) is None]
 
 
 def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
@@ -274,9 +260,7 @@ def of_any_place(models: dict[str, c.Transformer]) -> list[str]:
     The others count blocks or chunks from the row's beginning: padding on the left, or a text before it, moves their
     limits.
     """
-    return [name for name, config in models.items() if not reads_padding(config)
-            and all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax)
-                   for part in attentions(config))]
+    return [name for name, config in models.items() if left_reason(config) is None]
 
 
 def reads_padding(config: c.Transformer) -> bool:
@@ -284,8 +268,7 @@ def reads_padding(config: c.Transformer) -> bool:
 
     FNet's transform has no mask, and the last token's trigram (MobileBERT) holds the padding after it.
     """
-    return isinstance(config.embed.projection, c.ProjectTrigram) or any(
-        c.mixes_padding(stack) for stack in (config.encoder, config.decoder) if stack)
+    return padding_reason(config) is not None
 
 
 def of_any_future(models: dict[str, c.Transformer]) -> list[str]:

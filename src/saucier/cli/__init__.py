@@ -19,6 +19,7 @@ from saucier.cli import (
     convert,
     cook,
     diff,
+    doctor,
     evaluate,
     families,
     finetune,
@@ -54,6 +55,7 @@ app.command()(recipes.recipes)
 app.command()(families.families)
 app.command()(show.show)
 app.command()(diff.diff)
+app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(compare.compare)
 app.command()(scaling.scaling)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from saucier.config.layers import SelfAttention
 from saucier.config.model import Stack
-from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery
+from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery, Rotary
+
+LIMITED = MusicTransformer | RelativeKey | RelativeKeyQuery | Rotary
+"""Positions of an attention that may have a table."""
 
 
 def stack_room(stack: Stack) -> list[int]:
     """Return the lengths of all tables of positions inside a stack."""
     tables = [stack.layer_positions.length] if stack.layer_positions else []
     inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    return tables + [part.positions.length for part in inner if isinstance(part, SelfAttention)
-                     and isinstance(part.positions, MusicTransformer | RelativeKey | RelativeKeyQuery)]
+    positions = [part.positions for part in inner if isinstance(part, SelfAttention)]
+    return tables + [one.length for one in positions if isinstance(one, LIMITED) and one.length is not None]

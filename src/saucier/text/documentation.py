@@ -64,15 +64,25 @@ def _first_time(paragraph: str, seen: set[str], counts: Counts) -> bool:
 
 
 def _topics_and_modules(counts: Counts) -> Iterator[tuple[str, list[str]]]:
-    topics = library() / "pydoc_data" / "topics.py"
-    if not topics.is_file():
-        raise InputError("this Python comes without its documentation", where=str(topics),
-                         remedy="give text with --data FILE")
-    for name, text in sorted(_topics(topics).items()):
+    for name, text in sorted(topics().items()):
         yield f"topic {name}", [text.strip()]
     for name, path in modules():
-        if path != topics:
+        if path != topics_file():
             yield name, _docstrings(path, counts)
+
+
+def topics() -> dict[str, str]:
+    """Give the help topics of this Python, by name. Errors: `InputError` where it comes without them."""
+    path = topics_file()
+    if not path.is_file():
+        raise InputError("this Python comes without its documentation", where=str(path),
+                         remedy="give text with --data FILE")
+    return _topics(path)
+
+
+def topics_file() -> Path:
+    """Return the file that holds the help topics."""
+    return library() / "pydoc_data" / "topics.py"
 
 
 def library() -> Path:

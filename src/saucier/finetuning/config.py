@@ -15,6 +15,7 @@ from saucier.recipes.faults import input_error
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source, read_yaml
 from saucier.tasks.config import TaskConfig
+from saucier.tasks.embedding_config import Embedding, InBatch
 from saucier.training.config import AdamW, Fraction, LayerRates, Linear, OptimizerConfig, Positive, Training
 
 LOGGED = 40
@@ -138,6 +139,10 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
 def validated(source: Source) -> Finetuning:
     """Check values. Raises `InputError`, a line for each fault."""
     try:
-        return Finetuning.model_validate(source.values)
+        found = Finetuning.model_validate(source.values)
     except ValidationError as error:
         raise input_error(error, source, Finetuning) from error
+    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
+        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
+                         where=source.where(("training", "micro_batch")), remedy="leave it out")
+    return found

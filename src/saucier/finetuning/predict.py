@@ -18,6 +18,7 @@ from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.tasks.build import build_task
 from saucier.tasks.config import Classification, Regression, Tagging, TaskConfig
+from saucier.tasks.embedding_config import CosineScore, Embedding
 from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.task import Answer, Encoding, Reading, Task
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -79,6 +80,8 @@ def published_task(model: Transformer, where: str) -> TaskConfig:
             return Classification(labels=output_names(model, count))
         case c.TokenHead(classes=count):
             return Tagging(labels=output_names(model, count))
+        case c.EmbeddingHead():
+            return Embedding(learns=CosineScore(low=0.0, high=1.0))
         case _:
             raise InputError("this model has no head for a task that `predict` knows", where=where,
                              remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")

@@ -46,9 +46,12 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, str(start))
     document = labelled_document(other.published, wanted.labels)
+    if known is not None and not fresh_head:
+        other.published = document
+        return Prepared(other.to(device), Adopted((), ()))
     name, config = published_config(wanted, document, str(start)) or (None, own_config(other.config, wanted, tokenizer))
     model = build(config, seed=seed, device=device)
-    removed = trimmed(other, config, keep_head=known is not None and not fresh_head)
+    removed = trimmed(other, config)
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried
     model.origin = Origin.of(start, model, (*found.new, *found.wider))
@@ -122,11 +125,10 @@ def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
 
 
-def trimmed(other: Transformer, config: c.Transformer, *, keep_head: bool) -> tuple[str, ...]:
+def trimmed(other: Transformer, config: c.Transformer) -> tuple[str, ...]:
     """Take off a model what the task's model has no place for, and return the names of its parameters."""
     before = [name for name, _ in other.named_parameters()]
-    if not keep_head:
-        other.head = None
+    other.head = None
     if config.decoder is None and other.config.encoder is not None:
         other.decoder = other.decoder_embed = None
         other.config = other.config.model_copy(update={"decoder": None, "decoder_embed": None, "default_target": None})

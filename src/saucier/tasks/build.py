@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from saucier.tasks.classification import Classes, LabelSets, Numbers
-from saucier.tasks.config import Classification, ManyLabels, Regression, Tagging, TaskConfig
+from saucier.tasks.config import Classification, Embedding, ManyLabels, Regression, Tagging, TaskConfig
+from saucier.tasks.embedding import TextVectors
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
 
@@ -21,3 +22,5 @@ def build_task(config: TaskConfig) -> Task[Any]:
             return Numbers(config)
         case Tagging():
             return WordTags(config)
+        case Embedding():
+            return TextVectors(config)

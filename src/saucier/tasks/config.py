@@ -8,9 +8,8 @@ from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-
-ColumnName = str | None
-"""A column of the file; None: found by the names that such columns usually have."""
+from saucier.tasks.columns import ColumnName
+from saucier.tasks.embedding_config import Embedding
 
 
 class Texts(Config):
@@ -92,5 +91,5 @@ class Tagging(Config):
     """The tags, in the order of the model's outputs; none: those of the training file."""
 
 
-TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging, Field(discriminator="kind")]
+TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | Embedding, Field(discriminator="kind")]
 """Any task."""

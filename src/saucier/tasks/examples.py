@@ -53,12 +53,13 @@ class Column:
     """Whether the task cannot do without."""
 
 
-TEXT = Column("text", ("text", "sentence", "sentence1", "premise", "question", "question1", "text1", "review",
+TEXT = Column("text", ("text", "sentence", "sentence1", "anchor", "premise", "question", "question1", "text1", "review",
                        "document", "content", "query"))
-PAIR = Column("pair", ("pair", "sentence2", "hypothesis", "question2", "text2", "sentence", "passage", "answer"),
-              needed=False)
+PAIR = Column("pair", ("pair", "positive", "sentence2", "hypothesis", "question2", "text2", "sentence", "passage",
+                       "answer"), needed=False)
 LABEL = Column("label", ("label", "labels", "class", "category", "target", "gold_label"))
 SCORE = Column("score", ("score", "label", "similarity", "similarity_score", "target", "value"))
+NEGATIVE = Column("negative", ("negative", "hard_negative", "negative_text"), needed=False)
 NAMES = ("id", "_id", "guid", "idx")
 """Columns that name a row."""
 

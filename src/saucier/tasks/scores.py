@@ -12,6 +12,7 @@ predictions are, row by row:
 | `spans` | a list of reference answers; empty where there is no answer | an answer, "" for none |
 | `texts` | a text, or a list of references | a text |
 | `rankings` | a list of relevances, of one query's candidates | a list of scores |
+| `ranks` | the rank that is right: 1 | the rank, from 1, at which the right candidate stands |
 | `losses` | the number of targets | the loss in nats |
 """
 
@@ -49,7 +50,7 @@ from saucier.tasks.metrics.entities import (
 )
 from saucier.tasks.metrics.metric import Metric, one_hot
 from saucier.tasks.metrics.numbers import mean_absolute_error, pearson, root_mean_squared_error, spearman
-from saucier.tasks.metrics.ranking import mean_average_precision, mean_reciprocal_rank
+from saucier.tasks.metrics.ranking import mean_average_precision, mean_reciprocal_rank, reciprocal_ranks, within
 from saucier.tasks.metrics.spans import answerable, span_exact_match, span_f1, unanswerable
 from saucier.tasks.metrics.texts import bleu_metric, chrf_metric, perplexity_metric, rouge_metric, text_match
 from saucier.tasks.statistics import Difference
@@ -173,6 +174,11 @@ def ranking_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[
     return mean_average_precision(), mean_reciprocal_rank()
 
 
+def rank_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Mean reciprocal rank, and how often the right candidate stands first, and among the first ten."""
+    return reciprocal_ranks(), within(1), within(10)
+
+
 def loss_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Perplexity."""
     return (perplexity_metric(),)
@@ -200,7 +206,7 @@ def more_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -
 KINDS: Mapping[str, Choose] = {
     "classes": class_metrics, "choices": choice_metrics, "many_labels": many_label_metrics, "numbers": number_metrics,
     "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "rankings": ranking_metrics,
-    "losses": loss_metrics}
+    "ranks": rank_metrics, "losses": loss_metrics}
 
 
 def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:

@@ -46,6 +46,10 @@ class Ragged:
         """Return one row. Shapes: [its length]."""
         return self.values[self.offsets[number]:self.offsets[number + 1]]
 
+    def taken(self, rows: Ints) -> Ragged:
+        """Return some rows, in a new order. Shapes: rows [B]."""
+        return Ragged.of([self.row(number).tolist() for number in rows.tolist()], self.fill)
+
     def padded(self, rows: Ints) -> Ints:
         """Return rows, filled up to the longest on the right. Shapes: [B] -> [B, L]."""
         found = np.full((len(rows), int(self.lengths[rows].max(initial=1))), self.fill, dtype=np.int64)

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.config import Classification, Regression, Tagging
+from saucier.tasks.config import Classification, Embedding, Regression, Tagging
+from saucier.tasks.embedding import TextVectors
 from saucier.tasks.task import Json, Task
 
 EXTRA = "statistics"
+WORDS = 8192
+"""Commonest words that vectors of words count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,15 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
             return [Simple("mean", [mean] * len(asked)), *linear(task, train, asked)]
         case Tagging():
             return [commonest_tags(train, asked)]
+        case Embedding():
+            return word_vectors(task, asked)
         case _:
             return []
 
 
 def missing_extra(task: Task[Any]) -> str | None:
     """Say what cannot be compared because scikit-learn is missing; None where nothing is."""
-    if isinstance(task.config, Classification | Regression) and importlib.util.find_spec("sklearn") is None:
+    if isinstance(task.config, Classification | Regression | Embedding) and importlib.util.find_spec("sklearn") is None:
         return f"no TF-IDF baseline: scikit-learn is not installed (pip install 'saucier[{EXTRA}]')"
     return None
 
@@ -84,6 +89,21 @@ def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[
     model = LogisticRegression(C=10.0, max_iter=1000).fit(read, golds)
     return [Simple("TF-IDF, logistic regression",
                    [str(value) for value in model.predict(words.transform(joined(task, asked)))])]
+
+
+def word_vectors(task: Task[Any], asked: Sequence[Any]) -> list[Simple]:
+    """TF-IDF over words in the place of the model's vectors; none without scikit-learn."""
+    if importlib.util.find_spec("sklearn") is None or not isinstance(task, TextVectors):
+        return []
+    import torch
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = list(dict.fromkeys(text for one in asked for text in one.texts))
+    places = {text: place for place, text in enumerate(texts)}
+    found = TfidfVectorizer(sublinear_tf=True, max_features=WORDS).fit_transform(texts)
+    groups = torch.tensor([[places[text] for text in one.texts] for one in asked])
+    answers = task.told(torch.from_numpy(found.toarray()).float(), groups)
+    return [Simple("TF-IDF, cosine", [one.prediction for one in answers])]
 
 
 def joined(task: Task[Any], examples: Sequence[Any]) -> list[str]:

@@ -26,6 +26,22 @@ def mean_reciprocal_rank() -> Metric:
     return Metric("MRR", lambda golds, predictions: over_queries(reciprocal_rank, golds, predictions), "queries")
 
 
+def reciprocal_ranks() -> Metric:
+    """The same, of ranks that are known already: one of a query."""
+    return Metric("MRR", lambda golds, predictions: mean_of(1 / np.asarray(predictions, dtype=np.float64)), "queries")
+
+
+def within(most: int) -> Metric:
+    """Share of queries whose right candidate stands among the first `most`."""
+    return Metric(f"recall@{most}", lambda golds, predictions: mean_of(indicator(
+        [rank <= most for rank in predictions])), "queries")
+
+
+def mean_of(values: Floats) -> Mean:
+    """Make the mean of a value for each query. Shapes: [N]."""
+    return Mean(values, np.ones(len(values)))
+
+
 def average_precision(ranks: Floats) -> float:
     """Average the precision at these ranks, which count from 1 and ascend."""
     return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0

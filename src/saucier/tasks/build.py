@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from saucier.tasks.classification import Classes, LabelSets, Numbers
-from saucier.tasks.config import Classification, Embedding, ManyLabels, Regression, Tagging, TaskConfig
+from saucier.tasks.config import Classification, ManyLabels, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding import TextVectors
+from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
 

@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.objectives import embedding as objectives
 from saucier.objectives.base import Objective
 from saucier.tasks.embedding_config import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
-from saucier.tasks.examples import LABEL, NEGATIVE, PAIR, SCORE, TEXT, Cells, Column, Example, cells
+from saucier.tasks.examples import LABEL, NEGATIVE, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, cells
 from saucier.tasks.labelled_texts import encoded_texts
 from saucier.tasks.sheet import Cut, Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
@@ -61,7 +61,7 @@ class TextVectors(Task[TextGroup]):
             case TripletTexts():
                 return TEXT, needed, replace(NEGATIVE, needed=True)
 
-    def read(self, source: Source, *, labelled: bool) -> Iterator[TextGroup]:
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
         wanted = self.columns if labelled else (TEXT, replace(PAIR, needed=True))
         asked = {column.role: getattr(self.config, column.role) for column in wanted}
@@ -121,7 +121,7 @@ class TextVectors(Task[TextGroup]):
         wide, cut = encoded_texts([text for one in examples for text in one.texts], None, encoding)
         scores = [one.score for one in examples if one.score is not None]
         flat = {"labels": self.targets(scores)} if len(scores) == len(examples) else {}
-        return Sheet(wide, flat, np.arange(len(examples)), cut, group)
+        return Sheet(wide, flat, np.arange(len(examples)), cut, group=group)
 
     def targets(self, scores: Sequence[float]) -> Any:
         """Move scores into 0 … 1. Shapes: [N]."""
@@ -166,9 +166,9 @@ class TextVectors(Task[TextGroup]):
         places = {text: place for place, text in enumerate(texts)}
         vectors = vectors_of(reading, texts_sheet(sheet, examples, places))
         groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
-        return self.told(vectors, groups)
+        return self.compared(vectors, groups)
 
-    def told(self, vectors: Tensor, groups: Tensor) -> list[Answer]:
+    def compared(self, vectors: Tensor, groups: Tensor) -> list[Answer]:
         """Turn vectors into answers. Shapes: vectors [T, E] of length one, groups [N, G]."""
         near = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(-1)
         match self.config.learns:

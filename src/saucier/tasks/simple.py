@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.config import Classification, Embedding, Regression, Tagging
+from saucier.tasks.config import Classification, Regression, Tagging
 from saucier.tasks.embedding import TextVectors
+from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.task import Json, Task
 
 EXTRA = "statistics"
@@ -102,7 +103,7 @@ def word_vectors(task: Task[Any], asked: Sequence[Any]) -> list[Simple]:
     places = {text: place for place, text in enumerate(texts)}
     found = TfidfVectorizer(sublinear_tf=True, max_features=WORDS).fit_transform(texts)
     groups = torch.tensor([[places[text] for text in one.texts] for one in asked])
-    answers = task.told(torch.from_numpy(found.toarray()).float(), groups)
+    answers = task.compared(torch.from_numpy(found.toarray()).float(), groups)
     return [Simple("TF-IDF, cosine", [one.prediction for one in answers])]
 
 

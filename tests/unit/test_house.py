@@ -25,7 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "text": {"config", "hub"},
     "objectives": {"config", "parts", "model", "text"},
     "adaptation": {"config", "model", "parts", "checkpoints"},
-    "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation"},
+    "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation",
+              "generation"},
     "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices", "adaptation"},
     "generation": {"config", "parts", "model", "text", "devices"},
 }

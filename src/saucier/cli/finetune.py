@@ -8,8 +8,8 @@ import typer
 
 from saucier.cli.arguments import Out
 
-What = Annotated[str, typer.Argument(metavar="TASK", help="classification, many_labels, regression, tagging; a "
-                                                          "file of settings; or a folder to go on with.")]
+What = Annotated[str, typer.Argument(metavar="TASK", help="A kind of task, such as classification or "
+                                                          "translation; a file of settings; or a folder.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
                                  help="Settings, such as training.epochs=5 or task.label=COLUMN.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,7 +56,7 @@ class Job:
     tokenizer: Tokenizer
     splits: Splits = field(init=False)
     sheets: dict[str, Sheet] = field(init=False)
-    length: int = field(init=False)
+    encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
 
     def keep_time(self, stage: str, seconds: float) -> None:
@@ -100,10 +100,11 @@ def read(job: Job) -> None:
     """Read the files, encode them, and show what will be learned."""
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
-    job.length = row_length(settings, job.tokenizer)
-    encoding = Encoding(job.tokenizer, job.length)
-    job.sheets = {name: job.splits.task.sheet(examples, encoding) for name, examples in job.splits.named().items()}
-    for line in opening(job.splits, job.sheets, job.length):
+    job.encoding = encoding_of(settings, job.tokenizer)
+    job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
+                  for name, examples in job.splits.named().items()}
+    job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
+    for line in opening(job.splits, job.sheets, job.encoding.length):
         job.voice.say(line)
     for line in shown(job.splits, job.sheets["train"], job.tokenizer):
         job.voice.note(line)
@@ -112,13 +113,13 @@ def read(job: Job) -> None:
     job.passport = job.passport.model_copy(update={"data": digests})
 
 
-def row_length(settings: Finetuning, tokenizer: Tokenizer) -> int:
-    """Return the most tokens that a row may have."""
+def encoding_of(settings: Finetuning, tokenizer: Tokenizer) -> Encoding:
+    """Return how rows are made for the model that the fine-tuning begins with."""
     from saucier.inspection.subject import subject
 
-    room = learned_length(subject(str(model_folder_of(folder_of(settings.model)))).model)
-    given = (settings.training.length or LONGEST, room, tokenizer.handling.max_length)
-    return min(limit for limit in given if limit is not None)
+    body = subject(str(model_folder_of(folder_of(settings.model)))).model
+    given = (settings.training.length or LONGEST, learned_length(body), tokenizer.handling.max_length)
+    return Encoding(tokenizer, min(limit for limit in given if limit is not None), body)
 
 
 def prepare(job: Job) -> None:
@@ -127,6 +128,7 @@ def prepare(job: Job) -> None:
     found = prepared(settings.model, job.splits.task.wanted, job.tokenizer, seed=settings.training.seed,
                      fresh_head=settings.fresh_head, device=choose_device("auto"))
     job.model = found.model
+    job.model.generation |= job.splits.task.manner(job.encoding)
     job.voice.say(f"{parameters(job.model.config):,} parameters")
     for what, names in (("new", found.adopted.new), ("left behind", found.adopted.left)):
         if names:
@@ -167,7 +169,7 @@ def finish(job: Job, trained: Result) -> None:
     with job.voice.stage("save"):
         layout = save(job.model, job.folder.model)
         job.tokenizer.save(job.folder.model)
-        write_task(job.folder.model, job.splits.task.config, job.length)
+        write_task(job.folder.model, job.splits.task.config, job.encoding.length)
         job.voice.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
     job.passport = job.passport.in_environment(dtype=trained.dtype).model_copy(update={"ended": now()})
     job.passport.write(job.folder.path)
@@ -179,7 +181,7 @@ def scored_split(job: Job, name: str, trained: Result) -> Measured:
     """Ask the model on one split; say its scores beside those of simple methods, and its hardest errors."""
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
-    reading = Reading(job.model, settings.training.batch, cast(Dtype, trained.dtype))
+    reading = Reading(job.model, job.encoding, settings.training.batch, cast(Dtype, trained.dtype))
     answers = splits.task.answers(reading, examples, job.sheets[name])
     found = measure(splits.task, name, examples, answers, simple_methods(splits.task, splits.train, examples))
     write_predictions(job.folder.predictions(name), splits.task, found)

@@ -11,6 +11,7 @@ from saucier.finetuning.data import Splits, class_counts, repeats
 from saucier.objectives.base import IGNORED
 from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Task
+from saucier.text.rows import Ints
 from saucier.text.tokenizer import Tokenizer
 
 SHOWN = 12
@@ -50,14 +51,25 @@ def labels(splits: Splits, examples: Sequence[Any]) -> str:
 
 def lengths(sheet: Sheet, length: int) -> str:
     """Say how long rows are, and what was cut."""
-    middle, most, longest = np.quantile(sheet.lengths[:, 0], QUARTILES).astype(int).tolist()
+    sides = " read, and to write: ".join(side_lengths(side) for side in sides_of(sheet))
     cut = sheet.cut
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}" if cut.rows or cut.targets \
         else "none cut"
     if len(sheet) > (rows := len(np.unique(sheet.item))):
-        told += f"; {rows:,} rows are read in {len(sheet):,} windows"
-    return f"tokens a row: {middle} in the middle, {most} at most in 95 %, {longest} in the longest; {told}"
+        told += f"; {rows:,} rows make {len(sheet):,} of the model's"
+    return f"tokens a row: {sides}; {told}"
+
+
+def sides_of(sheet: Sheet) -> list[Ints]:
+    """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
+    return [sheet.lengths[:, side] for side in range(2 if "decoder_input_ids" in sheet.wide else 1)]
+
+
+def side_lengths(lengths: Ints) -> str:
+    """Say how long rows are."""
+    middle, most, longest = np.quantile(lengths, QUARTILES).astype(int).tolist()
+    return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
 
 
 def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:

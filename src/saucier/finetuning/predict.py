@@ -52,9 +52,10 @@ class TaskModel:
 
     def ask(self, examples: Sequence[Any]) -> Asked:
         """Answer for some examples."""
-        sheet = self.task.sheet(examples, Encoding(self.tokenizer, self.length))
+        encoding = Encoding(self.tokenizer, self.length, self.model.config)
+        sheet = self.task.sheet(examples, encoding)
         dtype = choose_dtype("auto", next(self.model.parameters()).device)[0]
-        answers = self.task.answers(Reading(self.model, BATCH, dtype), examples, sheet)
+        answers = self.task.answers(Reading(self.model, encoding, BATCH, dtype), examples, sheet)
         return Asked(self.task, examples, answers, sheet.cut.rows)
 
 

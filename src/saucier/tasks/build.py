@@ -10,6 +10,8 @@ from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
+from saucier.tasks.written_config import Summarization, TextToText, Translation
+from saucier.tasks.written_texts import Texts
 
 
 def build_task(config: TaskConfig) -> Task[Any]:
@@ -25,3 +27,5 @@ def build_task(config: TaskConfig) -> Task[Any]:
             return WordTags(config)
         case Embedding():
             return TextVectors(config)
+        case TextToText() | Translation() | Summarization():
+            return Texts(config)

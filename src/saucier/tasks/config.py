@@ -10,6 +10,7 @@ from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.written_config import Summarization, TextToText, Translation
 
 
 class Texts(Config):
@@ -91,5 +92,6 @@ class Tagging(Config):
     """The tags, in the order of the model's outputs; none: those of the training file."""
 
 
-TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | Embedding, Field(discriminator="kind")]
+TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | Embedding | TextToText | Translation
+                       | Summarization, Field(discriminator="kind")]
 """Any task."""

@@ -10,7 +10,7 @@ predictions are, row by row:
 | `numbers` | a number | a number |
 | `tags` | a list of tags | as many tags |
 | `spans` | a list of reference answers; empty where there is no answer | an answer, "" for none |
-| `texts` | a text, or a list of references | a text |
+| `texts`, `summaries` | a text, or a list of references | a text |
 | `rankings` | a list of relevances, of one query's candidates | a list of scores |
 | `ranks` | the rank that is right: 1 | the rank, from 1, at which the right candidate stands |
 | `losses` | the number of targets | the loss in nats |
@@ -169,6 +169,12 @@ def text_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Met
             rouge_metric("ROUGE-L", "rougeL"), text_match())
 
 
+def summary_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """ROUGE 1, 2 and L, chrF."""
+    return (rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"), rouge_metric("ROUGE-L", "rougeL"),
+            chrf_metric())
+
+
 def ranking_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Mean average precision and mean reciprocal rank."""
     return mean_average_precision(), mean_reciprocal_rank()
@@ -205,7 +211,8 @@ def more_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -
 
 KINDS: Mapping[str, Choose] = {
     "classes": class_metrics, "choices": choice_metrics, "many_labels": many_label_metrics, "numbers": number_metrics,
-    "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "rankings": ranking_metrics,
+    "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "summaries": summary_metrics,
+    "rankings": ranking_metrics,
     "ranks": rank_metrics, "losses": loss_metrics}
 
 

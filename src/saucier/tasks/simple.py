@@ -1,4 +1,4 @@
-"""What a fine-tuned model has to beat: the commonest class, the mean, and TF-IDF with a linear model.
+"""What a fine-tuned model has to beat: the commonest class, the mean, TF-IDF with a linear model, a copy, the lead.
 
 The linear models are scikit-learn's, an extra: without it the line says so.
 """
@@ -6,6 +6,7 @@ The linear models are scikit-learn's, an extra: without it the line says so.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,11 @@ from saucier.tasks.config import Classification, Regression, Tagging
 from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.task import Json, Task
+from saucier.tasks.written_config import Summarization, TextToText, Translation
 
 EXTRA = "statistics"
+SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+"""Where a new sentence begins, about."""
 WORDS = 8192
 """Commonest words that vectors of words count."""
 
@@ -43,6 +47,10 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
             return [commonest_tags(train, asked)]
         case Embedding():
             return word_vectors(task, asked)
+        case TextToText() | Translation():
+            return [Simple("copy", [one.text for one in asked])]
+        case Summarization():
+            return [lead(asked, 1), lead(asked, 3)]
         case _:
             return []
 
@@ -69,6 +77,12 @@ def commonest_tags(train: Sequence[Any], asked: Sequence[Any]) -> Simple:
     usual = sum(seen.values(), Counter()).most_common(1)[0][0]
     best = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
     return Simple("commonest tag of the word", [[best.get(word, usual) for word in one.words] for one in asked])
+
+
+def lead(asked: Sequence[Any], count: int) -> Simple:
+    """The first sentences (or lines, of a dialogue) of a document. Source: Nallapati et al. 2017, arXiv:1611.04230."""
+    return Simple(f"lead-{count}", [" ".join([part for part in SENTENCE.split(one.text) if part.strip()][:count])
+                                    for one in asked])
 
 
 def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:

@@ -38,6 +38,8 @@ class Encoding:
     tokenizer: Tokenizer
     length: int
     """Most tokens in a row."""
+    body: c.Transformer
+    """The model that reads them, or its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Reading:
     """A model that is asked, and how."""
 
     model: Transformer
+    encoding: Encoding
+    """How its rows are made."""
     batch: int
     """Units that are read at a time."""
     dtype: Dtype = "float32"
@@ -122,6 +126,14 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def sheet(self, examples: Sequence[E], encoding: Encoding) -> Sheet:
         """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
+
+    def fitted(self, sheet: Sheet) -> Task[E]:
+        """Return the task with what the training rows say of it, once they are encoded."""
+        return self
+
+    def manner(self, encoding: Encoding) -> dict[str, Any]:
+        """Return how a model of this task writes, under the names of `saucier.generate`; nothing where it does not."""
+        return {}
 
     @property
     @abstractmethod

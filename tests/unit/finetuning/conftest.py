@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from saucier.families.bert import bert
+from saucier.families.gpt2 import gpt2
+from saucier.families.t5 import t5
 from saucier.model import build
-from saucier.text.config import WordPiece
+from saucier.text.config import ByteBPE, Unigram, WordPiece
 from saucier.text.train_tokenizer import train_tokenizer
 
 WORDS = ("the cook", "a guest", "my cat", "the waiter", "soup", "the sauce", "some bread", "a plate", "is", "was",
@@ -51,3 +53,39 @@ def table(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+SAID = {"good": "very rich soup", "bad": "cold bread"}
+
+
+def written_rows(count: int, seed: int) -> list[tuple[str, str]]:
+    """Return (input, target) rows; what is to be written hangs on one word."""
+    return [(text, SAID[label]) for label, text in labelled_rows(count, seed)]
+
+
+def spoken_texts() -> list[str]:
+    """Return text that tokenizers are trained on."""
+    spelled = ["a b c d e f g h i j k l m n o p q r s t u v w x y z 0 1 2 3 4 5 6 7 8 9 : . [ ]"]
+    return [text for _, text in labelled_rows(400, 0)] + spelled
+
+
+@pytest.fixture(scope="session")
+def tiny_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny T5 with its tokenizer."""
+    folder = tmp_path_factory.mktemp("tiny") / "t5"
+    tokenizer = train_tokenizer(Unigram(vocab=75), spoken_texts())
+    config = t5(32, 2, heads=2, head_dim=16, vocab=tokenizer.vocab_size, hidden=64, dropout=0.0)
+    assert build(config, seed=1).save(folder) == "t5"
+    tokenizer.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny GPT-2 with its tokenizer."""
+    folder = tmp_path_factory.mktemp("tiny") / "gpt2"
+    tokenizer = train_tokenizer(ByteBPE(vocab=300), spoken_texts())
+    config = gpt2(32, 2, heads=2, vocab=tokenizer.vocab_size, length=64, dropout=0.0)
+    assert build(config, seed=1).save(folder) == "gpt2"
+    tokenizer.save(folder)
+    return folder

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.finetuning.conftest import WORDS
 
 import saucier
+from saucier.families.bert import bert
 from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.data import read_examples
 from saucier.finetuning.folder import TaskFolder
@@ -99,7 +100,7 @@ def test_answers_do_not_depend_on_the_batch(tagger: TaskFolder, tmp_path: Path) 
 def test_each_word_has_one_label_whatever_the_windows(tiny_bert: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tiny_bert)
     task = WordTags(Tagging()).learned(examples := read(column_file(tmp_path / "a.tsv", 30, 3, longest=40)))
-    sheet = task.sheet(examples, Encoding(tokenizer, 16))
+    sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
     assert len(sheet) > len(examples)
     told: dict[int, list[tuple[int, str]]] = {}
     for unit in range(len(sheet)):
@@ -130,7 +131,7 @@ def test_a_word_without_a_token_is_read_as_unknown(tiny_bert: Path, tmp_path: Pa
     path.write_text("the\tO\n\u200b\tO\nsoup\tB-X\n", encoding="utf-8")
     task = WordTags(Tagging()).learned(examples := read(path))
     tokenizer = load_tokenizer(tiny_bert)
-    sheet = task.sheet(examples, Encoding(tokenizer, 16))
+    sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
     ids, words = sheet.wide["input_ids"].row(0), sheet.beside["words"].row(0)
     assert sorted(words[words != NOWHERE].tolist()) == [0, 1, 2]
     assert ids[words.tolist().index(1)] == tokenizer.unk_id

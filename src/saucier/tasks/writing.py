@@ -1,0 +1,193 @@
+"""What tasks share whose answer is a text: the head that stays, what is learned, and how a model is let write.
+
+Axes: B rows of a batch, L positions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.generation.generate import generate
+from saucier.generation.prompt import positions_limit
+from saucier.objectives.base import TokenIds
+from saucier.objectives.prediction import Prediction
+from saucier.tasks.examples import Example
+from saucier.tasks.prompts import Prompt, Taught, read_rows, two_sides, writing_sheet
+from saucier.tasks.sheet import Sheet
+from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
+from saucier.tasks.written_config import Beams, Greedy, Sampling, Writing
+from saucier.text.rows import Ints, generator
+from saucier.text.tokenizer import Tokenizer
+
+DRAWN = 11
+"""Stream of random numbers."""
+W = TypeVar("W", bound=Example)
+
+
+class WritingTask(Task[W], Generic[W]):
+    """A task whose answer is a text."""
+
+    @property
+    @abstractmethod
+    def config(self) -> Any:
+        """The task as data, with a `writing`."""
+
+    @abstractmethod
+    def prompt(self, example: W, *, both: bool) -> Prompt:
+        """Return what is read; `both`: by an encoder, with a decoder that writes."""
+
+    @abstractmethod
+    def responses(self, example: W) -> Sequence[str]:
+        """Return the texts that are right; none where that is not known."""
+
+    def answer(self, text: str) -> Answer:
+        """Return what a written text says."""
+        return Answer(text)
+
+    def taught(self, examples: Sequence[W], *, both: bool) -> Iterator[Taught]:
+        """Yield what is learned: a prompt with each of its responses."""
+        for number, one in enumerate(examples):
+            for response in self.responses(one) or (None,):
+                yield Taught(self.prompt(one, both=both), response, number)
+
+    def sheet(self, examples: Sequence[W], encoding: Encoding) -> Sheet:
+        """Encode prompts and responses."""
+        both = two_sides(encoding.body)
+        return writing_sheet(list(self.taught(examples, both=both)), encoding, self.config.writing.tokens)
+
+    def fitted(self, sheet: Sheet) -> WritingTask[W]:
+        """Take the length of the longest response from the training rows, unless it is given."""
+        writing: Writing = self.config.writing
+        if writing.tokens is not None:
+            return self
+        longest = max(int((sheet.wide["labels"].row(row) >= 0).sum()) for row in range(len(sheet)))
+        told = writing.model_copy(update={"tokens": longest})
+        return replace(self, config=self.config.model_copy(update={"writing": told}))  # type: ignore[type-var]
+
+    @property
+    def wanted(self) -> Wanted:
+        """The head that gives tokens, which the model has."""
+        return Wanted("language", language_head)
+
+    @property
+    def objective(self) -> Prediction:
+        """Cross-entropy of the tokens of the response."""
+        return Prediction()
+
+    def manner(self, encoding: Encoding) -> dict[str, Any]:
+        """How the answers are written, under the names of `saucier.generate`."""
+        return {name: value for name, value in manner(self.config.writing, encoding).items() if name != "seed"}
+
+    def answers(self, reading: Reading, examples: Sequence[W], sheet: Sheet) -> list[Answer]:
+        """Let the model write."""
+        both = two_sides(reading.encoding.body)
+        return [self.answer(text) for text in
+                written([self.prompt(one, both=both) for one in examples], reading, self.config.writing)]
+
+    @property
+    def scored_as(self) -> str:
+        """As texts."""
+        return "texts"
+
+    def gold(self, example: W) -> Json | list[Json]:
+        """The text, or all of them."""
+        found = list(self.responses(example))
+        return found[0] if len(found) == 1 else [*found] or None
+
+    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+        """The token itself."""
+        return tokenizer.id_to_token(target) or f"<{target}>"
+
+
+def language_head(config: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+    """Return a new head that gives tokens, for a decoder that has none."""
+    return c.LanguageHead()
+
+
+def manner(writing: Writing, encoding: Encoding) -> dict[str, Any]:
+    """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
+    ids = TokenIds.of(encoding.tokenizer)
+    found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
+                             "repetition_penalty": writing.repetition_penalty,
+                             "no_repeat_ngram_size": writing.no_repeat_ngram, **search(writing)}
+    if ids.eos is not None:
+        found["eos_token_id"] = ids.eos
+    match encoding.body.default_target:
+        case c.ShiftedSource(start=start):
+            found["decoder_start_token_id"] = start
+        case None if encoding.body.encoder is not None:
+            found["decoder_start_token_id"] = ids.decoder_start
+        case _:
+            pass
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def search(writing: Writing) -> dict[str, Any]:
+    """Return how the next token is chosen."""
+    match writing.search:
+        case Greedy():
+            return {"num_beams": 1, "do_sample": False}
+        case Beams(beams=beams, length_penalty=penalty):
+            return {"num_beams": beams, "length_penalty": penalty, "early_stopping": True, "do_sample": False}
+        case Sampling() as drawn:
+            return {"num_beams": 1, "do_sample": True, "temperature": drawn.temperature, "top_k": drawn.top_k or 0,
+                    "top_p": drawn.top_p, "seed": drawn.seed}
+
+
+def written(prompts: Sequence[Prompt], reading: Reading, writing: Writing) -> list[str]:
+    """Let a model answer prompts, in order: batches of about one length, a decoder's padded on the left."""
+    encoding = reading.encoding
+    limit = writing.tokens or encoding.length
+    room = encoding.length if two_sides(encoding.body) else max(encoding.length // 2, encoding.length - limit)
+    rows, _ = read_rows(prompts, encoding, room)
+    order = np.argsort([len(row) for row in rows], kind="stable")
+    found = [""] * len(rows)
+    for start in range(0, len(order), writing.batch):
+        numbers = order[start:start + writing.batch]
+        texts = written_batch([rows[number] for number in numbers], reading, writing, start)
+        for number, text in zip(numbers.tolist(), texts, strict=True):
+            found[number] = text
+    return found
+
+
+def written_batch(rows: Sequence[Sequence[int]], reading: Reading, writing: Writing, start: int) -> list[str]:
+    """Let a model answer some rows of about one length; `start`, the number of the first one, feeds what is drawn."""
+    encoding = reading.encoding
+    both = two_sides(encoding.body)
+    ids, mask = padded(rows, encoding.tokenizer.pad_id or 0, left=not both)
+    device, width = next(reading.model.parameters()).device, ids.shape[1]
+    wanted = writing.tokens or encoding.length
+    options = manner(writing, encoding) | {"max_new_tokens": new_tokens(wanted, encoding.body, 1 if both else width)}
+    if "seed" in options:
+        options["seed"] = int(generator(options["seed"], DRAWN, start).integers(2**62))
+    made = generate(reading.model, ids.to(device), mask.to(device), **options)
+    behind = made[:, 1 if both else width:]
+    return [encoding.tokenizer.decode(row).strip() for row in behind.tolist()]
+
+
+def new_tokens(wanted: int, body: c.Transformer, prompt: int) -> int:
+    """Return how many tokens may be written behind `prompt` others. Raises `InputError` where there is no room."""
+    limit = positions_limit(body)
+    if limit is not None and prompt >= limit:
+        raise InputError(f"the prompt has {prompt} tokens, and the model {limit} positions", where="training.length",
+                         remedy="make it smaller")
+    return wanted if limit is None else min(wanted, limit - prompt)
+
+
+def padded(rows: Sequence[Sequence[int]], filler: int, *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Fill rows up to the longest. Shapes: -> ids [B, L], mask [B, L]."""
+    width = max(map(len, rows))
+    ids: Ints = np.full((len(rows), width), filler, dtype=np.int64)
+    mask: Ints = np.zeros((len(rows), width), dtype=np.int64)
+    for number, row in enumerate(rows):
+        place = slice(width - len(row), width) if left else slice(0, len(row))
+        ids[number, place], mask[number, place] = row, 1
+    return torch.from_numpy(ids), torch.from_numpy(mask)

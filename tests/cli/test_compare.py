@@ -63,6 +63,26 @@ def test_the_report_stands_alone(compared: Path) -> None:
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
+def test_a_page_says_what_came_out_and_keeps_what_people_wrote(compared: Path, saucier: Saucier, text_file: Path,
+                                                               tmp_path: Path) -> None:
+    """Figures come from the runs; nothing on it names a place on this machine."""
+    page, words = tmp_path / "pages" / "widths.md", ("--seeds", "2", "--budget", "tokens=512", "--threads", "1")
+    again = ("compare", "gpt-nano", "llama-nano", "--data", text_file, "--out", compared, *words,
+             "llama-nano:model.kv_heads=1", *TINY, "--page", page)
+    assert saucier(*again).code == 0
+    found = json.loads((compared / "comparison.json").read_text())
+    first = page.read_text()
+    assert all(f"| {arm['name']} | {arm['mean']:.4f} |" in first for arm in found["arms"])
+    assert str(text_file.parent) not in first
+    assert f"--data {text_file.name}" in first
+    drawn = page.with_suffix(".svg").read_text()
+    assert "llama-nano" in drawn
+    assert "var(--" not in drawn  # it stands alone
+    page.write_text(first.replace("Nobody has yet written what these figures say.", "Both are small."))
+    assert saucier(*again).code == 0
+    assert page.read_text().endswith("## What it says\n\nBoth are small.\n")
+
+
 def test_it_goes_on_with_more_seeds(compared: Path, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     """What is finished is not done again, and the same command with a third seed adds it."""
     import shutil
@@ -97,18 +117,19 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_different_objectives_are_compared_by_fine_tuning(saucier: Saucier, text_file: Path, tmp_path: Path,
                                                           labelled: tuple[Path, Path]) -> None:
-    """An encoder, a decoder and an encoder-decoder, each with its own objective, and one tokenizer for all."""
+    """An encoder, decoders with and without a prefix and an encoder-decoder, and one tokenizer for all."""
     train, dev = labelled
-    answer = saucier("compare", "gpt-nano", "bert-nano", "t5-nano", "--data", text_file, "--out", tmp_path / "c",
-                     "--seeds", "1", "--budget", "tokens=512", "--threads", "1", "--json", *TINY,
-                     "t5-nano:model.head_dim=8", "t5-nano:model.hidden=32", "bert-nano:model.length=32",
+    answer = saucier("compare", "gpt-nano", "bert-nano", "t5-nano", "prefix-lm-nano", "--data", text_file,
+                     "--out", tmp_path / "c", "--seeds", "1", "--budget", "tokens=512", "--threads", "1", "--json",
+                     *TINY, "t5-nano:model.head_dim=8", "t5-nano:model.hidden=32", "prefix-lm-nano:model.head_dim=8",
+                     "prefix-lm-nano:model.hidden=32", "bert-nano:model.length=32",
                      "gpt-nano:model.length=64", "tokenizer.vocab=296", "--judge", f"classify:{train},{dev}")
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     assert found["measure"]["name"] == "accuracy"
-    assert [len(arm["scores"]) for arm in found["arms"]] == [1, 1, 1]
+    assert [len(arm["scores"]) for arm in found["arms"]] == [1, 1, 1, 1]
     assert all(0.0 <= arm["mean"] <= 1.0 for arm in found["arms"])
-    assert len(found["pairs"]) == 3
+    assert len(found["pairs"]) == 6
     assert (tmp_path / "c" / "gpt-nano" / "seed-0" / "classify" / "metrics.jsonl").is_file()
 
 

@@ -20,12 +20,16 @@ JudgeOption = Annotated[str | None, typer.Option(
 OwnTokenizers = Annotated[bool, typer.Option("--own-tokenizers", help="Each recipe trains its own tokenizer.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, metavar="N", help="So many runs side by side, on Ray.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of one run.")]
+PageOption = Annotated[Path | None, typer.Option(
+    "--page", metavar="FILE.md", help="Also write a page of Markdown, its picture beside it; what stands under its "
+                                      "last heading, 'What it says', is yours and stays.")]
 Target = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder; runs/NAME by default.")]
 
 
 def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, data: DataFiles = None,
             held_out: HeldOutFiles = None, judge: JudgeOption = None, own_tokenizers: OwnTokenizers = False,
-            out: Target = None, workers: Workers = 1, threads: Threads = None, as_json: AsJson = False) -> None:
+            out: Target = None, page: PageOption = None, workers: Workers = 1, threads: Threads = None,
+            as_json: AsJson = False) -> None:
     """Train recipes at an equal budget, each with several seeds, and say which differences are real.
 
     A comparison that was stopped goes on where it was, also with more seeds.
@@ -37,9 +41,13 @@ def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, dat
 
     asked = sort_words(what, data or [])
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
-               "judge": judge and read_judge(judge).model_dump(), "own_tokenizers": own_tokenizers or None}
+               "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
     wanted = experiment(with_data(asked, held_out or []), options)
     found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
+    if page is not None:
+        from saucier.comparison.page import write_study
+
+        write_study(found, page)
     if as_json:
         put_json(found.model_dump(mode="json"))
     else:

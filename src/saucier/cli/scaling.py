@@ -14,11 +14,13 @@ By = Annotated[str, typer.Option("--by", help="both (parameters and tokens), par
 LeftOut = Annotated[list[Path] | None, typer.Option(
     "--predict", metavar="RUN", help="Leave this run out and predict it; the largest ones by default. "
                                      "Can be given again.")]
+MarkdownPage = Annotated[Path | None, typer.Option(
+    "--page", metavar="FILE.md", help="Write it into a page of Markdown, its picture beside it.")]
 Page = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Draw it into DIR/scaling.html.")]
 
 
 def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page = None,
-            as_json: AsJson = False) -> None:
+            page: MarkdownPage = None, as_json: AsJson = False) -> None:
     """Fit a scaling law to finished runs, and predict the largest of them, which it was not fitted to."""
     from saucier.comparison import scaling_runs as work
     from saucier.comparison.scaling import fit
@@ -33,5 +35,9 @@ def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page =
         put_json(found.model_dump(mode="json"))
     else:
         put(work.render(found))
+    if page is not None:
+        from saucier.comparison.page import write_law
+
+        write_law(found, page)
     if out is not None:
         typer.echo(str(work.write_page(found, out)), err=as_json)

@@ -74,12 +74,20 @@ def experiment(asked: Asked, options: dict[str, Any]) -> Experiment:
     if "budget" not in values:
         raise InputError("there is no budget", where="--budget", remedy="give one, such as tokens=2e6 or seconds=120")
     values["changes"] = values.get("changes", {}) | asked.changes
+    if options.get("judge"):
+        values["judge"] = judge_of(source.values.get("judge"), options["judge"])
     source.values = values
     try:
         found = Experiment.model_validate(values)
     except ValidationError as error:
         raise input_error(error, source, Experiment) from error
     return with_own(found, asked.own)
+
+
+def judge_of(own: Any, given: Judge) -> dict[str, Any]:
+    """Return the judge that the command line gives; a study's settings of the same kind stay (`epochs`, `limit`)."""
+    values = {"kind": given.kind} | given.model_dump(exclude_unset=True)
+    return own | values if isinstance(own, dict) and own.get("kind") == given.kind else values
 
 
 def study_source(asked: Asked) -> Source | None:

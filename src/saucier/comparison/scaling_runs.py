@@ -136,14 +136,15 @@ def write_page(found: Fit, folder: Path) -> Path:
     caption = "Dots were fitted, crosses were left out; lines are the law, at the tokens (parameters) of each series."
     content = [element("header", element("p", "Saucier · report of a scaling law", class_="eyebrow"),
                        element("h1", law_text(found)), *(element("p", line) for line in exponents_text(found))),
-               section("Loss", element("figure", drawing(lambda figure: _draw(figure, found)),
+               section("Loss", element("figure", drawing(lambda figure: draw_law(figure, found)),
                                        element("figcaption", caption))),
                section("Runs", table(HEADINGS, rows(found), numbers=range(1, len(HEADINGS)), class_="plain"))]
     write_text(folder / PAGE, document("scaling", *content))
     return folder / PAGE
 
 
-def _draw(figure: Figure, found: Fit) -> None:
+def draw_law(figure: Figure, found: Fit) -> None:
+    """Draw runs and law against the first quantity, a line for each value of the others."""
     axes = figure.subplots()
     runs = [*found.runs, *(one.run for one in found.predictions)]
     first, others = found.law.quantities[0], found.law.quantities[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#
 """Stand-ins: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
 VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT: "var(--accent)",
              SECOND: "var(--second)"}
+FIXED = {INK: "#5f6670", SOFT: "#7d858f", LINE: "#b5bbc2", ACCENT: "#c0503a", SECOND: "#2f7f7b"}
+"""Colours of a picture that stands alone, which can be read on light and on dark paper."""
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 8.2, 4.6
 """Inches; the page scales the drawing."""
@@ -78,6 +80,18 @@ def drawing(draw: Callable[[Figure], None], height: float = HEIGHT) -> Html:
 
     Errors: `InputError` where matplotlib is missing.
     """
+    return _inline(_plotted(draw, height))
+
+
+def picture(draw: Callable[[Figure], None], height: float = HEIGHT) -> str:
+    """Let matplotlib draw a figure, and return it as an SVG file that needs no style sheet.
+
+    Errors: `InputError` where matplotlib is missing.
+    """
+    return _coloured(_plotted(draw, height), FIXED)
+
+
+def _plotted(draw: Callable[[Figure], None], height: float) -> str:
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -90,7 +104,7 @@ def drawing(draw: Callable[[Figure], None], height: float = HEIGHT) -> Html:
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04,
                        metadata={"Date": None})
-    return _inline(file.getvalue())
+    return file.getvalue()
 
 
 def _settings() -> dict[Any, Any]:
@@ -133,6 +147,10 @@ def _inline(svg: str) -> Html:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, variable)
-    return Html(svg.strip())
+    return Html(_coloured(svg, VARIABLES).strip())
+
+
+def _coloured(svg: str, colours: Mapping[str, str]) -> str:
+    for stand_in, colour in colours.items():
+        svg = svg.replace(stand_in, colour)
+    return svg

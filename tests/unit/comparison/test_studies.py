@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from saucier.comparison.config import Experiment
+from saucier.comparison.config import Classification, Experiment, HeldOutLoss
 from saucier.comparison.preparation import QUIET, overrides, refuse_mixed_data, settle, shared_tokenizer
 from saucier.comparison.reading import Asked, experiment
 from saucier.recipes import recipe
@@ -32,8 +32,19 @@ def test_every_arm_of_a_study_is_a_recipe(path: Path) -> None:
     assert len({one.tokenizer for one in settled}) == 1
 
 
+def test_a_study_says_how_and_the_command_line_says_on_which_texts(tmp_path: Path) -> None:
+    """The files of a judge are the user's; how long it trains belongs to the study."""
+    file = tmp_path / "judged.yaml"
+    file.write_text("budget: {kind: tokens, amount: 1000}\njudge: {kind: classify, epochs: 7, limit: 9}\n"
+                    "arms: [{name: one, recipe: gpt-nano}]\n", encoding="utf-8")
+    given = Classification(train="a.tsv", dev="b.tsv")
+    found = experiment(Asked((str(file),)), {"judge": given})
+    assert found.judge == Classification(train="a.tsv", dev="b.tsv", epochs=7, limit=9)
+    assert experiment(Asked((str(file),)), {"judge": HeldOutLoss()}).judge == HeldOutLoss()
+
+
 def test_the_repeats_are_what_their_names_say() -> None:
-    """The budget over the text that is left: 2 million tokens, of which a paragraph of WikiText-2 has about 145."""
+    """The budget over the text that is left: 0.3 million tokens, of which a paragraph of WikiText-2 has about 145."""
     found = study(FOLDER / "data-repeats.yaml")
     for arm in found.arms[1:]:
         repeats = int(arm.name.removeprefix("repeats-"))

@@ -10,10 +10,21 @@ from pathlib import Path
 
 import torch
 
+from saucier.adaptation.front import settle
 from saucier.adaptation.own_form import read_own, write_own
+from saucier.adaptation.peft_fronts import put_front
 from saucier.adaptation.peft_reading import put_on
 from saucier.adaptation.peft_writing import as_peft
-from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, Adapted, Adapter, read_adapter, read_settings
+from saucier.checkpoints.adapters import (
+    CONFIG,
+    LEARNED_INPUTS,
+    OWN,
+    WEIGHTS,
+    Adapted,
+    Adapter,
+    read_adapter,
+    read_settings,
+)
 from saucier.checkpoints.foreign import Names, Opened, assembled, body_of
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import read_json
@@ -34,7 +45,8 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
     """Write a tuned model's adapter atomically and return the layout: "peft" or "own".
 
     `base`: what to name as the base model; None: where the model came from. `layout`: "auto" is PEFT's where that can
-    express the adapter. Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
+    express the adapter. A network that makes a prefix in training is dropped, in the model too; its values stay.
+    Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
     express its adapter, and for a folder that holds something else.
     """
     target = Path(folder)
@@ -46,6 +58,7 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
                          where="model", remedy="rewrite a loaded model first" if base is not None
                          else "say which it is with base=...")
     check_free(target)
+    settle(model)
     name, written = "own", None
     if layout != "own":
         try:
@@ -113,6 +126,8 @@ def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dty
     names = Names(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
     unlike = frozenset(own for own, _ in model.named_parameters() if replaced(own, names, source))
     model.origin = Origin.of(opened.folder, model, unlike)
+    if adapter.options.get("peft_type") in LEARNED_INPUTS:
+        return put_front(model, adapter)
     return put_on(model, adapter, modules, names)
 
 

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.check import reads_padding
+from saucier.config.check import reads_first, reads_padding
 from saucier.errors import InputError, nearest
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.cache import Cache
 from saucier.parts.changed import Applied, Origin
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
+from saucier.parts.front import Front, PrefixKeys, SoftPrompt, fill_cache, key_widths, put_before
 from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
@@ -87,6 +88,7 @@ class Transformer(nn.Module):
         """Tensors of the published file that its reference stores and never reads."""
         self.origin: Origin | None = None
         self.rewrites: list[Applied] = []
+        self.front: Front | None = None
         self.embed = Embedding(config.embed, config.dim)
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
@@ -146,17 +148,21 @@ class Transformer(nn.Module):
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
         side.cache, side.past = cache, self.recalled(stack, side, cache)
+        if self.front is not None:
+            put_before(self.front, side, self.embed)
         memory = read_memory(side.inputs) if self.encoder is None else None
-        simple = self.packs and cache is None and not wanted.weights and side.documents is None and stack.packs
+        simple = self.packs and side.cache is None and not wanted.weights and side.documents is None and stack.packs
         simple = simple and memory is None
         if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted, memory)
-        hidden = done.unpacked()
+        whole = done.unpacked()
+        hidden, states = whole[:, side.prompt:], done.states and tuple(one[:, side.prompt:] for one in done.states)
         output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
-                        hidden_states=done.states, attentions=done.attentions,
+                        hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
-        return self.finish(output, Reading(hidden, None, known(side), None, side.mask, side.inputs, choices), wanted)
+        read = whole if reads_first(self.config) else hidden
+        return self.finish(output, Reading(read, None, known(side), None, side.text_mask, side.inputs, choices), wanted)
 
     def compared(self, output: Output, inputs: Inputs) -> Output:
         """Give the candidates of each row their vectors, and scores by inner product with the row's own."""
@@ -180,6 +186,12 @@ class Transformer(nn.Module):
             raise InputError("packed on one side only, so targets would read every source", where="documents",
                              remedy="give both documents and decoder_documents, or neither")
         output = Output(cache=target.cache)
+        if isinstance(self.front, PrefixKeys):
+            put_before(self.front, target, self.embed)
+        elif isinstance(self.front, SoftPrompt):
+            memory.make_room(self.front.length)
+            if source is not None:
+                put_before(self.front, source, self.embed)
         if memory.hidden is None and source is not None:
             self.pack_both(source, target, wanted)
             done = self.run(self.encoder, self.embed, source, wanted)
@@ -199,7 +211,7 @@ class Transformer(nn.Module):
         )
         output.decoder_router_logits = done.routers
         read = None if source is None else known(source)
-        return self.finish(output, Reading(hidden, None, known(target), read, target.mask, target.inputs), wanted)
+        return self.finish(output, Reading(hidden, None, known(target), read, target.text_mask, target.inputs), wanted)
 
     def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""
@@ -257,9 +269,8 @@ class Transformer(nn.Module):
 
     def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
         """Apply pooler and head; the pooler of an encoder-decoder reads the encoder."""
-        if self.encoder is None or self.decoder is None:
-            output.pooler_output = self.pooled(reading.hidden)
-        elif output.pooler_output is None and c.reads_pooled(self.config):
+        paired = self.encoder is not None and self.decoder is not None
+        if paired and output.pooler_output is None and c.reads_pooled(self.config):
             output.pooler_output = self.pooled(output.encoder_last_hidden_state)
         reading.pooled = output.pooler_output
         if self.head is not None and wanted.logits:
@@ -276,14 +287,12 @@ class Transformer(nn.Module):
     def new_cache(self, batch: int, length: int) -> Cache:
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
         assert self.config.decoder is not None, "only a decoder reads a cache"
-        widths = []
-        for block in self.config.decoder.blocks():
-            for residual in block.sublayers:
-                if isinstance(residual.inner, c.SelfAttention):
-                    _, key, head = residual.inner.projection.widths(self.config.dim)
-                    widths.append((key // head, head))
+        widths = key_widths(self.config.decoder, self.config.dim)
         weight = self.embed.tokens.weight
-        return Cache.empty(widths, batch=batch, capacity=length, dtype=weight.dtype, device=weight.device)
+        ahead = 0 if self.front is None else self.front.length
+        cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
+        fill_cache(cache, self.front, batch)
+        return cache
 
     def save(self, folder: str | Path) -> str:
         """Write config.json, model.safetensors and generation_config.json; `saucier.load` reads them back.
@@ -322,7 +331,7 @@ def second_side(inputs: Inputs, cache: Cache | None) -> Side | None:
 
 def known(side: Side) -> Tensor | None:
     """Return a side's ids, or None where vectors stand in for them."""
-    return side.ids if side.vectors is None else None
+    return side.ids if side.vectors is None else side.text
 
 
 def flat_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tensor, Tensor | None, Inputs]:

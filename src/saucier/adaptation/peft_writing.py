@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from saucier.adaptation import config as a
 from saucier.adaptation.foreign_names import ForeignMap, foreign_maps, no_place
 from saucier.adaptation.low_rank import LowRank, LowRankTable, Pair, named_pairs, pairs_of
+from saucier.adaptation.peft_fronts import front_document, front_tensor
+from saucier.adaptation.places import group
 from saucier.adaptation.rewrite import added, trainable
-from saucier.checkpoints.adapters import CONFIG, DOWN, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, WEIGHTS
+from saucier.checkpoints.adapters import CONFIG, DOWN, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, VECTORS, WEIGHTS
 from saucier.checkpoints.foreign import BASE, Names
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
@@ -41,6 +43,10 @@ class Written:
         write_tensors(self.tensors, folder / WEIGHTS)
 
 
+FRONT_PREFIX = "base_model."
+"""Stands before the names of what is trained beside a prefix or a prompt."""
+HEADED = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
+"""Tasks of which PEFT wants the head in the file, trained or not."""
 TABLE_ENDS = (TABLE_DOWN, TABLE_UP)
 
 
@@ -70,20 +76,42 @@ def tidy(number: float) -> float:
 def as_peft(model: Transformer, names: Names, base: str) -> Written:
     """Return the adapter of a model as PEFT's files. Raises `InputError` for what PEFT has no form for."""
     kinds = {one.by.kind for one in model.rewrites} - {"freeze"}
-    if not kinds <= {"lora", "qlora"} or not kinds:
+    if not kinds or not (kinds <= {"lora", "qlora"} or kinds in ({"prefix"}, {"prompt"})):
         raise InputError(f"PEFT has no form for {' with '.join(sorted(kinds)) or 'a model without an adapter'}",
                          where="model", remedy="save the adapter in our own form (own)")
+    document, tensors = front_parts(model, names) if model.front is not None else pair_parts(model, names)
+    beside = whole_parameters(model, names)
+    start = PREFIX if model.front is None else FRONT_PREFIX
+    tensors |= {start + name: value for name, value in beside.items()}
+    whole = sorted({name.rsplit(".", 1)[0] for name in beside}) or None
+    document |= {} if model.front is not None else {"modules_to_save": whole}
+    return Written({**common_document(names, base), **document},
+                   {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+
+
+Parts = tuple[dict[str, Any], dict[str, Tensor]]
+"""Fields and tensors of an adapter."""
+
+
+def front_parts(model: Transformer, names: Names) -> Parts:
+    """Return what PEFT stores of a prefix or a prompt."""
+    assert model.front is not None, "as_peft asks only then"
+    task = task_of(names.published)
+    if task not in HEADED and whole_parameters(model, names):
+        raise InputError("PEFT has no form for a prefix or a prompt with other parameters trained beside",
+                         where="model", remedy="save the adapter in our own form (own)")
+    return front_document(model, task), {VECTORS: front_tensor(model.front)}
+
+
+def pair_parts(model: Transformer, names: Names) -> Parts:
+    """Return what PEFT stores of LoRA."""
     maps = foreign_maps(model, names)
     products: dict[str, Product] = {}
     for module, one in model.named_modules():
         if isinstance(one, LowRank):
             products |= products_of(one, [each for each in maps.values() if each.module == module])
     refuse_left(model, maps, names)
-    beside = whole_parameters(model, names)
-    tensors = {**pair_tensors(products), **{PREFIX + name: value for name, value in beside.items()}}
-    document = lora_document(products, maps, {name.rsplit(".", 1)[0] for name in beside})
-    return Written({**common_document(names, base), **document, "lora_dropout": rate_of(model)},
-                   {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return {**lora_document(products, maps), "lora_dropout": rate_of(model)}, pair_tensors(products)
 
 
 def refuse_left(model: nn.Module, maps: Mapping[str, ForeignMap], names: Names) -> None:
@@ -133,6 +161,8 @@ def whole_parameters(model: Transformer, names: Names) -> dict[str, Tensor]:
     """Return the published tensors of what is trained whole, or is not in the base. Raises `InputError` for others."""
     unlike = model.origin.unlike if model.origin is not None else frozenset()
     chosen = (set(trainable(model)) | unlike) - added(model)
+    if task_of(names.published) in HEADED:
+        chosen |= group(model, "head")
     found = {}
     for name, parameter in model.named_parameters():
         if name not in chosen:
@@ -145,8 +175,7 @@ def whole_parameters(model: Transformer, names: Names) -> dict[str, Tensor]:
     return found
 
 
-def lora_document(products: Mapping[str, Product], maps: Mapping[str, ForeignMap],
-                  beside: Iterable[str]) -> dict[str, Any]:
+def lora_document(products: Mapping[str, Product], maps: Mapping[str, ForeignMap]) -> dict[str, Any]:
     """Return the fields of a LoRA adapter; ranks and alphas that differ from the most common stand in patterns."""
     ranks = {name: len(product.down) for name, product in products.items()}
     alphas = {name: product.alpha for name, product in products.items()}
@@ -155,7 +184,7 @@ def lora_document(products: Mapping[str, Product], maps: Mapping[str, ForeignMap
         "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "bias": "none", "use_rslora": False,
         "rank_pattern": {re.escape(name): found for name, found in ranks.items() if found != rank},
         "alpha_pattern": {re.escape(name): found for name, found in alphas.items() if found != alpha},
-        "target_modules": targets(products, maps), "modules_to_save": sorted(beside) or None,
+        "target_modules": targets(products, maps),
         "fan_in_fan_out": any(maps[name].turned for name in products), "init_lora_weights": True,
     }
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from saucier.adaptation import config as a
 from saucier.adaptation.bottleneck import BehindDropout, add_bottlenecks
+from saucier.adaptation.front import add_prefix, add_prompt
 from saucier.adaptation.low_rank import LowRank, add_pairs
 from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
 from saucier.adaptation.places import parameters_of
@@ -37,6 +38,10 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
             add_pairs(model, by, generator)
         case a.Lora():
             add_pairs(model, by, generator)
+        case a.Prefix():
+            add_prefix(model, by, generator)
+        case a.Prompt():
+            add_prompt(model, by, generator)
         case a.Adapter():
             add_bottlenecks(model, by, generator)
         case a.Freeze() | a.Bias():
@@ -93,6 +98,7 @@ def unrewrite(model: Transformer) -> Transformer:
         elif isinstance(module, BehindDropout):
             around[id(module)] = module.dropout
     swap(model, around)
+    model.front = None
     parameters = dict(model.named_parameters())
     for applied in model.rewrites:
         for name in applied.frozen:

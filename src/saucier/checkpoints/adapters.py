@@ -27,6 +27,10 @@ OWN = "SAUCIER"
 """`peft_type` of adapters in our own form, which PEFT has none for."""
 LEARNED_INPUTS = ("PREFIX_TUNING", "PROMPT_TUNING")
 """Kinds of PEFT that put something before the text."""
+KINDS = ("LORA", *LEARNED_INPUTS)
+"""Kinds that can be read."""
+VECTORS = "prompt_embeddings"
+"""The tensor of one that puts something before the text."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 TABLE_DOWN, TABLE_UP = ".lora_embedding_A", ".lora_embedding_B"
 INSIDE = ".base_layer."
@@ -37,6 +41,9 @@ FREE = frozenset({
     "alpha_pattern", "task_type", "target_modules", "exclude_modules", "modules_to_save", "lora_dropout", "bias",
     "inference_mode", "revision", "peft_version", "auto_mapping", "layers_to_transform", "layers_pattern",
     "init_lora_weights", "megatron_core", "ensure_weight_tying", "runtime_config", "eva_config", "qalora_group_size",
+    "num_virtual_tokens", "token_dim", "num_attention_heads", "num_layers", "num_transformer_submodules",
+    "prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs", "init_weights",
+    "encoder_hidden_size", "prefix_projection",
 })
 """Fields that are read, or that say how the adapter was trained."""
 STARTS = (True, False, None, "gaussian", "eva", "orthogonal")
@@ -110,11 +117,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """Read a LoRA adapter. Raises `InputError` for a kind, or a setting, that cannot be expressed."""
+    """Read an adapter in PEFT's layout. Raises `InputError` for a kind, or a setting, that cannot be expressed."""
     path, options = folder / CONFIG, read_settings(folder)
-    if options.get("peft_type") != "LORA":
+    if options.get("peft_type") not in KINDS:
         raise InputError(f"peft_type {str(options.get('peft_type'))[:40]!r} cannot be read", where=str(path),
-                         remedy="only LORA can")
+                         remedy=f"known: {', '.join(KINDS)}")
     if unknown := sorted(name for name, value in options.items() if name not in FREE and value):
         raise InputError(f"{', '.join(unknown)[:200]} cannot be expressed", where=str(path),
                          remedy="merge the adapter with peft, and load the result")
@@ -155,8 +162,8 @@ class Adapted:
         self.instead: dict[str, str] = {}
         """Name -> the adapter's tensor that stands in its place."""
         faults = []
-        for name in adapter.weights:
-            module = name.removeprefix(PREFIX)
+        for name in (one for one in adapter.weights if one != VECTORS):
+            module = name.removeprefix(PREFIX).removeprefix(PREFIX.split(".")[0] + ".")
             match = MATRIX.fullmatch(module)
             if INSIDE in module:
                 self.resized(name, module.replace(INSIDE, "."))

@@ -34,7 +34,7 @@ from saucier.config.model import (
     Transformer,
 )
 from saucier.config.norms import Norm
-from saucier.config.pooling import Pooled
+from saucier.config.pooling import First, Pooled
 from saucier.config.positions import MusicTransformer, Rotary, T5Bias
 from saucier.config.rotary import DynamicScaling, Llama3Scaling, LongRope, Scaling, Yarn
 from saucier.config.visibility import global_terms, is_causal
@@ -123,6 +123,11 @@ def check_head(config: Transformer) -> None:
             where="head",
             remedy=f"use tied: false, or a transform of width {table}, or {max(given - table, 0)} columns more",
         )
+
+
+def reads_first(config: Transformer) -> bool:
+    """Say whether the head labels a text by its first vector."""
+    return isinstance(config.head, ClassificationHead) and isinstance(config.head.pick, First)
 
 
 def reads_pooled(config: Transformer) -> bool:

@@ -108,6 +108,9 @@ def compiled_reader(model: Transformer) -> ReadToken:
         raise InputError(
             f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False"
         )
+    if model.front is not None:
+        raise InputError("the model has a prefix or a prompt before the text", where="compile",
+                         remedy="use compile=False")
     if any(isinstance(module, Experts) for module in model.modules()):
         raise InputError("the model has experts, which are chosen token by token", where="compile",
                          remedy="use compile=False")

@@ -26,6 +26,7 @@ from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, 
 from saucier.generation.stopping import Decodes
 from saucier.generation.strategies import Gibbs, MaskPredict, MetropolisHastings
 from saucier.model import Transformer
+from saucier.parts.front import SoftPrompt
 
 
 def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
@@ -69,7 +70,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         prompt = with_global(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
         prompt = with_prefix(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
-        check_length(model.config, prompt, limit)
+        check_length(model.config, prompt, limit, ahead=places_ahead(model))
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
         rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
         feed = feed_of(model, prompt, copies=copies, capacity=limit, compiled=compile,
@@ -83,6 +84,12 @@ def own_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str, An
     if options.get("strategy") is None and isinstance(predicts(config), c.WholeText):
         return options | {"strategy": MaskPredict()}
     return options
+
+
+def places_ahead(model: Transformer) -> int:
+    """Return how many places of the stack that writes a prefix or a prompt takes."""
+    pair = model.config.encoder is not None and model.config.decoder is not None
+    return 0 if model.front is None or (pair and isinstance(model.front, SoftPrompt)) else model.front.length
 
 
 def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,

@@ -143,9 +143,10 @@ def positions_limit(config: c.Transformer) -> int | None:
     return min([*([] if room is None else [room]), *c.stack_room(stack)], default=None)
 
 
-def check_length(config: c.Transformer, prompt: Prompt, limit: int) -> None:
-    """Refuse a text that would be longer than the model's positions."""
+def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: int = 0) -> None:
+    """Refuse a text that would be longer than the model's positions, of which some may be taken before the text."""
     have, length = positions_limit(config), prompt.ids.shape[1]
+    have = None if have is None else have - ahead
     if have is not None and limit > have:
         room = (
             f"use max_new_tokens={have - length} or less"

@@ -17,7 +17,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.cache import Cache
 from saucier.parts.ragged import Ragged
-from saucier.parts.visibility import Span
+from saucier.parts.visibility import ANYWHERE, Span
 
 
 class Inputs(TypedDict, total=False):
@@ -120,11 +120,24 @@ class Side:
     """Everything that was given by name, for parts that read more."""
     named: Tensor | None = None
     """[B, keys], True where the batch names a token global."""
+    ahead: int = 0
+    """Positions before the text, which the mask covers."""
+    before: int = 0
+    """Those of them that are keys alone: a prefix."""
+    prompt: int = 0
+    """Those of them that are vectors before those of the text, in this pass."""
+    text: Tensor | None = None
+    """[B, L], the ids of a text with a prompt before it."""
 
     @property
     def memory(self) -> int:
         """Positions that earlier segments left in the memory."""
         return 0 if not self.past else self.past[0].shape[1]
+
+    @property
+    def text_mask(self) -> Tensor | None:
+        """[B, L], True where a token of the text is real; None when all are."""
+        return None if self.mask is None else self.mask[:, self.ahead:]
 
     @property
     def start(self) -> int:
@@ -140,7 +153,9 @@ class Side:
         padding = None if self.layout is not None else self.mask
         if padding is not None and self.memory:
             padding = F.pad(padding, (self.memory, 0), value=True)
-        return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, self.documents,
+        known = self.documents
+        known = F.pad(known, (self.before, 0), value=ANYWHERE) if known is not None and self.before else known
+        return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, known,
                     self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
                     visible=None if hidden is None else hidden == 0, targets=asked)
 

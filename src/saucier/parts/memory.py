@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.parts.inputs import Inputs, Side, boolean
 from saucier.parts.ragged import Ragged
-from saucier.parts.visibility import Span
+from saucier.parts.visibility import ANYWHERE, Span
 
 
 @dataclass(slots=True)
@@ -25,6 +26,13 @@ class Memory:
     layout: Ragged | None = None
     states: tuple[tuple[Tensor, ...], ...] = ()
     """[B, W] each, in which its recurrent layers ended."""
+
+    def make_room(self, length: int) -> None:
+        """Let the mask cover vectors before the source's text."""
+        if self.mask is not None:
+            self.mask = F.pad(self.mask, (length, 0), value=True)
+        if self.documents is not None:
+            self.documents = F.pad(self.documents, (length, 0), value=ANYWHERE)
 
     def span(self, target: Side) -> Span:
         """Say which of the encoder's tokens the decoder's queries may see."""

@@ -17,6 +17,9 @@ from saucier.parts.global_tokens import global_tokens
 from saucier.parts.permutation import streams
 from saucier.parts.random_blocks import Draw, random_counts
 
+ANYWHERE = torch.iinfo(torch.int64).min
+"""The document of keys that belong to none, and that all may see."""
+
 
 @dataclass(slots=True)
 class Span:
@@ -99,7 +102,8 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
     if span.padding is not None:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
-        allowed = both(allowed, (span.query_documents[:, :, None] == span.key_documents[:, None, :])[:, None])
+        keys = span.key_documents[:, None, :]
+        allowed = both(allowed, ((span.query_documents[:, :, None] == keys) | (keys == ANYWHERE))[:, None])
     if c.permutes(visibility):
         allowed = streams(allowed, span.visible, span.start, span.queries, span.targets)
     whole = sees_itself(visibility) and (span.padding is None or span.starts_real)

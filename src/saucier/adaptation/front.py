@@ -1,0 +1,120 @@
+"""Prefix-tuning and prompt tuning: what they begin as, and which models they fit."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from saucier import config as c
+from saucier.adaptation import config as a
+from saucier.errors import InputError
+from saucier.model import Transformer
+from saucier.parts.front import Held, Network, PrefixKeys, SoftPrompt, key_widths
+
+
+def writing_stack(config: c.Transformer) -> c.Stack:
+    """Return the stack that a prefix stands in: the one that writes, or the only one."""
+    stack = config.decoder or config.encoder
+    assert stack is not None, "check() refuses a model without stacks"
+    return stack
+
+
+def reading_stack(config: c.Transformer) -> c.Stack:
+    """Return the stack that a prompt stands before: the one that reads the input."""
+    stack = config.encoder or config.decoder
+    assert stack is not None, "check() refuses a model without stacks"
+    return stack
+
+
+def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> None:
+    """Put trained keys and values before the text. Raises `InputError` for a model that they do not fit."""
+    stack = writing_stack(model.config)
+    refuse_misfit(model, stack, "a prefix")
+    widths = key_widths(stack, model.config.dim)
+    columns = 2 * sum(heads * width for heads, width in widths)
+    made = Held(by.length, columns) if by.hidden is None else Network(by.length, columns, dim=model.config.dim,
+                                                                    hidden=by.hidden)
+    made.begin(generator)
+    model.front = PrefixKeys(widths, made, by.length).to(model.embed.tokens.weight.device)
+    model.front.by_distance = counts_distances(stack)
+
+
+def add_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator) -> None:
+    """Put trained vectors before those of the tokens. Raises `InputError` for a model that they do not fit."""
+    refuse_misfit(model, reading_stack(model.config), "a prompt")
+    if not isinstance(model.embed.tokens, nn.Embedding):
+        raise InputError("the token table is in clusters, so a prompt has no width", where="tuning",
+                         remedy="use tuning.kind=prefix")
+    dim = model.embed.tokens.embedding_dim
+    prompt = SoftPrompt(by.length, dim).to(model.embed.tokens.weight.device)
+    with torch.no_grad():
+        if isinstance(by.start, a.FromNoise):
+            prompt.vectors.uniform_(-by.start.reach, by.start.reach, generator=generator)
+        else:
+            ids = first_ids(by, model.config.embed.vocab, generator)
+            prompt.vectors.copy_(model.embed.scaled(model.embed.tokens(ids.to(prompt.vectors.device))))
+    prompt.by_distance = counts_distances(reading_stack(model.config))
+    model.front = prompt
+
+
+def first_ids(by: a.Prompt, vocab: int, generator: torch.Generator) -> torch.Tensor:
+    """Return the tokens whose vectors a prompt begins as. Raises `InputError` for ids that the model does not have."""
+    match by.start:
+        case a.FromTokens(ids=ids):
+            if wrong := [one for one in ids if not 0 <= one < vocab]:
+                raise InputError(f"token {wrong[0]} is outside the vocabulary of {vocab}", where="tuning.start.ids",
+                                 remedy="use the model's own tokenizer")
+            return torch.tensor([ids[place % len(ids)] for place in range(by.length)])
+        case a.FromVocabulary(first=first):
+            return torch.randint(min(first, vocab), (by.length,), generator=generator)
+        case _:
+            raise AssertionError("noise needs no tokens")
+
+
+def refuse_misfit(model: Transformer, stack: c.Stack, what: str) -> None:
+    """Raise `InputError` for a model that counts places in a way that leaves no room before the text."""
+    attentions = stack.attentions()
+    if model.front is not None:
+        fault = "there is one before the text already"
+    elif not attentions or stack.memory is not None:
+        fault = "its blocks have no attention to it" if not attentions else "it remembers earlier segments"
+    elif not all(isinstance(one.kernel, c.Softmax) for one in attentions):
+        fault = "its attention is cut into chunks"
+    elif not all(plain(one.visibility) for one in attentions):
+        fault = "its attention depends on which tokens stand where"
+    else:
+        return
+    raise InputError(f"{what} does not fit this model: {fault}", where="tuning.kind", remedy="use lora")
+
+
+def counts_distances(stack: c.Stack) -> bool:
+    """Say whether attention depends on how far apart two columns are, padding counted."""
+    return not all(isinstance(one.positions, c.NoPositions | c.Rotary) and not windowed(one.visibility)
+                   for one in stack.attentions())
+
+
+def windowed(visibility: c.Visibility) -> bool:
+    """Say whether a visibility ends at some distance."""
+    match visibility:
+        case c.And(terms=terms) | c.Or(terms=terms):
+            return any(windowed(term) for term in terms)
+        case _:
+            return isinstance(visibility, c.Window)
+
+
+def plain(visibility: c.Visibility) -> bool:
+    """Say whether what a query sees follows from the order of places alone."""
+    match visibility:
+        case c.And(terms=terms) | c.Or(terms=terms):
+            return all(plain(term) for term in terms)
+        case _:
+            return isinstance(visibility, c.Full | c.Causal | c.Window | c.Prefix)
+
+
+def settle(model: Transformer) -> None:
+    """Drop the network that makes a prefix while it is trained; its values stay."""
+    if isinstance(model.front, PrefixKeys) and isinstance(model.front.made, Network):
+        model.front.settle()
+        for place, one in enumerate(model.rewrites):
+            if isinstance(one.by, a.Prefix):
+                model.rewrites[place] = type(one)(one.by.model_copy(update={"hidden": None}), one.frozen)

@@ -79,7 +79,7 @@ def split(task: Task[Any], examples: Examples, share: float, seed: int) -> tuple
     train: Examples = []
     held_out: Examples = []
     for one in examples:
-        (held_out if drawn(task.texts(one), seed) < share else train).append(one)
+        (held_out if drawn(task.apart(one), seed) < share else train).append(one)
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")

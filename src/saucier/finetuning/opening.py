@@ -20,6 +20,8 @@ SAMPLES = 3
 """Rows that are shown token by token."""
 WIDEST = 48
 """Tokens of a row that are shown."""
+ENDS = {"start_positions": "start", "end_positions": "end"}
+"""Targets that are places of a row, and how they are shown."""
 QUARTILES = (0.5, 0.95, 1.0)
 
 
@@ -88,8 +90,11 @@ def tokens(task: Task[Any], sheet: Sheet, row: int, tokenizer: Tokenizer) -> str
     targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
     if len(targets) != len(ids):
         return f"{spelled(ids, tokenizer)}  ⇒  {spelled([one for one in targets if one != IGNORED], tokenizer)}"
-    words = [f"{piece(number, tokenizer)}{'' if target == IGNORED else f'→{task.spoken(target, tokenizer)}'}"
-             for number, target in zip(ids[:WIDEST], targets, strict=False)]
+    ends = {int(sheet.flat[name][row]): f"→{what}" for name, what in ENDS.items() if name in sheet.flat}
+    learned = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets[:WIDEST])
+               if target != IGNORED}
+    words = [piece(number, tokenizer) + learned.get(place, "") + ends.get(place, "")
+             for place, number in enumerate(ids[:WIDEST])]
     return " ".join(words) + (f" … ({len(ids)} tokens)" if len(ids) > WIDEST else "")
 
 

@@ -89,7 +89,7 @@ def wrongness(answer: Answer, gold: Any) -> float:
     """Return how wrong an answer is: 0 where it is right."""
     if isinstance(answer.prediction, float) and isinstance(gold, int | float):
         return abs(answer.prediction - gold)
-    right = answer.prediction in gold if isinstance(gold, list) and isinstance(answer.prediction, str) \
+    right = answer.prediction in (gold or [""]) if isinstance(gold, list) and isinstance(answer.prediction, str) \
         else answer.prediction == gold
     return 0.0 if right else answer.confidence if answer.confidence is not None else 1.0
 

@@ -20,6 +20,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.config import Classification, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding_config import CosineScore, Embedding
 from saucier.tasks.examples import Example, Place, Tally
+from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.task import Answer, Encoding, Reading, Task
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.training.precision import choose_dtype
@@ -83,6 +84,10 @@ def published_task(model: Transformer, where: str) -> TaskConfig:
             return Tagging(labels=output_names(model, count))
         case c.EmbeddingHead():
             return Embedding(learns=CosineScore(low=0.0, high=1.0))
+        case c.SpanHead():
+            return QuestionAnswering()
+        case c.ChoiceHead():
+            return MultipleChoice()
         case _:
             raise InputError("this model has no head for a task that `predict` knows", where=where,
                              remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")

@@ -8,6 +8,9 @@ from saucier.tasks.classification import Classes, LabelSets, Numbers
 from saucier.tasks.config import Classification, ManyLabels, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.multiple_choice import Choices
+from saucier.tasks.question_answering import SpanAnswers
+from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
 from saucier.tasks.written_config import Summarization, TextToText, Translation
@@ -29,3 +32,7 @@ def build_task(config: TaskConfig) -> Task[Any]:
             return TextVectors(config)
         case TextToText() | Translation() | Summarization():
             return Texts(config)
+        case QuestionAnswering():
+            return SpanAnswers(config)
+        case MultipleChoice():
+            return Choices(config)

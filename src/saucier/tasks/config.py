@@ -10,6 +10,7 @@ from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.written_config import Summarization, TextToText, Translation
 
 
@@ -92,6 +93,6 @@ class Tagging(Config):
     """The tags, in the order of the model's outputs; none: those of the training file."""
 
 
-TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | Embedding | TextToText | Translation
-                       | Summarization, Field(discriminator="kind")]
+TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | QuestionAnswering | MultipleChoice
+                       | Embedding | TextToText | Translation | Summarization, Field(discriminator="kind")]
 """Any task."""

@@ -6,15 +6,17 @@ The linear models are scikit-learn's, an extra: without it the line says so.
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from saucier.tasks.config import Classification, Regression, Tagging
 from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.task import Json, Task
 from saucier.tasks.written_config import Summarization, TextToText, Translation
 
@@ -51,6 +53,10 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
             return [Simple("copy", [one.text for one in asked])]
         case Summarization():
             return [lead(asked, 1), lead(asked, 3)]
+        case QuestionAnswering():
+            return [likest_sentence(asked)]
+        case MultipleChoice():
+            return [majority(task, train, asked), likest_choice(task.config, asked)]
         case _:
             return []
 
@@ -83,6 +89,42 @@ def lead(asked: Sequence[Any], count: int) -> Simple:
     """The first sentences (or lines, of a dialogue) of a document. Source: Nallapati et al. 2017, arXiv:1611.04230."""
     return Simple(f"lead-{count}", [" ".join([part for part in SENTENCE.split(one.text) if part.strip()][:count])
                                     for one in asked])
+
+
+def likest_sentence(asked: Sequence[Any]) -> Simple:
+    """The sentence of the text that shares most words with the question, rare words counting more."""
+    weights = rarity({one.context for one in asked})
+    found: list[Json] = []
+    for one in asked:
+        sentences = [part for part in SENTENCE.split(one.context) if part.strip()]
+        found.append(max(sentences, key=lambda sentence: shared(one.question, sentence, weights)))
+    return Simple("sentence likest to the question", found)
+
+
+def likest_choice(task: MultipleChoice, asked: Sequence[Any]) -> Simple:
+    """The choice that shares most words with what is asked, rare words counting more."""
+    weights = rarity({text for one in asked for text in (*one.asked, *one.choices)})
+    found: list[Json] = []
+    for one in asked:
+        scores = [shared(" ".join(one.asked), choice, weights) for choice in one.choices]
+        found.append((task.labels or one.names)[scores.index(max(scores))])
+    return Simple("choice likest to the question", found)
+
+
+def rarity(texts: Collection[str]) -> Callable[[str], float]:
+    """Return how rare words are: the logarithm of the inverse share of texts that have them."""
+    seen = Counter(word for text in texts for word in set(words_of(text)))
+    return lambda word: math.log((1 + len(texts)) / (1 + seen[word]))
+
+
+def shared(first: str, second: str, weight: Callable[[str], float]) -> float:
+    """Return the weight of the words that two texts share."""
+    return sum(map(weight, sorted(set(words_of(first)) & set(words_of(second)))))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return re.findall(r"\w+", text.lower())
 
 
 def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:

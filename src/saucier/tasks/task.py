@@ -157,6 +157,10 @@ class Task(ABC, Generic[E]):
     def texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""
 
+    def apart(self, example: E) -> tuple[str, ...]:
+        """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
+        return self.texts(example)
+
     def classes(self, example: E) -> Sequence[str]:
         """Return the labels of an example, to be counted; none for tasks without classes."""
         return ()

@@ -1,0 +1,233 @@
+"""Multiple choice: which of several answers is right, each read with the question in a row of its own.
+
+Letters: B batch, N choices.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.objectives.base import Objective
+from saucier.objectives.labelling import Classes
+from saucier.tasks.examples import Cells, Column, Example, Tally, cells
+from saucier.tasks.labelled_texts import DROPOUT, encoded_texts, usual_pick
+from saucier.tasks.labels import label_numbers
+from saucier.tasks.questions_config import MultipleChoice
+from saucier.tasks.sheet import Sheet
+from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
+from saucier.text.sources import Source
+from saucier.text.tables import columns_of
+from saucier.text.tokenizer import Tokenizer
+
+QUESTION = Column("question", ("question", "stem", "query", "sent2", "goal"), needed=False)
+CONTEXT = Column("context", ("context", "article", "passage", "paragraph", "document", "ctx", "sent1", "premise"),
+                 needed=False)
+CHOICES = Column("choices", ("choices", "options", "endings"))
+ANSWER = Column("answer", ("answer", "answerKey", "label", "answer_index", "correct"))
+NUMBERED = re.compile(r"(ending|choice|option|answer|sol)_?([0-9]|[A-H])")
+"""Columns that hold a choice each, as SWAG's `ending0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceQuestion(Example):
+    """A question with choices."""
+
+    context: str | None
+    question: str | None
+    choices: tuple[str, ...]
+    names: tuple[str, ...]
+    """What the file calls the choices."""
+    answer: int | None
+    """The number of the right one, from 0; None where it is not known."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What stands before the choice: the context, the question."""
+        return tuple(text for text in (self.context, self.question) if text is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices(Task[ChoiceQuestion]):
+    """One of several choices for each question."""
+
+    config: MultipleChoice
+
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[ChoiceQuestion]:
+        """Yield questions with a list of choices, or with a column for each choice."""
+        asked = {role: getattr(self.config, role) for role in ("question", "context", "choices", "answer")}
+        single = [] if asked["choices"] else numbered(columns_of(source))
+        wanted = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
+        for row in cells(source, wanted, asked):
+            yield choice_question(row, [column.role for column in single], labelled=labelled)
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
+        """A question and its choices."""
+        if len(texts) < 3 or not all(texts):
+            raise InputError("a question and its choices are needed", where="--text",
+                             remedy="write QUESTION ||| FIRST CHOICE ||| SECOND CHOICE")
+        return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], digits(len(texts) - 1), None)
+
+    def learned(self, examples: Sequence[ChoiceQuestion]) -> Choices:
+        """Take the names of the choices from the file, unless they are given."""
+        names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
+        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or names}))
+
+    def check(self, examples: Sequence[ChoiceQuestion]) -> None:
+        """Every question must have equally many choices."""
+        same_number(examples, len(self.config.labels))
+
+    @property
+    def wanted(self) -> Wanted:
+        """A logit for each choice."""
+        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.ChoiceHead(pick=usual_pick(body, tokenizer), dropout=DROPOUT)
+
+        return Wanted("multiple_choice", generic)
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy of the right one among the choices."""
+        return Classes()
+
+    def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> Sheet:
+        """Encode each choice behind its question; of both the longer one is cut first."""
+        count = len(self.config.labels) or len(examples[0].choices)
+        same_number(examples, count)
+        rows = [parts(one, choice) for one in examples for choice in one.choices]
+        wide, cut = encoded_texts([first for first, _ in rows], [second for _, second in rows], encoding)
+        answers = [one.answer for one in examples if one.answer is not None]
+        flat = {"labels": np.array(answers)} if len(answers) == len(examples) else {}
+        return Sheet(wide, flat, np.arange(len(examples)), cut, group=count)
+
+    def answers(self, reading: Reading, examples: Sequence[ChoiceQuestion], sheet: Sheet) -> list[Answer]:
+        """The likeliest choice, with the probabilities of all."""
+        found: dict[int, Answer] = {}
+        for units, _, output in reading.outputs(sheet):
+            assert output.logits is not None, "the head gives logits"
+            for unit, chances in zip(units.tolist(), output.logits.float().softmax(-1).tolist(), strict=True):
+                one, best = examples[unit], max(range(len(chances)), key=chances.__getitem__)
+                names = self.config.labels or one.names
+                told = {name: round(chance, 4) for name, chance in zip(names, chances, strict=True)}
+                found[unit] = Answer(names[best], chances[best], {"choice": one.choices[best], "probabilities": told})
+        return [found[number] for number in range(len(examples))]
+
+    @property
+    def scored_as(self) -> str:
+        """As choices."""
+        return "choices"
+
+    def gold(self, example: ChoiceQuestion) -> Json:
+        """The name of the right choice."""
+        return None if example.answer is None else (self.config.labels or example.names)[example.answer]
+
+    def texts(self, example: ChoiceQuestion) -> tuple[str, ...]:
+        """The context, the question, and all choices."""
+        return (*example.asked, *example.choices)
+
+    def apart(self, example: ChoiceQuestion) -> tuple[str, ...]:
+        """The context, where there is one: other questions about it would tell of it."""
+        return self.texts(example) if example.context is None else (example.context,)
+
+    def classes(self, example: ChoiceQuestion) -> Sequence[str]:
+        """The name of the right choice."""
+        return () if example.answer is None else (str(self.gold(example)),)
+
+    def told(self, example: ChoiceQuestion, said: Any) -> str:
+        """The name of a choice, and the choice."""
+        if said is None:
+            return "not known"
+        number = int(label_numbers([said], self.config.labels or example.names)[0])
+        return f"{said}: {example.choices[number]}"
+
+
+def parts(one: ChoiceQuestion, choice: str) -> tuple[str, str]:
+    """Return the two texts of a row: the context (or the question), and the rest with the choice behind it."""
+    first, *rest = one.asked
+    return first, " ".join([*rest, choice])
+
+
+def numbered(known: Sequence[str]) -> list[Column]:
+    """Return the columns that hold a choice each, in order; none where there are less than two."""
+    found = [name for name in known if NUMBERED.fullmatch(name)]
+    return [Column(name, (name,)) for name in sorted(found)] if len(found) > 1 else []
+
+
+def choice_question(row: Cells, single: Sequence[str], *, labelled: bool) -> ChoiceQuestion:
+    """Read a question. Raises `InputError` for a row without a question, without choices, or without a right one."""
+    where = str(row.example.place)
+    context, question = (row.text(role) if row.values.get(role) not in (None, "") else None
+                         for role in ("context", "question"))
+    if context is None and question is None:
+        raise InputError("has neither a question nor a context", where=where,
+                         remedy="fill one, or say which columns: task.question=COLUMN task.context=COLUMN")
+    names, choices = one_each(row, single) if single else choices_of(row.values.get("choices"), where)
+    if len(choices) < 2:
+        raise InputError(f"has {len(choices)} choices", where=where, remedy="give two or more")
+    answer, names = right_one(row.values.get("answer"), choices, names, where) if labelled else (None, names)
+    return ChoiceQuestion(row.example.place, row.example.name, context, question, choices,
+                          names or digits(len(choices)), answer)
+
+
+def one_each(row: Cells, single: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return choices that stand in a column each; they have no names."""
+    return (), tuple(row.text(role) for role in single)
+
+
+def choices_of(value: Any, where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names (none where they have none) and the texts of choices. Raises `InputError` for what is none."""
+    match value:
+        case {"text": list(texts), "label": list(names)} if len(texts) == len(names):
+            return tuple(map(str, names)), filled(texts, where)
+        case [{"text": _, "label": _}, *_]:
+            return tuple(str(one.get("label")) for one in value), filled([one.get("text") for one in value], where)
+        case list():
+            return (), filled(value, where)
+        case _:
+            raise InputError(f"the choices are {type(value).__name__}", where=where,
+                             remedy='write a list of texts, or {"label": [...], "text": [...]}')
+
+
+def filled(texts: Sequence[Any], where: str) -> tuple[str, ...]:
+    """Return texts. Raises `InputError` for an empty one."""
+    if not all(isinstance(text, str | int | float) and str(text).strip() for text in texts):
+        raise InputError("a choice is empty, or no text", where=where, remedy="fill it, or leave the row out")
+    return tuple(map(str, texts))
+
+
+def right_one(value: Any, choices: Sequence[str], names: tuple[str, ...],
+              where: str) -> tuple[int, tuple[str, ...]]:
+    """Return the number of the right choice, and the names of all; they are letters where the answer is one.
+
+    Raises `InputError` for an answer that names none of them.
+    """
+    said, letters = str(value).strip(), tuple(string.ascii_uppercase[:len(choices)])
+    for known in (names, digits(len(choices)), letters):
+        if said in known:
+            return known.index(said), known
+    if said in choices:
+        return choices.index(said), names or digits(len(choices))
+    raise InputError("has no answer" if value in (None, "") else
+                     f"the answer {said[:40]!r} names none of its {len(choices)} choices", where=where,
+                     remedy=f"write 0 to {len(choices) - 1}, A to {letters[-1]}, or the text of one")
+
+
+def digits(count: int) -> tuple[str, ...]:
+    """Return the numbers from 0 as words."""
+    return tuple(map(str, range(count)))
+
+
+def same_number(examples: Sequence[ChoiceQuestion], count: int) -> None:
+    """Raise `InputError` for the first question with another number of choices."""
+    wrong = [one for one in examples if len(one.choices) != count]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more rows)" if len(wrong) > 1 else ""
+        raise InputError(f"has {len(wrong[0].choices)} choices, and the others {count}{more}",
+                         where=str(wrong[0].place), remedy="leave the row out, or train it apart")

@@ -1,0 +1,285 @@
+"""Span answers: the piece of a text that answers a question, found in overlapping windows, or no answer.
+
+Letters: L length, U windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.objectives.base import Objective
+from saucier.objectives.labelling import Spans
+from saucier.tasks.examples import Example, Tally
+from saucier.tasks.framing import Frame, owners, windows
+from saucier.tasks.questions_config import QuestionAnswering
+from saucier.tasks.sheet import Cut, Ragged, Sheet
+from saucier.tasks.span_search import Flags, Floats, Told, best_spans, distinct, probabilities
+from saucier.tasks.squad_files import Question, read_questions
+from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
+from saucier.text.rows import Ints
+from saucier.text.sources import Source
+from saucier.text.tokenizer import Tokenizer
+
+DROPOUT = 0.1
+"""On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
+OUTSIDE = -1
+"""The characters of a place that is not of the context."""
+NONE = "no answer"
+"""How "" is told to a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The tokens of a context, and which characters each stands for. Shapes: all [N]."""
+
+    ids: list[int]
+    starts: Ints
+    ends: Ints
+
+    def tokens_of(self, start: int, end: int) -> tuple[int, int]:
+        """Return the first and the last token that hold some of these characters."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        return first, max(first, int(np.searchsorted(self.starts, end, side="left")) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One row: a question and a part of its context."""
+
+    ids: list[int]
+    types: list[int]
+    starts: list[int]
+    """The first character of each place; `OUTSIDE` where it is not of the context."""
+    ends: list[int]
+    owned: list[int]
+    """1 where an answer may begin: no other window has more context there."""
+    null: int
+    """The place whose logits tell that there is no answer: the tokenizer's class token, or the first of the row."""
+    answer: tuple[int, int] | None
+    """The places of the answer, where it stands whole in this window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Makes the rows of a question."""
+
+    frame: Frame
+    length: int
+    """Most tokens of a row."""
+    step: int
+    """Tokens between the beginnings of two windows."""
+    null: int | None
+    """The token whose logits tell that there is no answer; None: the first of the row."""
+
+    def __call__(self, one: Question, asked: Sequence[int], text: Context) -> list[Window]:
+        """Return the windows of a context. Raises `InputError` where there is no room for it."""
+        room = self.length - self.frame.size - len(asked)
+        if room < 1:
+            raise InputError(f"rows of {self.length} tokens have no room behind the question", where=str(one.place),
+                             remedy="give more with training.length, or less with task.question_length")
+        spans = windows(len(text.ids), room, min(self.step, room))
+        owner = owners(spans)
+        return [self.window(asked, text, span, owner == number, answer_in(one, text, span))
+                for number, span in enumerate(spans)]
+
+    def window(self, asked: Sequence[int], text: Context, span: tuple[int, int], owned: Flags,
+               answer: tuple[int, int] | None) -> Window:
+        """Return one row."""
+        part, begin = slice(*span), self.frame.start(len(asked))
+        row = self.frame.row(asked, text.ids[part])
+        size = span[1] - span[0]
+
+        def placed(values: NDArray[Any], outside: int) -> list[int]:
+            filled = np.full(len(row.ids), outside)
+            filled[begin:begin + size] = values[part]
+            return filled.tolist()
+
+        null = row.ids.index(self.null) if self.null in row.ids else 0
+        here = None if answer is None else (answer[0] - span[0] + begin, answer[1] - span[0] + begin)
+        return Window(row.ids, row.types, placed(text.starts, OUTSIDE), placed(text.ends, OUTSIDE), placed(owned, 0),
+                      null, here)
+
+
+def answer_in(one: Question, text: Context, span: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the tokens of a question's first answer, where a part of the context holds all of them."""
+    if not one.answers:
+        return None
+    first, last = text.tokens_of(one.answers[0].start, one.answers[0].start + len(one.answers[0].text))
+    return (first, last) if span[0] <= first and last < span[1] else None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanAnswers(Task[Question]):
+    """A piece of a text for each question."""
+
+    config: QuestionAnswering
+
+    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Question]:
+        """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""
+        asked = {name: getattr(self.config, name) for name in ("question", "context", "answers")}
+        return read_questions(source, tally, asked, labelled=labelled, drop=self.config.misplaced == "drop")
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> Question:
+        """A question and a text."""
+        if len(texts) != 2 or not all(texts):
+            raise InputError("a question and its text are needed", where="--text", remedy="write QUESTION ||| TEXT")
+        return Question(example.place, example.name, texts[0], texts[1], None)
+
+    def learned(self, examples: Sequence[Question]) -> SpanAnswers:
+        """Learn that there may be no answer, where the training file has such questions."""
+        if all(not one.answers for one in examples):
+            raise InputError("has no answers", where=examples[0].place.file, remedy="give questions with answers")
+        if self.config.no_answer is None and not all(one.answers for one in examples):
+            return replace(self, config=self.config.model_copy(update={"no_answer": 0.0}))
+        return self
+
+    @property
+    def wanted(self) -> Wanted:
+        """Two logits at each token."""
+        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.SpanHead(dropout=DROPOUT)
+
+        return Wanted("span", generic)
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy of both ends; of a window without the answer they are its first token."""
+        return Spans()
+
+    def sheet(self, examples: Sequence[Question], encoding: Encoding) -> Sheet:
+        """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""
+        tokenizer, limit = encoding.tokenizer, self.config.question_length
+        cutter = Cutter(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
+                        tokenizer.cls_id)
+        asked = [tokenizer.published_ids(one.ids)
+                 for one in tokenizer.encodings([one.question for one in examples], False)]
+        texts = contexts(examples, tokenizer)
+        rows = [cutter(one, ids[:limit], texts[one.context]) for one, ids in zip(examples, asked, strict=True)]
+        found = [window for windows in rows for window in windows]
+        lost = sum(bool(one.answers) and all(window.answer is None for window in windows)
+                   for one, windows in zip(examples, rows, strict=True))
+        cut = [len(ids) - limit for ids in asked if len(ids) > limit]
+        known = all(one.answers is not None for one in examples)
+        return Sheet(wide_of(found, tokenizer), targets(found) if known else {},
+                     np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
+                     Cut(len(cut), sum(cut), lost, "answers"), beside_of(found))
+
+    def answers(self, reading: Reading, examples: Sequence[Question], sheet: Sheet) -> list[Answer]:
+        """The best piece of all windows of a question, or "" where none is likelier."""
+        told: list[tuple[int, list[Told], float]] = []
+        for units, _, output in reading.outputs(sheet):
+            assert output.start_logits is not None, "the head gives logits"
+            assert output.end_logits is not None, "of both ends"
+            both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
+            for row, unit in enumerate(units.tolist()):
+                places, example = places_of(sheet, unit), examples[int(sheet.item[unit])]
+                told.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
+        grouped: list[list[tuple[list[Told], float]]] = [[] for _ in examples]
+        for unit, pieces, none in sorted(told, key=lambda one: one[0]):
+            grouped[int(sheet.item[unit])].append((pieces, none))
+        return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
+                for group in grouped]
+
+    def pieces(self, example: Question, starts: Floats, ends: Floats, places: Places) -> tuple[list[Told], float]:
+        """Return the best pieces of one window, and the score of there being none."""
+        length = len(places.starts)
+        inside = places.starts != OUTSIDE
+        spans = best_spans(np.where(inside & places.owned, starts[:length], -np.inf),
+                           np.where(inside, ends[:length], -np.inf), self.config.longest_answer, 4 * self.config.best)
+        found = [Told(example.context[places.starts[one.first]:places.ends[one.last]].strip(), one.score)
+                 for one in spans]
+        return [one for one in found if one.text], float(starts[places.null] + ends[places.null])
+
+    def answer(self, found: Sequence[Told], none: float) -> Answer:
+        """Choose among the pieces of all windows."""
+        best, margin = distinct(found, self.config.best), self.config.no_answer
+        silent = [] if margin is None else [Told("", none)]
+        told = sorted([*best, *silent], key=lambda one: -one.score)
+        chances = probabilities([one.score for one in told])
+        by_text = {one.text: chance for one, chance in zip(told, chances, strict=True)}
+        refused = not best or (margin is not None and none - best[0].score > margin)
+        prediction = "" if refused else best[0].text
+        return Answer(prediction, by_text.get(prediction, 1.0),
+                      {"best": [{"text": text, "probability": round(chance, 4)} for text, chance in by_text.items()]})
+
+    @property
+    def scored_as(self) -> str:
+        """As spans."""
+        return "spans"
+
+    def gold(self, example: Question) -> Json | list[Json]:
+        """All answers that are right; an empty list where there is none."""
+        return None if example.answers is None else [one.text for one in example.answers]
+
+    def texts(self, example: Question) -> tuple[str, ...]:
+        """The question and the text."""
+        return (example.question, example.context)
+
+    def apart(self, example: Question) -> tuple[str, ...]:
+        """The text: other questions about it would tell of it."""
+        return (example.context,)
+
+    def classes(self, example: Question) -> Sequence[str]:
+        """Whether there is an answer."""
+        return () if example.answers is None else ("answered" if example.answers else NONE,)
+
+    def told(self, example: Question, said: Any) -> str:
+        """The answers."""
+        found = said if isinstance(said, list) else [said] if said else []
+        return " / ".join(dict.fromkeys(map(str, found))) or NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the places of a window mean. Shapes: starts, ends, owned [L]."""
+
+    starts: Ints
+    ends: Ints
+    owned: Flags
+    null: int
+    """The place whose logits tell that there is no answer."""
+
+
+def places_of(sheet: Sheet, unit: int) -> Places:
+    """Return the meaning of a window's places."""
+    starts, ends, owned = (sheet.beside[name].row(unit) for name in ("starts", "ends", "owned"))
+    return Places(starts, ends, owned == 1, int(sheet.beside["null"].row(unit)[0]))
+
+
+def targets(found: Sequence[Window]) -> dict[str, Ints]:
+    """Return where answers start and end. Shapes: each [U]."""
+    places = np.array([one.answer or (one.null, one.null) for one in found], dtype=np.int64)
+    return {"start_positions": places[:, 0], "end_positions": places[:, 1]}
+
+
+def contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Context]:
+    """Encode each context once, by its text. Raises `InputError` for one without tokens."""
+    texts = list(dict.fromkeys(one.context for one in examples))
+    found = {}
+    for text, pieces in zip(texts, tokenizer.encodings(texts, False), strict=True):
+        if not pieces.ids:
+            raise InputError("the tokenizer makes no token of the text", where="context", remedy="leave the row out")
+        starts, ends = np.array(pieces.offsets, dtype=np.int64).T
+        found[text] = Context(tokenizer.published_ids(pieces.ids), starts, ends)
+    return found
+
+
+def wide_of(found: Sequence[Window], tokenizer: Tokenizer) -> dict[str, Ragged]:
+    """Return what the model reads."""
+    wide = {"input_ids": Ragged.of([one.ids for one in found], tokenizer.pad_id or 0)}
+    if tokenizer.has_segments:
+        wide["token_type_ids"] = Ragged.of([one.types for one in found], 0)
+    return wide
+
+
+def beside_of(found: Sequence[Window]) -> dict[str, Ragged]:
+    """Return what the places mean."""
+    meaning = {name: Ragged.of([getattr(one, name) for one in found], OUTSIDE) for name in ("starts", "ends", "owned")}
+    return meaning | {"null": Ragged.of([[one.null] for one in found], OUTSIDE)}

@@ -17,6 +17,7 @@ from saucier.finetuning.folder import TaskFolder, begin, write_task
 from saucier.finetuning.opening import opening, shown
 from saucier.finetuning.outcome import Measured, hardest, measure, say_scores, write_predictions
 from saucier.finetuning.prepare import prepared
+from saucier.finetuning.report import write_report
 from saucier.hub import folder_of
 from saucier.inspection.units import duration
 from saucier.loading import model_folder_of
@@ -58,6 +59,8 @@ class Job:
     sheets: dict[str, Sheet] = field(init=False)
     encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
+    told: list[str] = field(default_factory=list)
+    """What was said of the data."""
 
     def keep_time(self, stage: str, seconds: float) -> None:
         """Write the time of a stage into the passport."""
@@ -104,7 +107,8 @@ def read(job: Job) -> None:
     job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
                   for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
-    for line in opening(job.splits, job.sheets, job.encoding.length):
+    job.told = list(opening(job.splits, job.sheets, job.encoding.length))
+    for line in job.told:
         job.voice.say(line)
     for line in shown(job.splits, job.sheets["train"], job.tokenizer):
         job.voice.note(line)
@@ -171,6 +175,7 @@ def finish(job: Job, trained: Result) -> None:
         job.tokenizer.save(job.folder.model)
         write_task(job.folder.model, job.splits.task.config, job.encoding.length)
         job.voice.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
+        job.voice.say(str(write_report(job.folder.path, job.settings, job.splits.task, found, job.told)))
     job.passport = job.passport.in_environment(dtype=trained.dtype).model_copy(update={"ended": now()})
     job.passport.write(job.folder.path)
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})

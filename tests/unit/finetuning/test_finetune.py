@@ -53,6 +53,9 @@ def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path,
     model = saucier.load(folder.path, dtype="float32")
     assert model.config.head is not None
     assert not (folder.path / "checkpoints").exists()
+    report = (folder.path / "report.html").read_text()
+    assert all(part in report for part in ("always ", "Class by class", "Taken for", "training loss", "80 rows"))
+    assert "http" not in report.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
 def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tuple[Path, Path],

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from saucier.cli import (
+    backtranslate,
     clean,
     compare,
     convert,
@@ -50,6 +51,7 @@ app.command()(evaluate.evaluate)
 app.command()(generate.generate)
 app.command()(finetune.finetune)
 app.command()(predict.predict)
+app.command()(backtranslate.backtranslate)
 app.command()(rerun.rerun)
 app.command()(recipes.recipes)
 app.command()(families.families)

@@ -25,6 +25,10 @@ EncoderFrom = Annotated[Path | None,
 DecoderFrom = Annotated[Path | None,
                         typer.Option("--decoder", metavar="MODEL", help="The same for the decoder; may be the same.")]
 Shared = Annotated[bool, typer.Option("--shared", help="With these: both sides share their weights.")]
+SyntheticFiles = Annotated[list[str] | None,
+                           typer.Option("--synthetic", metavar="FILE",
+                                        help="Learn from these pairs too, which `saucier backtranslate` made. Can be "
+                                             "given again.")]
 What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file, or a run folder to go on with.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
@@ -62,6 +66,15 @@ def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list
             raise InputError(f"{word!r} is not a change to the recipe", where="command line",
                              remedy="write key.sub=value, or --data FILE for text")
     return overrides, files
+
+
+def synthetic_words(files: Sequence[str] | None) -> list[str]:
+    """Return the change to the recipe that names synthetic pairs; none without files."""
+    import json
+
+    from saucier.text.sources import absolute
+
+    return [f"data.synthetic.files={json.dumps([absolute(name) for name in files])}"] if files else []
 
 
 @dataclass(frozen=True, slots=True)

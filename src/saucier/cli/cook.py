@@ -13,20 +13,21 @@ from saucier.cli.arguments import (
     Shared,
     Sides,
     Start,
+    SyntheticFiles,
     Words,
 )
 
 
 def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
          out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
-         shared: Shared = False, no_calibrate: NoCalibrate = False) -> None:
+         shared: Shared = False, synthetic: SyntheticFiles = None, no_calibrate: NoCalibrate = False) -> None:
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --from it goes on from a model that is there; a recipe for that is made where none is given.
     """
-    from saucier.cli.arguments import wanted_recipe
+    from saucier.cli.arguments import synthetic_words, wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out, start=start,
+    recipe, given = wanted_recipe(what, [*(words or ()), *synthetic_words(synthetic)], data, held_out, start=start,
                                   sides=Sides(encoder, decoder, shared))
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder

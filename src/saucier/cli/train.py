@@ -13,17 +13,18 @@ from saucier.cli.arguments import (
     Shared,
     Sides,
     Start,
+    SyntheticFiles,
     Words,
 )
 
 
 def train(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
           out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
-          shared: Shared = False, no_calibrate: NoCalibrate = False) -> None:
+          shared: Shared = False, synthetic: SyntheticFiles = None, no_calibrate: NoCalibrate = False) -> None:
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
-    from saucier.cli.arguments import wanted_recipe
+    from saucier.cli.arguments import synthetic_words, wanted_recipe
 
-    recipe, given = wanted_recipe(what, words, data, held_out, start=start,
+    recipe, given = wanted_recipe(what, [*(words or ()), *synthetic_words(synthetic)], data, held_out, start=start,
                                   sides=Sides(encoder, decoder, shared))
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder

@@ -185,7 +185,9 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/text/test_languages.py::test_shares_are_those_of_the_formulas",
             "tests/unit/objectives/test_multilingual.py::test_the_language_ends_both_sides_and_begins_the_decoder",
             "tests/cli/test_languages.py::test_source_and_target_are_told_as_the_family_is",
-        ), "partly", "back-translation"),
+            "tests/cli/test_backtranslate.py::test_texts_become_pairs",
+            "tests/cli/test_backtranslate.py::test_synthetic_pairs_are_learned_and_never_held_out",
+        ), "partly", "back-translation on a low-resource pair, measured"),
     Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -17,7 +17,7 @@ from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
 from saucier.objectives.misfit_whole import whole_misfits
-from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TokenizerConfig, languages_of
+from saucier.text.config import Data, LanguageData, PairData, Ready, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs, Running
 
 
@@ -53,11 +53,21 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
         yield from masked_misfits(masked, around.tokenizer, around.data, () if masked is objective else ("masking",))
     if isinstance(objective, c.ConditionalMasked):
         yield from whole_misfits(objective, around.model, around.tokenizer, around.length)
+    yield from tag_misfits(around)
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
                                                                                "pairs")
         yield Misfit(("data", "kind"), f"{objective.kind} learns from {what[0]}", f"use kind: {what[1]}")
+
+
+def tag_misfits(around: Around) -> Iterator[Misfit]:
+    """Is the token that tells synthetic pairs a token?"""
+    made = around.data.synthetic if isinstance(around.data, PairData) else None
+    known = around.tokenizer.special.extra
+    if made is not None and made.tag is not None and made.tag not in known and not isinstance(around.tokenizer, Ready):
+        yield Misfit(("tokenizer", "special", "extra"), f"the tag {made.tag} of synthetic pairs is no token",
+                     f"name it in special.extra beside the other special tokens, extra: ['{made.tag}']")
 
 
 def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterator[Misfit]:

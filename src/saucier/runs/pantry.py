@@ -107,6 +107,16 @@ def source_of(recipe: Recipe) -> str:
     files = recipe.data.files
     if not files:
         return "Python's own functions and documentation" if languages_of(recipe.data) else "Python's own documentation"
+    told = listed(files)
+    made = recipe.data.synthetic if isinstance(recipe.data, PairData) else None
+    if made is None:
+        return told
+    times = "" if made.real == 1 else f", {made.real} times"
+    return f"{told}{times}, beside synthetic pairs of {listed(made.files)}"
+
+
+def listed(files: Iterable[str]) -> str:
+    """Name files, the first three of many."""
     names = [Path(name).name for name in files]
     return ", ".join(names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"])
 

@@ -59,6 +59,23 @@ class TextData(Config):
     """What is kept away from training, to measure with."""
 
 
+class SyntheticPairs(Config):
+    """Pairs whose source a model has written, learned beside the real ones and never held out.
+
+    Source: Sennrich et al. 2016, §3.2, arXiv:1511.06709.
+    """
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Tables, read like `data.files`, as `saucier backtranslate` writes them."""
+    real: int = Field(default=1, ge=1)
+    """How often each real pair comes for each time that a synthetic one comes."""
+    tag: str | None = None
+    """A token before every synthetic source, which tells it from a real one; it stands in `special.extra`.
+
+    Source: Caswell et al. 2019, §3, arXiv:1906.06442.
+    """
+
+
 class PairData(Config):
     """Pairs of texts: translation, summarization and everything else with a source and a target."""
 
@@ -73,6 +90,8 @@ class PairData(Config):
     """Skip pairs seen before (exact; remembers 16 bytes of hash for each)."""
     limit: int | None = Field(default=None, gt=0)
     """Stop after so many pairs."""
+    synthetic: SyntheticPairs | None = None
+    """Pairs made by back-translation, beside those of `files`."""
     held_out: HeldOut = Fraction()
     """What is kept away from training, to measure with."""
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from saucier.errors import InputError
-from saucier.text.config import HeldOutFiles, PairData, TextData
+from saucier.text.config import HeldOutFiles, PairData, SyntheticPairs, TextData
 from saucier.text.documentation import python_documentation
 from saucier.text.heads import python_heads
 from saucier.text.read import Counts, Document, Pair, read_documents, read_pairs
 from saucier.text.sources import find_sources
 from saucier.text.split import Cut, Part, choose, drawn_documents
+from saucier.text.tables import columns_of
 
 T = TypeVar("T")
 Own = Callable[[Counts], Iterator[Document]]
@@ -122,6 +124,13 @@ class PairCorpus(Parted[Pair]):
         return pairs, pairs
 
     def _part(self, part: Part, counts: Counts) -> Iterator[Pair]:
+        synthetic = self.data.synthetic if part == "train" else None
+        for _ in range(1 if synthetic is None else synthetic.real):
+            yield from self._own(part, counts)
+        if synthetic is not None:
+            yield from _made(self.data, synthetic, counts)
+
+    def _own(self, part: Part, counts: Counts) -> Iterator[Pair]:
         held_out, read = self.data.held_out, Counts()
         separate = isinstance(held_out, HeldOutFiles)
         files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
@@ -166,6 +175,19 @@ def _pairs(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) 
         yield pair
 
 
+def _made(data: PairData, synthetic: SyntheticPairs, counts: Counts) -> Iterator[Pair]:
+    """Read synthetic pairs, each source behind the tag where there is one. Their columns may be called otherwise."""
+    named = data.source is not None and set(columns_of(find_sources(synthetic.files)[0])) >= {data.source, data.target}
+    source, target = (data.source, data.target) if named else (None, None)
+    read = Counts()
+    for pair in read_pairs(synthetic.files, source=source, target=target, counts=read):
+        made = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
+        counts.add(made.source, made.target)
+        yield made
+    counts.files, counts.names = counts.files + read.files, [*counts.names, *read.names]
+    counts.empty, counts.repaired = counts.empty + read.empty, counts.repaired + read.repaired
+
+
 def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts) -> bool:
     """Tell whether a text was seen before. Documents of several parts (longer than a block) are always kept."""
     if seen is None or part:
@@ -181,7 +203,8 @@ def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts)
 def _check_apart(data: TextData | PairData) -> None:
     """Refuse a file that is both trained on and held out."""
     if isinstance(data.held_out, HeldOutFiles):
-        trained = {source.path.resolve() for source in find_sources(data.files)}
+        made = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
+        trained = {source.path.resolve() for source in find_sources((*data.files, *made))}
         for source in find_sources(data.held_out.files):
             if source.path.resolve() in trained:
                 raise InputError("is both trained on and held out", where=source.name,

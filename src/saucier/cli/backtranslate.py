@@ -1,0 +1,49 @@
+"""`saucier backtranslate`: pairs to learn from, made of texts of the target language by a reverse model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import Run
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts of the target language: one a line, or a "
+                                                                    "row of a table.")]
+Table = Annotated[Path, typer.Option("--out", metavar="FILE.tsv", help="The pairs, as a new table.")]
+Column = Annotated[str | None, typer.Option(help="The column of a table that holds the texts.")]
+Columns = Annotated[str, typer.Option(metavar="SOURCE,TARGET", help="What the columns of the pairs are called.")]
+Beams = Annotated[int, typer.Option(min=1, help="Beams of the reverse model.")]
+Sampled = Annotated[float, typer.Option("--temperature", min=0,
+                                        help="Draw sources at this temperature instead; 0 takes the likeliest.")]
+TopK = Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed draws the same sources.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="The first so many texts only.")]
+Batch = Annotated[int, typer.Option(min=1, help="So many texts at a time.")]
+SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the texts.")]
+TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")]
+
+
+def backtranslate(run: Run, files: Files, *, out: Table, column: Column = None, columns: Columns = "source,target",
+                  beams: Beams = 5, temperature: Sampled = 0.0, top_k: TopK = None, seed: Seed = 0,
+                  limit: Limit = None, batch: Batch = 64, source_language: SourceLanguage = None,
+                  target_language: TargetLanguage = None) -> None:
+    """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
+    from saucier.errors import InputError
+    from saucier.runs.backtranslation import back_translate, write_table
+    from saucier.runs.direction import direction
+    from saucier.runs.files import Batched, refuse_existing, source_texts
+    from saucier.runs.opened import open_model
+    from saucier.runs.writing import Manner
+
+    names = tuple(name.strip() for name in columns.split(","))
+    if len(names) != 2 or not all(names):
+        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
+    refuse_existing(out)
+    opened = open_model(run)
+    manner = Manner(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
+    way = direction(opened, source_language, target_language)
+    made = back_translate(Batched(opened, manner, way, batch), list(source_texts(files, column)), limit)
+    write_table(out, made, (names[0], names[1]))
+    typer.echo(f"{made.words} → {out}")

@@ -6,7 +6,7 @@ Letters: B batch, L length, S source length, D dim, V vocab, C classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -31,6 +31,7 @@ from saucier.parts.output import Output
 from saucier.parts.permutation import places_asked, refuse_unread
 from saucier.parts.ragged import Ragged, ragged_of, worth_packing
 from saucier.parts.recurrence import recalled
+from saucier.parts.source import SourceEncoder
 from saucier.parts.stack import Stack
 from saucier.parts.targets import derived
 from saucier.parts.tied import tie_blocks
@@ -90,6 +91,7 @@ class Transformer(nn.Module):
         self.rewrites: list[Applied] = []
         self.front: Front | None = None
         self.embed = Embedding(config.embed, config.dim)
+        self.source = SourceEncoder(config.source, config.dim) if config.source else None
         self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
         if self.decoder_embed is not None and config.decoder_embed is not None and config.decoder_embed.tied:
@@ -193,6 +195,7 @@ class Transformer(nn.Module):
             if source is not None:
                 put_before(self.front, source, self.embed)
         if memory.hidden is None and source is not None:
+            source = self.fed(source)
             self.pack_both(source, target, wanted)
             done = self.run(self.encoder, self.embed, source, wanted)
             memory.hidden, memory.layout, memory.states = done.hidden, done.layout, done.finals
@@ -212,6 +215,15 @@ class Transformer(nn.Module):
         output.decoder_router_logits = done.routers
         read = None if source is None else known(source)
         return self.finish(output, Reading(hidden, None, known(target), read, target.text_mask, target.inputs), wanted)
+
+    def fed(self, side: Side) -> Side:
+        """Return the encoder's side with the vectors of what feeds it, if anything does. Vectors in a batch go first.
+        """
+        if self.source is None or side.vectors is not None:
+            return side
+        given = Side(side.ids, side.mask, side.positions, side.documents)
+        read = self.run(self.source.stack, self.source.embed, given, Wanted()).unpacked()
+        return replace(side, vectors=read)
 
     def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""

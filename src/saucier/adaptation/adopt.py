@@ -85,7 +85,7 @@ def refuse_other_body(mine: c.Transformer, theirs: c.Transformer) -> None:
 
 def body(config: c.Transformer) -> Any:
     """Return a config as plain values without what may differ."""
-    values = config.model_dump(mode="json", exclude={"head", "pooler", "initialization"})
+    values = config.model_dump(mode="json", exclude={"head", "pooler", "initialization", "source"})
     for embed in (values["embed"], values["decoder_embed"] or {}):
         embed.pop("vocab", None)
     return undropped(values)

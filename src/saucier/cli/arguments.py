@@ -25,6 +25,10 @@ EncoderFrom = Annotated[Path | None,
 DecoderFrom = Annotated[Path | None,
                         typer.Option("--decoder", metavar="MODEL", help="The same for the decoder; may be the same.")]
 Shared = Annotated[bool, typer.Option("--shared", help="With these: both sides share their weights.")]
+SourceEncoder = Annotated[int | None,
+                          typer.Option(min=1, metavar="LAYERS",
+                                       help="With --from: put a new encoder of so many blocks before that of an "
+                                            "encoder-decoder, and learn from pairs in two stages.")]
 SyntheticFiles = Annotated[list[str] | None,
                            typer.Option("--synthetic", metavar="FILE",
                                         help="Learn from these pairs too, which `saucier backtranslate` made. Can be "
@@ -97,8 +101,8 @@ class Sides:
 
 
 def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[str] | None,
-                  held_out: Sequence[str] | None, *, start: Path | None = None,
-                  sides: Sides | None = None) -> tuple[Recipe, Path | None]:
+                  held_out: Sequence[str] | None, *, start: Path | None = None, sides: Sides | None = None,
+                  source_layers: int | None = None) -> tuple[Recipe, Path | None]:
     """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`.
 
     With a model to start from the recipe may be left out; the first word is then a change to it.
@@ -118,6 +122,9 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
     if warm is not None and (what is not None or start is not None):
         raise InputError("the recipe follows from the models of the sides", where="--encoder, --decoder",
                          remedy="leave out the recipe and --from, or set warm_start in the recipe")
+    if source_layers is not None and (what is not None or start is None):
+        raise InputError("a new encoder is put before that of a model to go on from", where="--source-encoder",
+                         remedy="give --from MODEL, and no recipe")
     if what is None and not free:
         raise InputError("which recipe?", where="command line", remedy="`saucier recipes` lists them; or give --from")
     overrides, files = sorted_words(words, data)
@@ -134,7 +141,7 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
         from saucier.runs.continued import continued_recipe
 
         assert start is not None, "looked at above"
-        return continued_recipe(start, overrides), None
+        return continued_recipe(start, overrides, source_layers=source_layers), None
     folder = Path(what)
     if folder.is_dir() and (folder / "recipe.yaml").is_file():
         return recipe(folder / "recipe.yaml", overrides), folder

@@ -12,6 +12,7 @@ from saucier.cli.arguments import (
     Out,
     Shared,
     Sides,
+    SourceEncoder,
     Start,
     SyntheticFiles,
     Words,
@@ -20,7 +21,8 @@ from saucier.cli.arguments import (
 
 def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
          out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
-         shared: Shared = False, synthetic: SyntheticFiles = None, no_calibrate: NoCalibrate = False) -> None:
+         shared: Shared = False, synthetic: SyntheticFiles = None,
+         source_encoder: SourceEncoder = None, no_calibrate: NoCalibrate = False) -> None:
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --from it goes on from a model that is there; a recipe for that is made where none is given.
@@ -28,7 +30,7 @@ def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None,
     from saucier.cli.arguments import synthetic_words, wanted_recipe
 
     recipe, given = wanted_recipe(what, [*(words or ()), *synthetic_words(synthetic)], data, held_out, start=start,
-                                  sides=Sides(encoder, decoder, shared))
+                                  sides=Sides(encoder, decoder, shared), source_layers=source_encoder)
     from saucier.runs.cook import cook as work
     from saucier.runs.folder import default_folder
     from saucier.runs.job import Wishes

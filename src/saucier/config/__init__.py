@@ -99,6 +99,7 @@ from saucier.config.model import (
     SegmentTable,
     SegmentTokens,
     Share,
+    SourceEncoder,
     Stack,
     Transformer,
 )
@@ -345,6 +346,7 @@ __all__ = [
     "SkipPadding",
     "Softmax",
     "SoftmaxOfTop",
+    "SourceEncoder",
     "SpanHead",
     "Stack",
     "Sublayer",

@@ -9,6 +9,7 @@ from saucier.config.check_cells import check_cells, reads_encoder
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
+from saucier.config.check_source import check_source
 from saucier.config.check_tied import check_tied
 from saucier.config.check_whole import check_whole_text
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
@@ -62,7 +63,8 @@ def check(config: Transformer) -> None:
     if config.encoder and config.decoder and config.encoder.narrow:
         raise InputError("the decoder reads vectors as wide as the model", where="encoder.narrow",
                          remedy="remove it, or give it to the decoder")
-    for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
+    fed = config.source.stack if config.source else None
+    for name, stack in (("source.stack", fed), ("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
             check_cells(name, stack, config)
@@ -77,6 +79,7 @@ def check(config: Transformer) -> None:
     check_trigram(config)
     check_head(config)
     check_whole_text(config)
+    check_source(config)
 
 
 def check_sides(config: Transformer) -> None:

@@ -347,6 +347,9 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     """
     dim = config.dim
     parts = [embedding_node("embed", config.embed, dim)]
+    if config.source:
+        parts.append(group("source", "source", [embedding_node("embed", config.source.embed, dim),
+                                                stack_node("stack", config.source.stack, dim, length)]))
     if config.encoder:
         parts.append(stack_node("encoder", config.encoder, dim, length))
     if config.decoder_embed:

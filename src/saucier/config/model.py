@@ -313,6 +313,19 @@ class Embedding(Config):
         return self.widths(dim)[1] if last else dim
 
 
+class SourceEncoder(Config):
+    """An encoder that feeds an encoder: its vectors stand in the place of the token vectors that the encoder reads.
+
+    What the encoder adds to token vectors (positions, norm) it adds to these. Source: Lewis et al. 2020 (BART), §3.4,
+    arXiv:1910.13461.
+    """
+
+    embed: Embedding
+    """Its own tokens and positions; the vocabulary may be another one than the target's."""
+    stack: Stack
+    """Its blocks."""
+
+
 class Transformer(Config):
     """Any model of the family: encoder only, decoder only, or both."""
 
@@ -322,6 +335,8 @@ class Transformer(Config):
     """Tokens to vectors; of both sides, unless `decoder_embed` is given."""
     encoder: Stack | None = None
     """The stack that reads the source, or the only one of an encoder."""
+    source: SourceEncoder | None = None
+    """What reads the source before the encoder does (encoder-decoders only); None: the encoder reads tokens."""
     decoder: Stack | None = None
     """The stack that writes."""
     decoder_embed: Embedding | None = None

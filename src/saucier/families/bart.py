@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout
+from saucier.errors import InputError
 from saucier.families.bart_lineage import (
     FREE,
     KEYS,
@@ -15,6 +16,20 @@ from saucier.families.bart_lineage import (
     from_fields,
     weights,
 )
+
+
+def with_source_encoder(tree: c.Transformer, layers: int, *, vocab: int | None = None) -> c.Transformer:
+    """Put a new encoder of so many blocks before the encoder of an encoder-decoder; its blocks are like the encoder's.
+
+    Raises `InputError` for a body without both stacks, and for one whose blocks differ.
+    Source: Lewis et al. 2020, §3.4, arXiv:1910.13461.
+    """
+    if tree.encoder is None or tree.decoder is None or not isinstance(tree.encoder.layers, c.Repeat):
+        raise InputError("a new encoder is put before that of an encoder-decoder with equal blocks", where="source",
+                         remedy="use a model such as BART")
+    embed = tree.embed.model_copy(update={"vocab": vocab or tree.embed.vocab})
+    stack = tree.encoder.model_copy(update={"layers": tree.encoder.layers.model_copy(update={"times": layers})})
+    return tree.model_copy(update={"source": c.SourceEncoder(embed=embed, stack=stack)})
 
 
 def bart(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 1024,

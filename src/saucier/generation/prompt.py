@@ -37,7 +37,7 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
         raise InputError("an encoder-decoder needs a source", where="input_ids",
                          remedy="give input_ids [batch, length]")
     ids = ids.to(device)
-    mask = checked_mask(config.embed, ids, mask, options=options)
+    mask = checked_mask(config.source.embed if config.source else config.embed, ids, mask, options=options)
     start = torch.full((len(ids), 1), start_token(config, options), device=device)
     return Prompt(start, source=ids, source_mask=mask)
 

@@ -176,8 +176,11 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/parts/test_two_sides.py::test_a_label_is_read_where_the_source_ends",
             "tests/unit/objectives/test_noise.py::test_bart_permutes_all_sentences_and_hides_30_percent",
             "tests/unit/objectives/test_noise.py::test_infilled_spans_are_of_poisson_lengths",
+            "tests/unit/objectives/test_staged.py::test_only_what_is_named_learns_at_first",
+            "tests/unit/objectives/test_staged.py::test_then_everything_learns",
+            "tests/cli/test_source_encoder.py::test_a_new_encoder_learns_first",
             "tests/learn/test_objectives_learn.py::test_the_loss_falls",
-        ), "partly", "the two stages with a new source encoder"),
+        ), "works"),
     Row("C4", "mBART: balanced sampling of languages, back-translation",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -23,6 +23,7 @@ from saucier.objectives.prediction import Beside, NextSentence, Prediction
 from saucier.objectives.replaced import build_replaced
 from saucier.objectives.sampling import ScheduledSampling
 from saucier.objectives.spans import build_noisy
+from saucier.objectives.staged import Staged
 from saucier.objectives.whole_text import TargetLength, build_conditional
 from saucier.text.material import Material
 
@@ -84,7 +85,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return build_parallel(config, hiding, given), objective
         case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
             plain = Prediction(smoothing)
-            return PairCorruption(pair_form(given)), ScheduledSampling(plain, truth) if truth else plain
+            learned = ScheduledSampling(plain, truth) if truth else plain
+            return PairCorruption(pair_form(given)), staged(learned, config.first_stage, given.steps)
         case c.ConditionalMasked(label_smoothing=smoothing):
             return build_conditional(config, given), Prediction(smoothing, (TargetLength(),))
         case c.Replaced():
@@ -93,6 +95,11 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return build_permutation(config, given)
         case _:
             return build_noisy(config, given), Prediction()
+
+
+def staged(objective: Objective, stage: c.FirstStage | None, steps: int) -> Objective:
+    """Put a first stage before an objective, where there is one."""
+    return objective if stage is None else Staged(objective, stage, round(stage.share * steps))
 
 
 def masked_companions(config: c.Masked, given: Given) -> tuple[Beside, ...]:

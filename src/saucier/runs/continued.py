@@ -9,6 +9,7 @@ from typing import Any
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.families.bart import with_source_encoder
 from saucier.files import read_object
 from saucier.hub import folder_of
 from saucier.inspection.subject import subject
@@ -28,24 +29,29 @@ TRAINING: dict[str, Any] = {
     "schedule": {"kind": "linear", "warmup": 60}}
 """What is usual for going on from published weights: a low rate, a short warmup. Gururangan et al. 2020, table 13,
 arXiv:2004.10964, takes 1e-4 at batches of 2048."""
+TWO_STAGES: dict[str, Any] = {"kind": "sequence_to_sequence", "first_stage": {}}
+"""How a model learns to read another language by a new encoder. Source: Lewis et al. 2020, §3.4, arXiv:1910.13461."""
 
 
-def continued_recipe(start: Path, overrides: Iterable[str] = ()) -> Recipe:
+def continued_recipe(start: Path, overrides: Iterable[str] = (), *, source_layers: int | None = None) -> Recipe:
     """Return the recipe for going on with a model on other text.
 
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
     the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
-    another; `objective.kind=...` says otherwise.
+    another; `objective.kind=...` says otherwise. With `source_layers` a new encoder of so many blocks reads sources of
+    another language before the model does, and pairs are learned in two stages.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
     """
     folder = folder_of(start)
     tokenizer = load_tokenizer(folder)
     model = speaking(model_folder_of(folder))
+    learned, data = (objective(model, tokenizer), "text") if source_layers is None else (TWO_STAGES, "pairs")
+    model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
     length = min(LENGTH, learned_length(model) or LENGTH)
     values: dict[str, Any] = {
         "name": name_of(start), "about": f"Goes on from {start.name}", "model": model.model_dump(mode="json"),
         "tokenizer": {"kind": "ready", "vocab": tokenizer.vocab_size, "special": special_tokens(tokenizer)},
-        "data": {"kind": "text"}, "objective": objective(model, tokenizer), "training": TRAINING | {"length": length}}
+        "data": {"kind": data}, "objective": learned, "training": TRAINING | {"length": length}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge(source.values)

@@ -34,6 +34,7 @@ from saucier.objectives.config.noise import (
 from saucier.objectives.config.pairs import (
     ConditionalMasked,
     ExponentialTruth,
+    FirstStage,
     InverseSigmoidTruth,
     LinearTruth,
     SequenceToSequence,
@@ -79,7 +80,7 @@ __all__ = [
     "EveryPosition",
     "EveryToken",
     "ExponentialTruth",
-    "FullSentences",
+    "FirstStage", "FullSentences",
     "Generator",
     "InverseSigmoidTruth",
     "LastPosition",

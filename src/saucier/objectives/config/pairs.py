@@ -54,6 +54,20 @@ class ConditionalMasked(Config):
     """The token that every source begins with, and whose vector tells the target's length."""
 
 
+class FirstStage(Config):
+    """At first only some parameters learn, then all: how BART learns to read another language by a new encoder.
+
+    Source: Lewis et al. 2020, §3.4, arXiv:1910.13461.
+    """
+
+    share: float = Field(default=0.8, gt=0, le=1)
+    """Share of the training's steps that it lasts."""
+    learns: tuple[str, ...] = Field(default=("source", "embed.positions", "decoder_embed.positions",
+                                             "encoder.blocks.0.attention.inner.qkv"), min_length=1)
+    """The parameters that learn, by the beginnings of their names; the default is BART's: the new encoder, the tables
+    of positions, and the map of queries, keys and values in the encoder's first block."""
+
+
 class SequenceToSequence(Config):
     """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
 
@@ -62,3 +76,5 @@ class SequenceToSequence(Config):
     """Share of the target's probability that is spread over the whole vocabulary."""
     truth: Annotated[TruthSchedule, Field(discriminator="kind")] | None = None
     """How often the decoder reads the true token instead of its own prediction (scheduled sampling); None: always."""
+    first_stage: FirstStage | None = None
+    """What learns at first, where not everything does from the start."""

@@ -1,0 +1,32 @@
+"""A cooked BART learns to read another language by a new encoder, in two stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tests.cli.conftest import TINY, Saucier
+
+import saucier as library
+
+
+def test_a_new_encoder_learns_first(saucier: Saucier, text_file: Path, pair_file: Path, tmp_path: Path) -> None:
+    """In the first stage BART's own blocks stay as they were, but for one map and the positions."""
+    bart = tmp_path / "bart"
+    made = saucier("train", "bart-nano", "--data", text_file, "--out", bart, "--no-calibrate", "data.document=line",
+                   "tokenizer.vocab=280", *TINY)
+    assert made.code == 0, made.err
+    run = tmp_path / "run"
+    words = ("cook", "--from", bart, "--source-encoder", 2, "--data", pair_file, "--no-calibrate", "training.steps=3",
+             "training.batch=4", "training.length=24", "training.events=off", "sampling.samples=1")
+    answer = saucier(*words, "--out", run, "objective.first_stage.share=1.0")
+    assert answer.code == 0, answer.err
+    before, after = library.load(bart), library.load(run)
+    assert after.config.source is not None
+    assert len(after.config.source.stack.blocks()) == 2
+    known = dict(after.named_parameters())
+    moved = {name for name, value in before.named_parameters() if not torch.equal(value, known[name])}
+    assert moved == {"embed.positions.weight", "decoder_embed.positions.weight",
+                     "encoder.blocks.0.attention.inner.qkv.weight", "encoder.blocks.0.attention.inner.qkv.bias"}
+    assert saucier("generate", run, "the cook", "--tokens", 4, "--temperature", 0).code == 0
+    assert "--from MODEL" in saucier("cook", "bart-nano", "--source-encoder", 2).error

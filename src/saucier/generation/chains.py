@@ -5,7 +5,7 @@ Every row is a chain of its own. Letters: R rows, L length, V vocab, F places th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from saucier.generation.options import GenerationOptions, resolve
 from saucier.generation.processors import Processor, Suppress, TopK, process
 from saucier.generation.prompt import checked_mask
 from saucier.generation.rules import check_tokens, distribution
+from saucier.generation.search import Step, decode
 from saucier.generation.strategies import (
     ChainStrategy,
     Gibbs,
@@ -77,10 +78,6 @@ class Masked:
         scores: Tensor = head(output.last_hidden_state[rows, places]).float()
         return process([Suppress(self.suppressed)] if self.suppressed else [], ids, scores)
 
-    def here(self, ids: Tensor, places: Tensor) -> Tensor:
-        """The same for the rows of the chains. Shapes: [R, L], [R] -> [R, V]."""
-        return self.logits(ids, places, self.padding)
-
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
         """Sum what the written tokens cost, each with its own place hidden. Shapes: [R, L] -> [R].
 
@@ -98,69 +95,147 @@ class Masked:
         return costs
 
 
+@dataclass(frozen=True, slots=True)
+class HiddenFeed:
+    """A masked language model as a search sees it: a text and one of its places in, scores of that place out."""
+
+    masked: Masked
+    start: Step
+    """What is asked first."""
+
+    def first(self) -> Tensor:
+        """Ask for the first place of each row. Shapes: -> [R, V], float32."""
+        return self.next(self.start)
+
+    def next(self, step: Step) -> Tensor:
+        """Hide a place of each row, and score what may stand there. Shapes: -> [R, V], float32."""
+        assert step.places is not None, "chains ask for places"
+        return self.masked.logits(step.tokens, step.places, self.masked.padding)
+
+
 @dataclass(slots=True)
 class Walk:
-    """The chains on their way."""
+    """Texts on their way, and the place of each that is drawn next."""
 
     masked: Masked
     ids: Tensor
     draw: Sample
     processors: tuple[Processor, ...]
     """What shapes the distribution that tokens are drawn from."""
+    places: Tensor = field(init=False)
+    """[R]."""
 
-    def place(self, step: int, order: RandomOrder | SequentialOrder) -> Tensor:
-        """Return the place of each row that comes at a step. Shapes: -> [R]."""
+    def go(self, step: int, order: RandomOrder | SequentialOrder) -> Step:
+        """Choose the place of each row that comes at a step."""
         free = self.masked.free
         match order:
             case RandomOrder():
                 chances = torch.rand(free.shape, generator=self.draw.generator, device=free.device)
-                return chances.masked_fill(~free, -1.0).argmax(1)
+                self.places = chances.masked_fill(~free, -1.0).argmax(1)
             case SequentialOrder():
                 wanted = step % free.sum(1) + 1
-                return ((free.cumsum(1) == wanted[:, None]) & free).int().argmax(1)
+                self.places = ((free.cumsum(1) == wanted[:, None]) & free).int().argmax(1)
+        return Step(self.ids, places=self.places)
 
-    def sweep(self) -> None:
-        """Draw every place once, from left to right, so that no mask is left."""
-        for step in range(int(self.masked.free.sum(1).max())):
-            self.redraw(self.place(step, SequentialOrder()), self.processors)
+    def redraw(self, logits: Tensor, processors: tuple[Processor, ...], choice: Sample | Greedy | None = None) -> None:
+        """Write what is drawn into the places. Shapes: logits [R, V]."""
+        scores = process(processors, self.ids, logits)
+        self.ids = self.ids.scatter(1, self.places[:, None], (choice or self.draw)(scores, 1))
 
-    def redraw(self, places: Tensor, processors: tuple[Processor, ...], choice: Sample | Greedy | None = None) -> None:
-        """One step of Gibbs sampling. Shapes: places [R]."""
-        scores = process(processors, self.ids, self.masked.here(self.ids, places))
-        self.ids = self.ids.scatter(1, places[:, None], (choice or self.draw)(scores, 1))
 
-    def gibbs(self, strategy: Gibbs) -> Chains:
-        """Run all steps."""
-        whole = tuple(one for one in self.processors if not isinstance(one, TopK))
-        cut = len(whole) < len(self.processors)
-        for step in range(strategy.steps):
-            burnt = strategy.burn_in is not None and step >= strategy.burn_in
-            wide = strategy.burn_in is not None and not burnt
-            self.redraw(self.place(step, strategy.order), whole if wide else self.processors,
-                        Greedy() if burnt and not cut else None)
-        return Chains(self.ids)
+class GibbsSearch:
+    """Takes every draw."""
 
-    def metropolis(self, strategy: MetropolisHastings) -> Chains:
-        """Run all steps, from a text without masks."""
-        self.sweep()
-        energy, proposed, accepted = self.masked.energy(self.ids, strategy.energy), 0, 0
-        for step in range(strategy.steps):
-            places = self.place(step, strategy.order)[:, None]
-            scores = process(self.processors, self.ids, self.masked.here(self.ids, places[:, 0])).log_softmax(-1)
-            old, new = self.ids.gather(1, places), self.draw(scores, 1)
-            luck = torch.rand(len(self.ids), generator=self.draw.generator, device=self.ids.device).log()
-            moved = (old != new)[:, 0].nonzero()[:, 0]
-            proposed += len(moved)
-            if not len(moved):
-                continue
-            other = self.ids.scatter(1, places, new)[moved]
-            costs = self.masked.energy(other, strategy.energy, moved)
-            back = (scores.gather(1, old) - scores.gather(1, new))[moved, 0]
-            taken = luck[moved] < energy[moved] - costs + back
-            accepted += int(taken.sum())
-            self.ids = self.ids.index_copy(0, moved[taken], other[taken])
-            energy = energy.index_copy(0, moved[taken], costs[taken])
-        return Chains(self.ids, proposed, accepted, energy)
+    def __init__(self, walk: Walk, strategy: Gibbs) -> None:
+        """Begin at the texts of the walk."""
+        self.walk, self.strategy, self.done = walk, strategy, 0
+        self.whole = tuple(one for one in walk.processors if not isinstance(one, TopK))
+
+    def begin(self) -> Step:
+        """Choose the first places."""
+        return self.walk.go(0, self.strategy.order)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        return self.done == self.strategy.steps
+
+    def advance(self, logits: Tensor) -> Step:
+        """Draw the tokens of this step. Shapes: logits [R, V]."""
+        walk, burn_in = self.walk, self.strategy.burn_in
+        cut = len(self.whole) < len(walk.processors)
+        if burn_in is not None and self.done < burn_in:
+            walk.redraw(logits, self.whole)
+        else:
+            walk.redraw(logits, walk.processors, None if burn_in is None or cut else Greedy())
+        self.done += 1
+        return walk.go(self.done, self.strategy.order)
+
+    def result(self) -> Tensor:
+        """The texts. Shapes: -> [R, L]."""
+        return self.walk.ids
+
+    def chains(self) -> Chains:
+        """Where the chains have come to."""
+        return Chains(self.walk.ids.clone())
+
+
+class MetropolisSearch:
+    """Writes every place once, then takes a draw as the energies of both texts say."""
+
+    def __init__(self, walk: Walk, strategy: MetropolisHastings) -> None:
+        """Begin at the texts of the walk."""
+        self.walk, self.strategy = walk, strategy
+        self.sweep = int(walk.masked.free.sum(1).max())
+        self.done, self.proposed, self.accepted = -self.sweep, 0, 0
+        self.energy = torch.zeros(len(walk.ids), device=walk.ids.device)
+
+    def begin(self) -> Step:
+        """Choose the first places, from the left."""
+        return self.walk.go(0, SequentialOrder())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        return self.done == self.strategy.steps
+
+    def advance(self, logits: Tensor) -> Step:
+        """Draw a token of each row, and take it or not. Shapes: logits [R, V]."""
+        if self.done < 0:
+            self.walk.redraw(logits, self.walk.processors)
+        else:
+            self.propose(process(self.walk.processors, self.walk.ids, logits).log_softmax(-1))
+        self.done += 1
+        if self.done < 0:
+            return self.walk.go(self.done + self.sweep, SequentialOrder())
+        if self.done == 0:
+            self.energy = self.walk.masked.energy(self.walk.ids, self.strategy.energy)
+        return self.walk.go(self.done, self.strategy.order)
+
+    def propose(self, scores: Tensor) -> None:
+        """One step of Metropolis-Hastings. Shapes: scores [R, V], log probabilities."""
+        walk, places = self.walk, self.walk.places[:, None]
+        old, new = walk.ids.gather(1, places), walk.draw(scores, 1)
+        luck = torch.rand(len(walk.ids), generator=walk.draw.generator, device=walk.ids.device).log()
+        moved = (old != new)[:, 0].nonzero()[:, 0]
+        self.proposed += len(moved)
+        if not len(moved):
+            return
+        other = walk.ids.scatter(1, places, new)[moved]
+        costs = walk.masked.energy(other, self.strategy.energy, moved)
+        back = (scores.gather(1, old) - scores.gather(1, new))[moved, 0]
+        taken = luck[moved] < self.energy[moved] - costs + back
+        self.accepted += int(taken.sum())
+        walk.ids = walk.ids.index_copy(0, moved[taken], other[taken])
+        self.energy = self.energy.index_copy(0, moved[taken], costs[taken])
+
+    def result(self) -> Tensor:
+        """The texts. Shapes: -> [R, L]."""
+        return self.walk.ids
+
+    def chains(self) -> Chains:
+        """Where the chains have come to."""
+        return Chains(self.walk.ids.clone(), self.proposed, self.accepted, self.energy.clone())
 
 
 def walk(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any) -> Chains:
@@ -188,8 +263,18 @@ def chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options:
     with evaluating(model):
         masked = opened(model, ids, mask, strategy.mask, options.suppress_tokens)
         walk = Walk(masked, ids, Sample.seeded(options.seed, ids.device), tuple(distribution(options)))
-        done = run(walk, strategy)
-    return Chains(done.ids.clone(), done.proposed, done.accepted, None if done.energy is None else done.energy.clone())
+        search = search_of(walk, strategy)
+        decode(HiddenFeed(masked, search.begin()), search)
+    return search.chains()
+
+
+def search_of(walk: Walk, strategy: ChainStrategy) -> GibbsSearch | MetropolisSearch:
+    """Return the search that takes the steps of a strategy."""
+    match strategy:
+        case Gibbs():
+            return GibbsSearch(walk, strategy)
+        case MetropolisHastings():
+            return MetropolisSearch(walk, strategy)
 
 
 def opened(model: Transformer, ids: Tensor, mask: Tensor | None, token: int, suppressed: tuple[int, ...]) -> Masked:
@@ -199,15 +284,6 @@ def opened(model: Transformer, ids: Tensor, mask: Tensor | None, token: int, sup
         raise InputError(f"row {empty[0]} has no mask token ({token}), so nothing is to be written",
                          where="input_ids", remedy="put mask tokens where words are wanted")
     return Masked(model, token, free, mask, (token, *suppressed))
-
-
-def run(walk: Walk, strategy: ChainStrategy) -> Chains:
-    """Take all steps."""
-    match strategy:
-        case Gibbs():
-            return walk.gibbs(strategy)
-        case MetropolisHastings():
-            return walk.metropolis(strategy)
 
 
 def check_masked(config: c.Transformer) -> None:

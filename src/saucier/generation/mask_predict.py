@@ -12,33 +12,79 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feed import Prompt, evaluating
+from saucier.generation.feed import evaluating
 from saucier.generation.options import GenerationOptions
 from saucier.generation.processors import forbid
 from saucier.generation.prompt import read_prompt
 from saucier.generation.rules import check_tokens, fill
+from saucier.generation.search import Step, decode
 from saucier.generation.strategies import MaskPredict
 from saucier.model import Transformer
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A source that is read once, for all targets that are tried."""
+class WholeFeed:
+    """A model that writes whole targets: reads a target anew at every step, beside a source that it read once."""
 
     model: Transformer
     encoded: Tensor
     """[R, S, D]."""
     mask: Tensor | None
     """[R, S]; None: all of the source is real."""
-    barred: tuple[int, ...]
-    """Tokens that are never written."""
+    real: Tensor
+    """[R, T], True where the target has a token."""
+    token: int
+    """The mask token."""
 
-    def best(self, ids: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the likeliest token of each place and its log probability. Shapes: ids, real [R, T] -> two [R, T]."""
-        logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=ids,
-                            decoder_attention_mask=real).logits
-        sure = forbid(logits.float().flatten(0, 1), self.barred).log_softmax(-1).max(-1)
-        return sure.indices.view_as(ids), sure.values.view(ids.shape)
+    def first(self) -> Tensor:
+        """Read targets of mask tokens alone. Shapes: -> [R, T, V], float32."""
+        return self.next(Step(torch.full(self.real.shape, self.token, device=self.real.device)))
+
+    def next(self, step: Step) -> Tensor:
+        """Read targets whose mask tokens are asked about. Shapes: -> [R, T, V], float32."""
+        logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=step.tokens,
+                            decoder_attention_mask=self.real).logits
+        return logits.float()  # type: ignore[no-any-return]
+
+
+class LeastSure:
+    """Writes what is hidden, then hides the tokens that are least sure, for some iterations.
+
+    In iteration t of T, from 0, the share (T - t) / T of the tokens is hidden, rounded down, at least one; the others
+    keep their tokens and their probabilities. Source: Ghazvininejad et al. 2019, §3, eq 1 to 3, arXiv:1904.09324.
+    """
+
+    def __init__(self, real: Tensor, *, token: int, barred: tuple[int, ...], iterations: int) -> None:
+        """Begin with targets of mask tokens alone; `barred` tokens are never written. Shapes: real [R, T]."""
+        self.real, self.token, self.barred, self.iterations = real, token, barred, iterations
+        self.lengths = real.sum(1)
+        self.ids = torch.full(real.shape, token, device=real.device)
+        self.sure = torch.full(real.shape, float("-inf"), device=real.device)
+        self.hidden, self.done = real, 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations are done."""
+        return self.done == self.iterations
+
+    def advance(self, logits: Tensor) -> Step:
+        """Write the likeliest tokens into the hidden places, and hide the next ones. Shapes: logits [R, T, V]."""
+        best = forbid(logits.flatten(0, 1), self.barred).log_softmax(-1).max(-1)
+        self.ids = torch.where(self.hidden, best.indices.view_as(self.ids), self.ids)
+        self.sure = torch.where(self.hidden, best.values.view_as(self.sure), self.sure)
+        self.done += 1
+        count = (self.lengths * (self.iterations - self.done) // self.iterations).clamp(min=1)
+        order = self.sure.masked_fill(~self.real, float("inf")).argsort(1).argsort(1)
+        self.hidden = (order < count[:, None]) & self.real
+        return Step(self.ids.masked_fill(self.hidden, self.token))
+
+    def result(self) -> Tensor:
+        """The targets. Shapes: -> [R, T]."""
+        return self.ids
+
+    def scores(self) -> Tensor:
+        """The mean log probability of each target. Shapes: -> [R]."""
+        return self.sure.masked_fill(~self.real, 0.0).sum(1) / self.lengths
 
 
 def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Tensor:
@@ -47,34 +93,37 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
     `max_new_tokens` bounds the lengths that are tried. Raises `InputError` for a model that tells no lengths, and for
     options that ask for several texts or for chance.
     """
-    strategy, head = options.strategy, model.config.head
+    strategy, token = options.strategy, mask_token(model.config, options)
     assert isinstance(strategy, MaskPredict), "chosen by it"
+    check_tokens(options, model.config.output_embed.vocab)
+    with evaluating(model):
+        prompt = read_prompt(model, ids, mask, options=options)
+        output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
+        lengths = likely_lengths(model, output.pooler_output, strategy, longest_allowed(options))
+        count = lengths.shape[1]
+        real = places(lengths.flatten(), int(lengths.max()))
+        feed = WholeFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
+                         None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0),
+                         real, token)
+        search = LeastSure(real, token=token, barred=(token, *options.suppress_tokens, *options.ends),
+                           iterations=strategy.iterations)
+        texts = decode(feed, search)
+        rows = search.scores().view(-1, count).argmax(1) + torch.arange(len(lengths), device=texts.device) * count
+        kept, ends = texts[rows], lengths.flatten()[rows]
+        kept = kept.masked_fill(~places(ends, kept.shape[1]), fill(options))[:, :int(ends.max())]
+    return torch.cat([prompt.ids, kept], dim=1).clone()
+
+
+def mask_token(config: c.Transformer, options: GenerationOptions) -> int:
+    """Return the token that is written over. Raises `InputError` as `mask_predict` does."""
+    head = config.head
     if not isinstance(head, c.LengthHead) or not isinstance(head.language.predicts, c.WholeText):
         raise InputError("this model does not write whole texts at once", where="strategy",
                          remedy="use one with a head of kind length, such as that of the recipe mask-predict-nano")
     if options.do_sample or options.num_return_sequences > 1:
         raise InputError("mask_predict takes the likeliest tokens, and writes one text",
                          where="do_sample" if options.do_sample else "num_return_sequences", remedy="leave it out")
-    check_tokens(options, model.config.output_embed.vocab)
-    token = head.language.predicts.mask
-    with evaluating(model):
-        prompt = read_prompt(model, ids, mask, options=options)
-        read, pooled = encoded(model, prompt, (token, *options.suppress_tokens, *options.ends))
-        lengths = likely_lengths(model, pooled, strategy, longest_allowed(options))
-        count = lengths.shape[1]
-        wide = Read(model, read.encoded.repeat_interleave(count, 0),
-                    None if read.mask is None else read.mask.repeat_interleave(count, 0), read.barred)
-        texts, scores = written(wide, lengths.flatten(), token, strategy.iterations)
-        rows = scores.view(-1, count).argmax(1) + torch.arange(len(lengths), device=scores.device) * count
-        kept, ends = texts[rows], lengths.flatten()[rows]
-        kept = kept.masked_fill(~places(ends, kept.shape[1]), fill(options))[:, :int(ends.max())]
-    return torch.cat([prompt.ids, kept], dim=1).clone()
-
-
-def encoded(model: Transformer, prompt: Prompt, barred: tuple[int, ...]) -> tuple[Read, Tensor]:
-    """Read the sources. Shapes: -> the encoder's output, and its pooled vectors [B, D]."""
-    output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
-    return Read(model, output.encoder_last_hidden_state, prompt.source_mask, barred), output.pooler_output
+    return head.language.predicts.mask
 
 
 def longest_allowed(options: GenerationOptions) -> int | None:
@@ -93,21 +142,3 @@ def likely_lengths(model: Transformer, pooled: Tensor, strategy: MaskPredict, li
 def places(lengths: Tensor, width: int) -> Tensor:
     """Say which places are real. Shapes: [R] -> [R, T]."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]
-
-
-def written(read: Read, lengths: Tensor, token: int, iterations: int) -> tuple[Tensor, Tensor]:
-    """Write targets of these lengths; give them and their mean log probabilities. Shapes: [R] -> [R, T], [R].
-
-    In iteration t of T, from 0, the share (T - t) / T of the tokens is hidden, rounded down, at least one; the
-    others keep their tokens and their probabilities. Source: Ghazvininejad et al. 2019, §3, eq 1 to 3.
-    """
-    real = places(lengths, int(lengths.max()))
-    ids = torch.full(real.shape, token, device=real.device)
-    sure = torch.full(real.shape, float("-inf"), device=real.device)
-    for step in range(iterations):
-        count = (lengths * (iterations - step) // iterations).clamp(min=1)
-        order = sure.masked_fill(~real, float("inf")).argsort(1).argsort(1)
-        hidden = (order < count[:, None]) & real
-        best, chances = read.best(ids.masked_fill(hidden, token), real)
-        ids, sure = torch.where(hidden, best, ids), torch.where(hidden, chances, sure)
-    return ids, sure.masked_fill(~real, 0.0).sum(1) / lengths

@@ -1,5 +1,6 @@
-"""The one decoding loop, and the search in which every row goes its own way. Beam search is in `beams.py`.
+"""The one decoding loop, and the search in which every row goes its own way.
 
+Beam search is in `beams.py`, whole texts in `mask_predict.py`, texts with open places in `chains.py`.
 Letters: B prompts, R rows, L length, V vocab.
 """
 
@@ -25,9 +26,11 @@ class Step:
     """What a search decided."""
 
     tokens: Tensor
-    """[R], the next token of each row."""
+    """[R], the next token of each row; of texts that are not written from left to right [R, L], all tokens."""
     rows: Tensor | None = None
     """[R], the row that each row continues; None: itself."""
+    places: Tensor | None = None
+    """[R], the place of each row that is asked about, where it is one and not the next."""
 
 
 class Search(Protocol):

@@ -9,6 +9,7 @@ import pytest
 from saucier.comparison.config import Classification, Experiment, HeldOutLoss
 from saucier.comparison.preparation import QUIET, overrides, refuse_mixed_data, settle, shared_tokenizer
 from saucier.comparison.reading import Asked, experiment
+from saucier.errors import InputError
 from saucier.recipes import recipe
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "studies"
@@ -16,7 +17,8 @@ STUDIES = sorted(FOLDER.glob("*.yaml"))
 
 
 def study(path: Path) -> Experiment:
-    return experiment(Asked((str(path),)), {})
+    """A study as the command line opens it, with texts for its judge."""
+    return experiment(Asked((str(path),)), {"judge": Classification(train="train.tsv", dev="dev.tsv")})
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -41,6 +43,11 @@ def test_a_study_says_how_and_the_command_line_says_on_which_texts(tmp_path: Pat
     found = experiment(Asked((str(file),)), {"judge": given})
     assert found.judge == Classification(train="a.tsv", dev="b.tsv", epochs=7, limit=9)
     assert experiment(Asked((str(file),)), {"judge": HeldOutLoss()}).judge == HeldOutLoss()
+
+
+def test_a_study_with_a_judge_asks_for_its_texts() -> None:
+    with pytest.raises(InputError, match=r"judge-floor.yaml:\d+: judge.train: is missing"):
+        experiment(Asked((str(FOLDER / "judge-floor.yaml"),)), {})
 
 
 def test_the_repeats_are_what_their_names_say() -> None:

@@ -27,8 +27,8 @@ from saucier.runs.passport import Passport, file_digest, new_passport, now
 from saucier.runs.voice import Voice
 from saucier.saving import save
 from saucier.tasks.build import build_task
-from saucier.tasks.sheet import Collate, Sheet, SheetBatches, ordered
-from saucier.tasks.simple import missing_extra, simple_methods
+from saucier.tasks.sheet import Collate, Sheet, ordered
+from saucier.tasks.simple import missing_extra
 from saucier.tasks.task import Encoding, Reading
 from saucier.text.sources import find_sources
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -145,7 +145,7 @@ def prepare(job: Job) -> None:
 def teach(job: Job) -> Result:
     """Train."""
     settings, sheet, objective = job.settings.training, job.sheets["train"], job.splits.task.objective
-    batches = SheetBatches(sheet, settings.batch, seed=settings.seed)
+    batches = job.splits.task.batches(sheet, settings.batch, seed=settings.seed)
     training = settings.training(batches.steps_per_epoch, int(sheet.lengths.max()))
     study = Study(batches, Collate(), objective)
     objective.bind(job.model)
@@ -188,7 +188,7 @@ def scored_split(job: Job, name: str, trained: Result) -> Measured:
     examples: list[Any] = splits.named()[name]
     reading = Reading(job.model, job.encoding, settings.training.batch, cast(Dtype, trained.dtype))
     answers = splits.task.answers(reading, examples, job.sheets[name])
-    found = measure(splits.task, name, examples, answers, simple_methods(splits.task, splits.train, examples))
+    found = measure(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), splits.task, found)
     job.voice.say(f"{name}: {say_scores(found.scores)}")
     for method, scores in found.beside:

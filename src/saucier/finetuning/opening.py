@@ -29,6 +29,9 @@ def opening(splits: Splits, sheets: dict[str, Sheet], length: int) -> Iterator[s
     """Yield lines about the data."""
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{labels(splits, examples)}"
+        yield from (f"  {line}" for line in splits.task.remarks(examples) if name == "train")
+        if 0 < len(sheets[name]) < len(examples) - sheets[name].cut.dropped:
+            yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
         yield f"  {lengths(sheets[name], length)}"
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = repeats(splits.task, examples, splits.train)
@@ -56,8 +59,9 @@ def lengths(sheet: Sheet, length: int) -> str:
     sides = " read, and to write: ".join(side_lengths(side) for side in sides_of(sheet))
     cut = sheet.cut
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
-    told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}" if cut.rows or cut.targets \
-        else "none cut"
+    dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
+    told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
+    told = told if cut.rows or cut.targets else "none cut"
     if len(sheet) > (rows := len(np.unique(sheet.item))):
         told += f"; {rows:,} rows make {len(sheet):,} of the model's"
     return f"tokens a row: {sides}; {told}"

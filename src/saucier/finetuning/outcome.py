@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from saucier.files import write_text
 from saucier.tasks.scores import Score, metrics_for, scored
-from saucier.tasks.simple import Simple
-from saucier.tasks.task import Answer, Json, Task
+from saucier.tasks.simple import simple_methods
+from saucier.tasks.task import Answer, Json, Part, Task
 
 HARDEST = 5
 """Errors that are shown."""
@@ -37,13 +37,25 @@ class Measured:
 
 
 def measure(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
-            simple: Sequence[Simple] = ()) -> Measured:
-    """Score answers, and those of simple methods, on one split."""
-    golds = [task.gold(one) for one in examples]
-    own: list[Json] = [one.prediction for one in answers]
-    metrics = metrics_for(task.scored_as, golds, own, *(one.predictions for one in simple))
-    return Measured(split, examples, answers, scored(metrics, golds, own),
-                    tuple((one.name, scored(metrics, golds, one.predictions)) for one in simple))
+            train: Sequence[Any] = ()) -> Measured:
+    """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
+    learned = {part.name: part.examples for part in task.parts(train)} if train else {}
+    parts = [measured_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
+             for part in task.parts(examples)]
+    return Measured(split, examples, answers, tuple(score for own, _ in parts for score in own),
+                    tuple(method for _, beside in parts for method in beside))
+
+
+def measured_part(part: Part, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
+        tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
+    """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
+    golds = [part.task.gold(one) for one in part.examples]
+    simple = simple_methods(part.task, train, part.examples) if train is not None else []
+    said: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
+    metrics = metrics_for(part.task.scored_as, golds, *said)
+    before = f"{part.name}: " if part.name else ""
+    own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
+    return tuple(own), [(before + method.name, tuple(scores)) for method, scores in zip(simple, others, strict=True)]
 
 
 def say_scores(scores: Sequence[Score]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from saucier.tasks.build_written import written_task
 from saucier.tasks.classification import Classes, LabelSets, Numbers
 from saucier.tasks.config import Classification, ManyLabels, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding import TextVectors
@@ -13,8 +14,6 @@ from saucier.tasks.question_answering import SpanAnswers
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
-from saucier.tasks.written_config import Summarization, TextToText, Translation
-from saucier.tasks.written_texts import Texts
 
 
 def build_task(config: TaskConfig) -> Task[Any]:
@@ -30,9 +29,9 @@ def build_task(config: TaskConfig) -> Task[Any]:
             return WordTags(config)
         case Embedding():
             return TextVectors(config)
-        case TextToText() | Translation() | Summarization():
-            return Texts(config)
         case QuestionAnswering():
             return SpanAnswers(config)
         case MultipleChoice():
             return Choices(config)
+        case _:
+            return written_task(config)

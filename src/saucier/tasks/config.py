@@ -10,8 +10,8 @@ from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.mixture_config import WrittenTask
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
-from saucier.tasks.written_config import Summarization, TextToText, Translation
 
 
 class Texts(Config):
@@ -94,5 +94,5 @@ class Tagging(Config):
 
 
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | QuestionAnswering | MultipleChoice
-                       | Embedding | TextToText | Translation | Summarization, Field(discriminator="kind")]
+                       | Embedding | WrittenTask, Field(discriminator="kind")]
 """Any task."""

@@ -106,10 +106,15 @@ def framed_pieces(prompts: Sequence[Prompt], tokenizer: Tokenizer, *, both: bool
     if both:
         return pieces(tokenizer, prompts, framed=True)
     found = pieces(tokenizer, prompts, framed=False)
-    begin = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
-    return [one if begin is None or not prompt.framed else
-            Piece([begin, *one.ids], [place + 1 for place in one.loose])
+    begin = begin_token(tokenizer)
+    return [Piece([*begin, *one.ids], [place + len(begin) for place in one.loose]) if prompt.framed else one
             for one, prompt in zip(found, prompts, strict=True)]
+
+
+def begin_token(tokenizer: Tokenizer) -> list[int]:
+    """Return what a decoder's row begins with: the token that begins a text, or that which ends the one before."""
+    begin = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
+    return [] if begin is None else [begin]
 
 
 def cut(piece: Piece, count: int, side: str) -> list[int]:

@@ -6,7 +6,7 @@ Axes: N rows, U units (a row, or the rows of one group of choices), B units of a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +71,8 @@ class Cut:
     """Labels, entities or answers that were lost with them."""
     what: str = "labels"
     """What a person calls these."""
+    dropped: int = 0
+    """Rows of these that were left out altogether."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Sheet:
     """What was lost."""
     beside: Mapping[str, Ragged] = field(default_factory=dict)
     """With a value for each position too, for the task alone: what it needs to understand the model's outputs."""
+    part: Ints | None = None
+    """[U], which task of a mixture each unit belongs to; None where there is one task."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 
@@ -121,6 +125,31 @@ class Sheet:
     def shaped(self, values: NDArray[Any]) -> torch.Tensor:
         """Put the rows of a unit side by side. Shapes: [B * group, L] -> [B, group, L], or the same."""
         return tensor(values if self.group == 1 else values.reshape(-1, self.group, values.shape[1]))
+
+
+def some_rows(sheet: Sheet, rows: Ints) -> Sheet:
+    """Return some rows of a sheet without groups, as if there were no others. Shapes: rows [N']."""
+    wide = {name: Ragged.of([one.row(row).tolist() for row in rows.tolist()], one.fill)
+            for name, one in sheet.wide.items()}
+    return Sheet(wide, {name: column[rows] for name, column in sheet.flat.items()}, sheet.item[rows], sheet.cut)
+
+
+def joined_sheets(sheets: Sequence[Sheet]) -> Sheet:
+    """Put sheets of the same inputs one behind another."""
+    def end_to_end(parts: Sequence[Ragged]) -> Ragged:
+        starts = np.cumsum([0, *(len(one.values) for one in parts)])
+        offsets = [one.offsets[:-1] + start for one, start in zip(parts, starts, strict=False)]
+        return Ragged(np.concatenate([one.values for one in parts]), np.concatenate([*offsets, starts[-1:]]),
+                      parts[0].fill)
+
+    first = sheets[0]
+    lost = {name: sum(getattr(one.cut, name) for one in sheets) for name in ("rows", "tokens", "targets", "dropped")}
+    return Sheet({name: end_to_end([one.wide[name] for one in sheets]) for name in first.wide},
+                 {name: np.concatenate([one.flat[name] for one in sheets]) for name in first.flat},
+                 np.concatenate([one.item for one in sheets]),
+                 replace(first.cut, **lost),
+                 part=None if first.part is None else np.concatenate([one.part for one in sheets
+                                                                      if one.part is not None]))
 
 
 @dataclass(frozen=True, slots=True)

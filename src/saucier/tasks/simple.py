@@ -18,7 +18,7 @@ from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.task import Json, Task
-from saucier.tasks.written_config import Summarization, TextToText, Translation
+from saucier.tasks.written_config import LabelToText, NumberToText, Summarization, TextToText, Translation
 
 EXTRA = "statistics"
 SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
@@ -40,9 +40,9 @@ class Simple:
 def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[Simple]:
     """Return the predictions of the simple methods that fit a task, the weakest first."""
     match task.config:
-        case Classification():
+        case Classification() | LabelToText():
             return [majority(task, train, asked), *linear(task, train, asked)]
-        case Regression():
+        case Regression() | NumberToText():
             mean = sum(one.label for one in train) / len(train)
             return [Simple("mean", [mean] * len(asked)), *linear(task, train, asked)]
         case Tagging():
@@ -63,7 +63,8 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
 
 def missing_extra(task: Task[Any]) -> str | None:
     """Say what cannot be compared because scikit-learn is missing; None where nothing is."""
-    if isinstance(task.config, Classification | Regression | Embedding) and importlib.util.find_spec("sklearn") is None:
+    wanted = isinstance(task.config, Classification | Regression | Embedding | LabelToText | NumberToText)
+    if wanted and importlib.util.find_spec("sklearn") is None:
         return f"no TF-IDF baseline: scikit-learn is not installed (pip install 'saucier[{EXTRA}]')"
     return None
 
@@ -140,7 +141,7 @@ def linear(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) -> list[
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2 if len(train) > 500 else 1)
     read = words.fit_transform(joined(task, train))
     golds = [one.label for one in train]
-    if isinstance(task.config, Regression):
+    if isinstance(task.config, Regression | NumberToText):
         found = Ridge().fit(read, golds).predict(words.transform(joined(task, asked)))
         return [Simple("TF-IDF, ridge regression", [float(value) for value in found])]
     model = LogisticRegression(C=10.0, max_iter=1000).fit(read, golds)

@@ -20,8 +20,8 @@ from saucier.objectives.labelling import TARGETS
 from saucier.parts.output import Output
 from saucier.tasks.config import TaskConfig
 from saucier.tasks.examples import Example, Tally
-from saucier.tasks.sheet import Sheet, ordered
-from saucier.text.rows import Ints
+from saucier.tasks.sheet import Sheet, SheetBatches, ordered
+from saucier.text.rows import Batches, Ints
 from saucier.text.sources import Source
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import Dtype, autocast, moved
@@ -90,6 +90,19 @@ class Answer:
     """What else a person may want to know, as JSON."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Examples that are scored together."""
+
+    name: str
+    """What it is called; empty where it is all there is."""
+    task: Task[Any]
+    """What they are examples of."""
+    examples: list[Any]
+    numbers: list[int]
+    """Which of all examples these are."""
+
+
 class Task(ABC, Generic[E]):
     """A task. All methods are pure; a task that has read its training file knows its labels."""
 
@@ -127,6 +140,10 @@ class Task(ABC, Generic[E]):
     def sheet(self, examples: Sequence[E], encoding: Encoding) -> Sheet:
         """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
 
+    def batches(self, sheet: Sheet, batch: int, *, seed: int) -> Batches[Any]:
+        """Return endless batches of at most `batch` units of the training rows."""
+        return SheetBatches(sheet, batch, seed=seed)
+
     def fitted(self, sheet: Sheet) -> Task[E]:
         """Return the task with what the training rows say of it, once they are encoded."""
         return self
@@ -160,6 +177,14 @@ class Task(ABC, Generic[E]):
     def apart(self, example: E) -> tuple[str, ...]:
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)
+
+    def parts(self, examples: Sequence[E]) -> list[Part]:
+        """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
+        return [Part("", self, list(examples), list(range(len(examples))))]
+
+    def remarks(self, examples: Sequence[E]) -> Iterator[str]:
+        """Yield lines that a person should read before training on examples."""
+        yield from ()
 
     def classes(self, example: E) -> Sequence[str]:
         """Return the labels of an example, to be counted; none for tasks without classes."""

@@ -17,11 +17,11 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.generate import generate
 from saucier.generation.prompt import positions_limit
-from saucier.objectives.base import TokenIds
+from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.examples import Example
 from saucier.tasks.prompts import Prompt, Taught, read_rows, two_sides, writing_sheet
-from saucier.tasks.sheet import Sheet
+from saucier.tasks.sheet import Ragged, Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
 from saucier.tasks.written_config import Beams, Greedy, Sampling, Writing
 from saucier.text.rows import Ints, generator
@@ -40,9 +40,13 @@ class WritingTask(Task[W], Generic[W]):
     def config(self) -> Any:
         """The task as data, with a `writing`."""
 
+    def learned(self, examples: Sequence[W]) -> WritingTask[W]:
+        """Most have nothing to learn before training."""
+        return self
+
     @abstractmethod
-    def prompt(self, example: W, *, both: bool) -> Prompt:
-        """Return what is read; `both`: by an encoder, with a decoder that writes."""
+    def prompt(self, example: W, encoding: Encoding) -> Prompt:
+        """Return what is read, by an encoder or by the decoder that writes."""
 
     @abstractmethod
     def responses(self, example: W) -> Sequence[str]:
@@ -52,24 +56,22 @@ class WritingTask(Task[W], Generic[W]):
         """Return what a written text says."""
         return Answer(text)
 
-    def taught(self, examples: Sequence[W], *, both: bool) -> Iterator[Taught]:
+    def taught(self, examples: Sequence[W], encoding: Encoding) -> Iterator[Taught]:
         """Yield what is learned: a prompt with each of its responses."""
         for number, one in enumerate(examples):
             for response in self.responses(one) or (None,):
-                yield Taught(self.prompt(one, both=both), response, number)
+                yield Taught(self.prompt(one, encoding), response, number)
 
     def sheet(self, examples: Sequence[W], encoding: Encoding) -> Sheet:
         """Encode prompts and responses."""
-        both = two_sides(encoding.body)
-        return writing_sheet(list(self.taught(examples, both=both)), encoding, self.config.writing.tokens)
+        return writing_sheet(list(self.taught(examples, encoding)), encoding, self.config.writing.tokens)
 
     def fitted(self, sheet: Sheet) -> WritingTask[W]:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        longest = max(int((sheet.wide["labels"].row(row) >= 0).sum()) for row in range(len(sheet)))
-        told = writing.model_copy(update={"tokens": longest})
+        told = writing.model_copy(update={"tokens": longest_response(sheet.wide["labels"])})
         return replace(self, config=self.config.model_copy(update={"writing": told}))  # type: ignore[type-var]
 
     @property
@@ -88,9 +90,8 @@ class WritingTask(Task[W], Generic[W]):
 
     def answers(self, reading: Reading, examples: Sequence[W], sheet: Sheet) -> list[Answer]:
         """Let the model write."""
-        both = two_sides(reading.encoding.body)
-        return [self.answer(text) for text in
-                written([self.prompt(one, both=both) for one in examples], reading, self.config.writing)]
+        prompts = [self.prompt(one, reading.encoding) for one in examples]
+        return [self.answer(text) for text in written(prompts, reading, self.config.writing)]
 
     @property
     def scored_as(self) -> str:
@@ -105,6 +106,13 @@ class WritingTask(Task[W], Generic[W]):
     def spoken(self, target: int, tokenizer: Tokenizer) -> str:
         """The token itself."""
         return tokenizer.id_to_token(target) or f"<{target}>"
+
+
+def longest_response(labels: Ragged) -> int:
+    """Return the most targets that stand next to each other in a row."""
+    learned = np.insert(labels.values != IGNORED, labels.offsets[:-1], False)
+    stops = np.flatnonzero(~np.append(learned, False))
+    return int(np.diff(stops).max(initial=1)) - 1 or 1
 
 
 def language_head(config: c.Transformer, tokenizer: Tokenizer) -> c.Head:

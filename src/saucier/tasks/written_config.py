@@ -96,3 +96,107 @@ class Summarization(Written):
     """The column of the document."""
     summary: ColumnName = None
     """The column of its summary: a text, or a list of texts that are all right."""
+
+
+class Spoken(Written):
+    """What tasks share that tell one thing of a text by writing it."""
+
+    text: ColumnName = None
+    """The column of the text (of the first text)."""
+    pair: ColumnName = None
+    """The column of the second text, where there is one."""
+    first: str = "sentence1: "
+    """Stands before the first text of a pair. Source: Raffel et al. 2020, appendix D, arXiv:1910.10683."""
+    second: str = " sentence2: "
+    """Stands before the second."""
+
+
+class LabelToText(Spoken):
+    """One of several classes, by its word. What is no such word is wrong. Source: Raffel et al. 2020, §2.4."""
+
+    kind: Literal["label_to_text"] = "label_to_text"
+    label: ColumnName = None
+    """The column of the class."""
+    words: dict[str, str] = Field(default_factory=dict)
+    """What is written for a class; one without a word is written as it stands."""
+    labels: tuple[str, ...] = ()
+    """The classes; none: those of the training file."""
+
+
+class NumberToText(Spoken):
+    """A number, rounded and written: a similarity of 3.75 is "3.8". Source: Raffel et al. 2020, §2.4."""
+
+    kind: Literal["number_to_text"] = "number_to_text"
+    score: ColumnName = None
+    """The column of the number."""
+    step: float = Field(default=0.2, gt=0)
+    """Numbers are rounded to multiples of it."""
+
+
+class Markers(Config):
+    """Each turn stands behind a line that says whose it is; the tokenizer's end token stands behind each answer."""
+
+    kind: Literal["markers"] = "markers"
+    system: str = "### System:\n"
+    """Before what sets the scene."""
+    user: str = "### User:\n"
+    """Before what is asked."""
+    assistant: str = "### Assistant:\n"
+    """Before what is answered."""
+    between: str = "\n\n"
+    """Behind every turn."""
+
+
+class ChatTemplate(Config):
+    """The chat template that comes with the tokenizer."""
+
+    kind: Literal["chat"] = "chat"
+    name: str | None = None
+    """Which one, where it has several."""
+
+
+class Instruction(Config):
+    """To do what is asked, learned from conversations; the loss is on the answers alone.
+
+    Source: Ouyang et al. 2022, §3.5, arXiv:2203.02155; Wei et al. 2022 (FLAN), arXiv:2109.01652.
+    """
+
+    kind: Literal["instruction"] = "instruction"
+    template: Annotated[Markers | ChatTemplate, Field(discriminator="kind")] | None = None
+    """How a conversation is written as text; None: by markers in a decoder, and by no words at all before an
+    encoder, which reads what was asked and nothing else."""
+    messages: ColumnName = None
+    """The column of a list of `{"role": ..., "content": ...}`."""
+    instruction: ColumnName = None
+    """The column of what is asked, in files without messages."""
+    input: ColumnName = None
+    """The column of what it is asked about; may be empty."""
+    output: ColumnName = None
+    """The column of the answer."""
+    packing: bool = True
+    """Put several conversations into one row of a decoder, which keeps them apart."""
+    too_long: Literal["cut", "drop"] = "cut"
+    """What happens to a conversation of more tokens than a row: its end is cut off, or it is left out."""
+    writing: Writing = Writing()
+    """How the last answer is written when the model is asked."""
+
+
+class StepByStep(Written):
+    """An answer, and why: two things to write for one input, told apart by its prefix; asked for the answer alone.
+
+    Source: Hsieh et al. 2023, §3.2, arXiv:2305.02301.
+    """
+
+    kind: Literal["step_by_step"] = "step_by_step"
+    input: ColumnName = None
+    """The column of what is read."""
+    target: ColumnName = None
+    """The column of the answer."""
+    rationale: ColumnName = None
+    """The column of the reasons."""
+    label_prefix: str = "[label] "
+    """Stands before an input whose answer is wanted."""
+    rationale_prefix: str = "[rationale] "
+    """Stands before an input whose reasons are wanted."""
+    weight: float = Field(default=1.0, ge=0)
+    """λ: the loss is that of the answers, and so many times that of the reasons; 0: answers alone are learned."""

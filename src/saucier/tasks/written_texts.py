@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from saucier.errors import InputError
 from saucier.tasks.examples import Cells, Column, Example, Tally, cells
-from saucier.tasks.prompts import Prompt
+from saucier.tasks.prompts import Prompt, two_sides
+from saucier.tasks.task import Encoding
 from saucier.tasks.writing import WritingTask
 from saucier.tasks.written_config import Summarization, TextToText, Translation
 from saucier.text.sources import Source
@@ -44,9 +45,9 @@ class Texts(WritingTask[WrittenText]):
             yield WrittenText(row.example.place, row.example.name, row.text(wanted[0].role),
                               references(row, wanted[1].role) if labelled else ())
 
-    def prompt(self, example: WrittenText, *, both: bool) -> Prompt:
+    def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
         """The text behind its prefix; a decoder also reads what stands between."""
-        return Prompt(self.config.prefix, example.text, "" if both else self.config.between)
+        return Prompt(self.config.prefix, example.text, "" if two_sides(encoding.body) else self.config.between)
 
     def responses(self, example: WrittenText) -> Sequence[str]:
         """The references."""

@@ -85,7 +85,7 @@ def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a tiny GPT-2 with its tokenizer."""
     folder = tmp_path_factory.mktemp("tiny") / "gpt2"
     tokenizer = train_tokenizer(ByteBPE(vocab=300), spoken_texts())
-    config = gpt2(32, 2, heads=2, vocab=tokenizer.vocab_size, length=64, dropout=0.0)
+    config = gpt2(32, 2, heads=2, vocab=tokenizer.vocab_size, length=200, dropout=0.0)
     assert build(config, seed=1).save(folder) == "gpt2"
     tokenizer.save(folder)
     return folder

@@ -20,11 +20,10 @@ from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
-from saucier.tasks.config import TextToText
 from saucier.tasks.examples import Place
 from saucier.tasks.prompts import Prompt, read_rows
 from saucier.tasks.task import Encoding
-from saucier.tasks.written_config import Writing
+from saucier.tasks.written_config import TextToText, Writing
 from saucier.tasks.written_texts import WrittenText
 
 Table = Callable[..., Path]
@@ -142,7 +141,7 @@ def test_it_is_learned_and_the_reference_library_writes_the_same(
     tokenizer, encoding = saucier.load_tokenizer(done.model), encoding_of(done.model)
     task = build_task(TextToText(**json.loads((done.model / "task.json").read_text())["task"]))
     for line in lines[:6]:
-        prompt = task.prompt(example(line["texts"][0]), both=name.startswith("T5"))
+        prompt = task.prompt(example(line["texts"][0]), encoding)
         ids = torch.tensor(read_rows([prompt], encoding, 48)[0])
         made = model.generate(ids, attention_mask=torch.ones_like(ids))  # as the folder's own generation_config says
         before = 1 if name.startswith("T5") else ids.shape[1]

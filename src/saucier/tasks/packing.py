@@ -1,0 +1,59 @@
+"""Several texts in one row, kept apart: each has its number and its own places, so no attention crosses between them.
+
+Axes: N texts, R rows, L positions.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from saucier.objectives.base import IGNORED
+from saucier.tasks.sheet import Ragged, Sheet
+from saucier.text.rows import PADDING, Ints
+
+
+def next_tokens(ids: Sequence[int], learned: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+    """Return what a decoder reads of a text, and the next token at each place where that is to be learned."""
+    return list(ids[:-1]), [number if wanted else IGNORED for number, wanted in zip(ids[1:], learned[1:], strict=True)]
+
+
+def rows_alone(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int) -> Sheet:
+    """Put each text (what is read, labels) into a row of its own."""
+    wide = {"input_ids": Ragged.of([ids for ids, _ in texts], filler),
+            "labels": Ragged.of([labels for _, labels in texts], IGNORED)}
+    return Sheet(wide, item=item)
+
+
+def rows_shared(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int, length: int) -> Sheet:
+    """Put texts (what is read, labels) into as few rows of `length` as we find; a row is called by its first text.
+
+    The rows carry the number of each text and its places from 0, so a model reads it as if it stood alone.
+    """
+    bins = packed([len(ids) for ids, _ in texts], length)
+    joined = [[[value for text in row for value in texts[text][side]] for row in bins] for side in (0, 1)]
+    numbers = [[number for number, text in enumerate(row) for _ in texts[text][0]] for row in bins]
+    places = [[place for text in row for place in range(len(texts[text][0]))] for row in bins]
+    wide = {"input_ids": Ragged.of(joined[0], filler), "labels": Ragged.of(joined[1], IGNORED),
+            "documents": Ragged.of(numbers, PADDING), "places": Ragged.of(places, 0)}
+    return Sheet(wide, item=item[[row[0] for row in bins]])
+
+
+def packed(lengths: Sequence[int], room: int) -> list[list[int]]:
+    """Put lengths into bins of `room`: the longest first, each into the fullest bin that still takes it.
+
+    Source: Johnson et al. 1974, "best-fit decreasing", at most 11/9 of the fewest bins and a few.
+    """
+    bins: list[list[int]] = []
+    free: list[tuple[int, int]] = []  # (room that is left, number of the bin), sorted
+    for text in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
+        place = bisect.bisect_left(free, (lengths[text], -1))
+        left, number = free.pop(place) if place < len(free) else (room, len(bins))
+        if number == len(bins):
+            bins.append([])
+        bins[number].append(text)
+        bisect.insort(free, (left - lengths[text], number))
+    return [sorted(row) for row in bins]

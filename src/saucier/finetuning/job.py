@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from saucier.adaptation.tuned import tuned
+from saucier.checkpoints.foreign import generation_defaults
 from saucier.config import parameters
 from saucier.devices import choose_device
-from saucier.files import remove, write_json
+from saucier.files import read_object, remove, write_json
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, write_task
@@ -121,9 +122,11 @@ def encoding_of(settings: Finetuning, tokenizer: Tokenizer) -> Encoding:
     """Return how rows are made for the model that the fine-tuning begins with."""
     from saucier.inspection.subject import subject
 
-    body = subject(str(model_folder_of(folder_of(settings.model)))).model
+    folder = model_folder_of(folder_of(settings.model))
+    body, says = subject(str(folder)).model, generation_defaults(folder, read_object(folder / "config.json"))
     given = (settings.training.length or LONGEST, learned_length(body), tokenizer.handling.max_length)
-    return Encoding(tokenizer, min(limit for limit in given if limit is not None), body)
+    return Encoding(tokenizer, min(limit for limit in given if limit is not None), body,
+                    says.get("decoder_start_token_id"))
 
 
 def prepare(job: Job) -> None:

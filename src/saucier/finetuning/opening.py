@@ -69,7 +69,8 @@ def lengths(sheet: Sheet, length: int) -> str:
 
 def sides_of(sheet: Sheet) -> list[Ints]:
     """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
-    return [sheet.lengths[:, side] for side in range(2 if "decoder_input_ids" in sheet.wide else 1)]
+    second = [sheet.wide["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.wide else []
+    return [sheet.lengths[:, 0], *second]
 
 
 def side_lengths(lengths: Ints) -> str:

@@ -53,7 +53,8 @@ class TaskModel:
 
     def ask(self, examples: Sequence[Any]) -> Asked:
         """Answer for some examples."""
-        encoding = Encoding(self.tokenizer, self.length, self.model.config)
+        encoding = Encoding(self.tokenizer, self.length, self.model.config,
+                            self.model.generation.get("decoder_start_token_id"))
         sheet = self.task.sheet(examples, encoding)
         dtype = choose_dtype("auto", next(self.model.parameters()).device)[0]
         answers = self.task.answers(Reading(self.model, encoding, BATCH, dtype), examples, sheet)

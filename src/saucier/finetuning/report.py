@@ -60,23 +60,23 @@ def split_sections(task: Task[Any], found: Measured) -> list[Html]:
 
 def headline(found: Measured) -> list[Html]:
     """Draw the first score beside those of simple methods, where it can be drawn from zero."""
-    sides = [(OWN, found.scores), *found.beside]
-    drawn = [Bar(name, scores[0].value, f"95 % interval {interval_text(scores[0].low, scores[0].high)}",
-                 ours=name == OWN) for name, scores in sides]
-    return [bars(drawn, label=found.scores[0].name)] if all(one.value >= 0 for one in drawn) else []
+    first = found.scores[0].name
+    drawn = [Bar(name, score.value, f"95 % interval {interval_text(score.low, score.high)}", ours=name == OWN)
+             for name, scores in [(OWN, found.scores), *found.beside] for score in scores if score.name == first]
+    return [bars(drawn, label=first)] if all(one.value >= 0 for one in drawn) else []
 
 
 def scores_table(found: Measured) -> Html:
     """Show every score with its interval, ours and those of simple methods."""
-    sides = [(OWN, found.scores), *found.beside]
-    rows = [[score.name, *(cell(scores[place]) for _, scores in sides), f"{score.count:,} {score.unit}"]
-            for place, score in enumerate(found.scores)]
+    sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN, found.scores), *found.beside]]
+    rows = [[score.name, *(cell(scores.get(score.name)) for _, scores in sides), f"{score.count:,} {score.unit}"]
+            for score in found.scores]
     return table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2), class_="plain")
 
 
-def cell(score: Score) -> str:
-    """Write a score with its interval."""
-    return f"{number(score.value)} ({interval_text(score.low, score.high)})"
+def cell(score: Score | None) -> str:
+    """Write a score with its interval; nothing for a simple method of another task of a mixture."""
+    return "" if score is None else f"{number(score.value)} ({interval_text(score.low, score.high)})"
 
 
 def class_parts(task: Task[Any], found: Measured) -> list[Html]:

@@ -16,12 +16,14 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.tasks.sheet import Cut, Ragged, Sheet
 from saucier.tasks.task import Encoding
+from saucier.text.language_tokens import language_id, language_tokens, marked
 from saucier.text.rows import Ints
 from saucier.text.tensors import shares
 from saucier.text.tokenizer import Tokenizer
 
 UNWRITTEN = "tokens of what is to be written"
 """What is lost where a target is cut."""
+LANGUAGE = "task.source_language or task.target_language"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Prompt:
     after: str = ""
     framed: bool = True
     """Whether the tokenizer's own frame stands around it; a chat template writes its special tokens itself."""
+    language: str | None = None
+    """The language that the frame names, in multilingual models; None: as the tokenizer has it."""
 
     @property
     def whole(self) -> str:
@@ -49,6 +53,8 @@ class Taught:
     """None where it is not known."""
     item: int
     """The example that it was made of."""
+    language: str | None = None
+    """The language of the response, as in prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,19 @@ class Piece:
 def pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[Piece]:
     """Encode prompts, in the tokenizer's frame or without any."""
     found = tokenizer.encodings([one.whole for one in prompts], framed) if prompts else []
-    return [Piece(tokenizer.published_ids(encoding.ids), loose_tokens(encoding, prompt))
-            for encoding, prompt in zip(found, prompts, strict=True)]
+    return [Piece(in_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
+                  loose_tokens(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]
+
+
+def in_language(ids: list[int], language: str | None, tokenizer: Tokenizer) -> list[int]:
+    """Put a language into the frame of a text. Raises `InputError` for one that is unknown, and without a place."""
+    if language is None:
+        return ids
+    known = language_tokens(tokenizer)
+    found = marked(ids, language_id(language, known, LANGUAGE), known)
+    if found is None:
+        raise InputError("the tokenizer's frame names no language", where=LANGUAGE, remedy="leave it out")
+    return found
 
 
 def loose_tokens(encoding: tokenizers.Encoding, prompt: Prompt) -> list[int]:
@@ -144,7 +161,8 @@ def apart(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints)
     The response stands in the tokenizer's frame, as the source does.
     """
     sources, lost = read_rows([one.prompt for one in taught], encoding, encoding.length)
-    targets, unwritten = read_rows([Prompt("", one.response or "") for one in taught], encoding, tokens)
+    responses = [Prompt("", one.response or "", language=one.language) for one in taught]
+    targets, unwritten = read_rows(responses, encoding, tokens)
     begun = [[start_token(encoding, row), *row[:-1]] for row in targets]
     filler = encoding.tokenizer.pad_id or 0
     wide = {"input_ids": Ragged.of(sources, filler), "decoder_input_ids": Ragged.of(begun, filler),
@@ -160,7 +178,7 @@ def start_token(encoding: Encoding, target: Sequence[int]) -> int:
         case c.RotatedSource():
             return target[-1]
         case None:
-            return TokenIds.of(encoding.tokenizer).decoder_start
+            return TokenIds.of(encoding.tokenizer).decoder_start if encoding.start is None else encoding.start
 
 
 def together(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints) -> Sheet:

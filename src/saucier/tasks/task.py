@@ -40,6 +40,8 @@ class Encoding:
     """Most tokens in a row."""
     body: c.Transformer
     """The model that reads them, or its body."""
+    start: int | None = None
+    """What its decoder begins with, as the model's generation_config.json says; None: as the body or tokenizer says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Axes: B rows of a batch, L positions.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -20,10 +20,11 @@ from saucier.generation.prompt import positions_limit
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.examples import Example
-from saucier.tasks.prompts import Prompt, Taught, read_rows, two_sides, writing_sheet
+from saucier.tasks.prompts import LANGUAGE, Prompt, Taught, read_rows, two_sides, writing_sheet
 from saucier.tasks.sheet import Ragged, Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
 from saucier.tasks.written_config import Beams, Greedy, Sampling, Writing
+from saucier.text.language_tokens import language_id, language_tokens
 from saucier.text.rows import Ints, generator
 from saucier.text.tokenizer import Tokenizer
 
@@ -60,7 +61,7 @@ class WritingTask(Task[W], Generic[W]):
         """Yield what is learned: a prompt with each of its responses."""
         for number, one in enumerate(examples):
             for response in self.responses(one) or (None,):
-                yield Taught(self.prompt(one, encoding), response, number)
+                yield Taught(self.prompt(one, encoding), response, number, self.language)
 
     def sheet(self, examples: Sequence[W], encoding: Encoding) -> Sheet:
         """Encode prompts and responses."""
@@ -84,14 +85,24 @@ class WritingTask(Task[W], Generic[W]):
         """Cross-entropy of the tokens of the response."""
         return Prediction()
 
-    def manner(self, encoding: Encoding) -> dict[str, Any]:
+    @property
+    def language(self) -> str | None:
+        """The language of the answers, for multilingual models; None: the tokenizer's own."""
+        return None
+
+    def options(self, encoding: Encoding) -> dict[str, Any]:
         """How the answers are written, under the names of `saucier.generate`."""
-        return {name: value for name, value in manner(self.config.writing, encoding).items() if name != "seed"}
+        return manner(self.config.writing, encoding) | begins(self.language, encoding)
+
+    def manner(self, encoding: Encoding) -> dict[str, Any]:
+        """The same without the seed, which is no model's business."""
+        return {name: value for name, value in self.options(encoding).items() if name != "seed"}
 
     def answers(self, reading: Reading, examples: Sequence[W], sheet: Sheet) -> list[Answer]:
         """Let the model write."""
         prompts = [self.prompt(one, reading.encoding) for one in examples]
-        return [self.answer(text) for text in written(prompts, reading, self.config.writing)]
+        return [self.answer(text) for text in
+                written(prompts, reading, self.config.writing, self.options(reading.encoding))]
 
     @property
     def scored_as(self) -> str:
@@ -132,10 +143,25 @@ def manner(writing: Writing, encoding: Encoding) -> dict[str, Any]:
         case c.ShiftedSource(start=start):
             found["decoder_start_token_id"] = start
         case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = ids.decoder_start
+            found["decoder_start_token_id"] = ids.decoder_start if encoding.start is None else encoding.start
         case _:
             pass
     return {name: value for name, value in found.items() if value is not None}
+
+
+def begins(language: str | None, encoding: Encoding) -> dict[str, Any]:
+    """Return how a text in a language begins: with its token alone (mBART), or with it behind the start token.
+
+    Source: Liu et al. 2020, §2.2, arXiv:2001.08210; Fan et al. 2021 (M2M-100), §3.1, arXiv:2010.11125.
+    """
+    if language is None:
+        return {}
+    number = language_id(language, language_tokens(encoding.tokenizer), LANGUAGE)
+    match encoding.body.default_target:
+        case c.RotatedSource():
+            return {"decoder_start_token_id": number}
+        case _:
+            return {"forced_bos_token_id": number}
 
 
 def search(writing: Writing) -> dict[str, Any]:
@@ -150,7 +176,7 @@ def search(writing: Writing) -> dict[str, Any]:
                     "top_p": drawn.top_p, "seed": drawn.seed}
 
 
-def written(prompts: Sequence[Prompt], reading: Reading, writing: Writing) -> list[str]:
+def written(prompts: Sequence[Prompt], reading: Reading, writing: Writing, options: Mapping[str, Any]) -> list[str]:
     """Let a model answer prompts, in order: batches of about one length, a decoder's padded on the left."""
     encoding = reading.encoding
     limit = writing.tokens or encoding.length
@@ -160,22 +186,21 @@ def written(prompts: Sequence[Prompt], reading: Reading, writing: Writing) -> li
     found = [""] * len(rows)
     for start in range(0, len(order), writing.batch):
         numbers = order[start:start + writing.batch]
-        texts = written_batch([rows[number] for number in numbers], reading, writing, start)
+        told = {**options, "seed": int(generator(options["seed"], DRAWN, int(start)).integers(2**62))} \
+            if "seed" in options else dict(options)
+        texts = written_batch([rows[number] for number in numbers], reading, told | {"max_new_tokens": limit})
         for number, text in zip(numbers.tolist(), texts, strict=True):
             found[number] = text
     return found
 
 
-def written_batch(rows: Sequence[Sequence[int]], reading: Reading, writing: Writing, start: int) -> list[str]:
-    """Let a model answer some rows of about one length; `start`, the number of the first one, feeds what is drawn."""
+def written_batch(rows: Sequence[Sequence[int]], reading: Reading, options: dict[str, Any]) -> list[str]:
+    """Let a model answer some rows of about one length."""
     encoding = reading.encoding
     both = two_sides(encoding.body)
     ids, mask = padded(rows, encoding.tokenizer.pad_id or 0, left=not both)
     device, width = next(reading.model.parameters()).device, ids.shape[1]
-    wanted = writing.tokens or encoding.length
-    options = manner(writing, encoding) | {"max_new_tokens": new_tokens(wanted, encoding.body, 1 if both else width)}
-    if "seed" in options:
-        options["seed"] = int(generator(options["seed"], DRAWN, start).integers(2**62))
+    options["max_new_tokens"] = new_tokens(options["max_new_tokens"], encoding.body, 1 if both else width)
     made = generate(reading.model, ids.to(device), mask.to(device), **options)
     behind = made[:, 1 if both else width:]
     return [encoding.tokenizer.decode(row).strip() for row in behind.tolist()]

@@ -84,6 +84,10 @@ class Translation(Written):
     """The column of what is translated; None: found by name, or the first of two columns."""
     target: ColumnName = None
     """The column of its translation; None: found by name, or the second of two columns."""
+    source_language: str | None = None
+    """Multilingual models: the language of what is read, by its token or short name, such as `de`."""
+    target_language: str | None = None
+    """Multilingual models: the language that is written."""
 
 
 class Summarization(Written):

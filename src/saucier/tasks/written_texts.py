@@ -47,11 +47,18 @@ class Texts(WritingTask[WrittenText]):
 
     def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
         """The text behind its prefix; a decoder also reads what stands between."""
-        return Prompt(self.config.prefix, example.text, "" if two_sides(encoding.body) else self.config.between)
+        language = self.config.source_language if isinstance(self.config, Translation) else None
+        return Prompt(self.config.prefix, example.text, "" if two_sides(encoding.body) else self.config.between,
+                      language=language)
 
     def responses(self, example: WrittenText) -> Sequence[str]:
         """The references."""
         return example.references
+
+    @property
+    def language(self) -> str | None:
+        """The language that is translated into."""
+        return self.config.target_language if isinstance(self.config, Translation) else None
 
     @property
     def scored_as(self) -> str:

@@ -23,7 +23,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
 from saucier.tasks.prompts import Prompt, read_rows
 from saucier.tasks.task import Encoding
-from saucier.tasks.written_config import TextToText, Writing
+from saucier.tasks.written_config import TextToText, Translation, Writing
 from saucier.tasks.written_texts import WrittenText
 
 Table = Callable[..., Path]
@@ -35,7 +35,9 @@ def settings(model: Path, train: Path, held_out: Path, *words: str, task: str = 
 
 
 def encoding_of(folder: Path, length: int = 48) -> Encoding:
-    return Encoding(saucier.load_tokenizer(folder), length, saucier.load(folder, dtype="float32").config)
+    model = saucier.load(folder, dtype="float32")
+    return Encoding(saucier.load_tokenizer(folder), length, model.config,
+                    model.generation.get("decoder_start_token_id"))
 
 
 def example(text: str, *references: str) -> WrittenText:
@@ -173,3 +175,28 @@ def test_translation_takes_two_columns_in_order_and_summaries_are_scored_by_roug
 def test_an_encoder_alone_is_refused(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(saucier.InputError, match="an encoder alone writes no text"):
         finetune(settings(tiny_bert, *files), tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("family", ["m2m_100", "mbart"])
+def test_a_multilingual_model_is_told_both_languages(family: str, table: Table, tmp_path: Path) -> None:
+    from tests.cli.test_languages import END, IDS, folder_of
+
+    folder = folder_of(family, tmp_path)
+    encoding = encoding_of(folder, 20)
+    task = build_task(Translation(source_language="de", target_language="fr"))
+    batch = task.sheet([example("ein hund", "le chien")], encoding).batch(np.array([0]))
+    source, target = ([encoding.tokenizer.token_to_id(word) for word in text.split()]
+                      for text in ("ein hund", "le chien"))
+    front = family == "m2m_100"
+    assert batch["input_ids"][0].tolist() == ([IDS["de"], *source, END] if front else [*source, END, IDS["de"]])
+    labels = [IDS["fr"], *target, END] if front else [*target, END, IDS["fr"]]
+    assert batch["labels"][0].tolist() == labels
+    assert batch["decoder_input_ids"][0].tolist() == [END if front else IDS["fr"], *labels[:-1]]
+    rows = [("ein hund", "le chien"), ("ein", "le")]
+    train = table("train.tsv", "source,target", rows)
+    words = ["task.source_language=de", "task.target_language=fr"]
+    done = finetune(settings(folder, train, train, *words, task="translation"), tmp_path / "run", quiet=True)
+    told = json.loads((done.model / "generation_config.json").read_text())
+    assert told["forced_bos_token_id" if front else "decoder_start_token_id"] == IDS["fr"]
+    with pytest.raises(saucier.InputError, match="the model knows no language 'xx'"):
+        build_task(Translation(target_language="xx")).sheet([example("ein", "le")], encoding)

@@ -86,7 +86,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             voice.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
             return folder
         passport = new_passport(settings.name, {"training": settings.training.seed}, start=Path(settings.model))
-        job = Job(settings, folder, voice, us, passport, load_tokenizer(settings.model))
+        job = Job(settings, folder, voice, us, passport,
+                  build_task(settings.task).spelled(load_tokenizer(settings.model)))
         voice.heard = job.keep_time
         with voice.stage("data"):
             read(job)
@@ -152,8 +153,8 @@ def teach(job: Job) -> Result:
     training = settings.training(batches.steps_per_epoch, int(sheet.lengths.max()))
     study = Study(batches, Collate(), objective)
     objective.bind(job.model)
-    evaluate = Evaluator(list(ordered(job.sheets["held-out"], settings.batch)), Collate(), objective, settings.seed,
-                         job.us)
+    evaluate = Evaluator(list(ordered(job.sheets["held-out"], settings.batch)), Collate(), objective.held_out(),
+                         settings.seed, job.us)
     result = train(job.model, study, training, run_folder=job.folder.path, reporters=reporters(job, training),
                    evaluate=evaluate, recipe=job.settings.as_dict() | {"data": job.passport.data})
     seen = training.steps / batches.steps_per_epoch * len(sheet)

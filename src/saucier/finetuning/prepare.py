@@ -42,7 +42,8 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     Raises `InputError` for a head with other labels, and for a body that the head does not fit.
     """
     other = load(start, dtype="float32", device="cpu")
-    known = saved_labels(other, wanted)
+    other.published = told(other.published, other.config, tokenizer)
+    known = saved_labels(other, wanted) if tokenizer.vocab_size <= other.config.embed.vocab else None
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, str(start))
     document = labelled_document(other.published, wanted.labels)
@@ -58,6 +59,16 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     if name is not None:
         model.published = document | {"architectures": [name]}
     return Prepared(model, replace(found, left=found.left + removed))
+
+
+def told(document: dict[str, Any], config: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return a published config that knows the tokenizer's new tokens and its padding; empty where there is none."""
+    if not document:
+        return document
+    more = {"vocab_size": tokenizer.vocab_size} if tokenizer.vocab_size > config.embed.vocab else {}
+    if document.get("pad_token_id") is None and tokenizer.pad_id is not None:
+        more["pad_token_id"] = tokenizer.pad_id
+    return document | more
 
 
 def saved_labels(other: Transformer, wanted: Wanted) -> tuple[str, ...] | None:
@@ -120,6 +131,8 @@ def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c
     changes: dict[str, Any] = {"default_target": None} if wanted.kind != "language" else {}
     if config.encoder is not None and wanted.kind != "language":
         changes |= {"decoder": None, "decoder_embed": None}
+    vocab = max(config.embed.vocab, tokenizer.vocab_size)
+    changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
     changed = body.model_copy(update={"head": wanted.generic(body, tokenizer)})
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})

@@ -5,6 +5,7 @@ Letters: B batch, L length, C classes, N choices.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,13 +14,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
+from saucier.parts.heads import DoubleHead, Reading
+from saucier.parts.output import Output
 
 TARGETS = ("labels", "start_positions", "end_positions")
 
 
-def run(model: nn.Module, batch: Batch) -> object:
-    """Call the model with everything that is not a target."""
-    return model(**{name: value for name, value in batch.items() if name not in TARGETS})
+def run(model: nn.Module, batch: Batch) -> Output:
+    """Call the model with everything that is not a target.
+
+    Of a double head only the choices are scored, as `logits`: those of the words would be [B, N, L, V].
+    """
+    inputs = {name: value for name, value in batch.items() if name not in TARGETS}
+    head = getattr(model, "head", None)
+    if not isinstance(head, DoubleHead):
+        return model(**inputs)  # type: ignore[no-any-return]  # a model gives that
+    output: Output = model(**inputs, compute_logits=False)
+    assert output.last_hidden_state is not None, "every model gives it"
+    output.logits = head.choice.scores(Reading(output.last_hidden_state, inputs=inputs,  # type: ignore[arg-type]
+                                               choices=inputs["input_ids"].shape[1]))
+    return output
 
 
 def classified(logits: Tensor, labels: Tensor) -> Loss:
@@ -42,8 +56,28 @@ class Labels(Objective):
         return ("labels",)
 
 
+class OfLogits(Labels):
+    """What is learned from a head's logits alone."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def of(self, logits: Tensor, batch: Batch) -> Loss:
+        """Return the summed loss of logits, and figures."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss of what the model gives, and figures."""
+        return self.of(logits_of(run(model, batch)), batch)
+
+
+def logits_of(output: Output) -> Tensor:
+    """Return the logits of a head that gives some."""
+    assert output.logits is not None, "the head gives logits"
+    return output.logits
+
+
 @dataclass(frozen=True, slots=True)
-class Classes(Labels):
+class Classes(OfLogits):
     """Cross-entropy of one label for each text, token or group of choices: `labels` [B] or [B, L], -100 is no target.
 
     Source: Devlin et al. 2019, §4 (texts, tokens); Radford et al. 2018, §3.2, eq 4, and §3.3 (choices).
@@ -53,13 +87,13 @@ class Classes(Labels):
         """Number of labels."""
         return {"labels": float((batch["labels"] != IGNORED).sum())}
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+    def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many were right."""
-        return classified(run(model, batch).logits, batch["labels"])  # type: ignore[attr-defined]
+        return classified(logits, batch["labels"])
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers(Labels):
+class Numbers(OfLogits):
     """Squared error of one number a text: `labels` [B], a head of one class.
 
     Source: Devlin et al. 2019, §4.1 (STS-B).
@@ -69,28 +103,28 @@ class Numbers(Labels):
         """Number of values."""
         return {"labels": float(batch["labels"].numel())}
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+    def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed squared error."""
-        found = run(model, batch).logits.float()  # type: ignore[attr-defined]
+        found = logits.float()
         wanted = batch["labels"].to(found.dtype).view_as(found)
         return Loss({"labels": Part(F.mse_loss(found, wanted, reduction="sum"), float(found.numel()))})
 
 
 @dataclass(frozen=True, slots=True)
-class ManyLabels(Labels):
+class ManyLabels(OfLogits):
     """Each label is true or false on its own: `labels` [B, C] of 0 and 1; cross-entropy of each with its sigmoid."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of decisions."""
         return {"labels": float(batch["labels"].numel())}
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+    def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many decisions were right."""
-        return decided(run(model, batch).logits, batch["labels"], torch.ones_like)  # type: ignore[attr-defined]
+        return decided(logits, batch["labels"], torch.ones_like)
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced(Labels):
+class Replaced(OfLogits):
     """Was this token replaced? `labels` [B, L] of 0 and 1, at every real token.
 
     Source: Clark et al. 2020, §3.1, eq 3, arXiv:2003.10555.
@@ -101,11 +135,11 @@ class Replaced(Labels):
         mask = batch.get("attention_mask")
         return {"labels": float(batch["labels"].numel() if mask is None else mask.sum())}
 
-    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+    def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many decisions were right."""
         mask = batch.get("attention_mask")
         counted = torch.ones_like if mask is None else lambda logits: mask.to(logits.dtype)
-        return decided(run(model, batch).logits, batch["labels"], counted)  # type: ignore[attr-defined]
+        return decided(logits, batch["labels"], counted)
 
 
 def decided(logits: Tensor, labels: Tensor, counted: Callable[[Tensor], Tensor]) -> Loss:

@@ -182,8 +182,13 @@ class ClassificationHead(Labels):
         self.pick = config.pick
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Logits [B, C]."""
-        return {"logits": self(picked(self.pick, reading))}
+        """Logits [B, C]; of several readings of one text ([B / N, C]) the vectors are added.
+
+        Source: Radford et al. 2018, §3.3 (similarity).
+        """
+        vectors = picked(self.pick, reading)
+        return {"logits": self(vectors if reading.choices is None else
+                               vectors.unflatten(0, (-1, reading.choices)).sum(1))}
 
 
 class TokenHead(Labels):

@@ -19,6 +19,7 @@ from saucier.tasks.config import Classification, ManyLabels, Regression
 from saucier.tasks.examples import LABEL, SCORE, Cells, Column
 from saucier.tasks.labelled_texts import LabelledText, TextTask, sorted_labels, text_head
 from saucier.tasks.labels import label_numbers, refuse_unknown
+from saucier.tasks.learned_words import with_words
 from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Answer, Json, Reading, Wanted
 
@@ -47,7 +48,7 @@ class Classes(TextTask[str]):
     @property
     def objective(self) -> Objective:
         """Cross-entropy."""
-        return ClassesObjective()
+        return with_words(ClassesObjective(), self.config.form)
 
     def label(self, row: Cells) -> str:
         """Any word."""
@@ -114,7 +115,7 @@ class LabelSets(TextTask[tuple[str, ...]]):
     @property
     def objective(self) -> Objective:
         """A decision for each label."""
-        return ManyLabelsObjective()
+        return with_words(ManyLabelsObjective(), self.config.form)
 
     def label(self, row: Cells) -> tuple[str, ...]:
         """A list of words, or words in one cell; none is a legal answer."""
@@ -187,7 +188,7 @@ class Numbers(TextTask[float]):
     @property
     def objective(self) -> Objective:
         """Squared error."""
-        return NumbersObjective()
+        return with_words(NumbersObjective(), self.config.form)
 
     def label(self, row: Cells) -> float:
         """Any number."""

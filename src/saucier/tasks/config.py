@@ -10,6 +10,7 @@ from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
 from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.forms_config import TextForm, TokenizerFrame
 from saucier.tasks.mixture_config import WrittenTask
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 
@@ -23,6 +24,8 @@ class Texts(Config):
     """The column of the second text. Without it, a second text is read where the file has a usual name for it."""
     pick: Pick | None = None
     """Where the text's vector is taken; None: as the model's family publishes its classifiers."""
+    form: TextForm = TokenizerFrame()
+    """How a text or a pair becomes a row."""
 
 
 class Classification(Texts):

@@ -18,8 +18,10 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.config import Texts
 from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, Tally, cells
+from saucier.tasks.forms_config import BothOrders, TextForm, TokenizerFrame, Transformed
 from saucier.tasks.sheet import Cut, Ragged, Sheet
 from saucier.tasks.task import Encoding, Task, Wanted
+from saucier.tasks.transformed import spelled, transformed_rows
 from saucier.text.sources import Source
 from saucier.text.tensors import Fit, text_rows
 from saucier.text.tokenizer import Tokenizer
@@ -75,12 +77,16 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
             raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
         return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
 
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """With GPT's tokens, where its form is asked for."""
+        return spelled(tokenizer, self.config.form)
+
     def sheet(self, examples: Sequence[LabelledText[T]], encoding: Encoding) -> Sheet:
-        """Encode the texts in the tokenizer's frame; of a pair the longer text is cut first."""
-        wide, cut = encoded_texts([one.text for one in examples], pairs_of(examples), encoding)
+        """Encode the texts in their form; of a pair the longer text is cut first."""
+        wide, cut = formed(examples, self.config.form, encoding)
         labels = [one.label for one in examples if one.label is not None]
         flat = {"labels": self.targets(labels)} if len(labels) == len(examples) else {}
-        return Sheet(wide, flat, np.arange(len(examples)), cut)
+        return Sheet(wide, flat, np.arange(len(examples)), cut, group=len(wide["input_ids"].lengths) // len(examples))
 
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""
@@ -94,6 +100,22 @@ def pairs_of(examples: Sequence[LabelledText[Any]]) -> list[str] | None:
         raise InputError("has no second text, and others have one", where=str(alone[0].place),
                          remedy="give files with the same columns, or name the column with task.pair=COLUMN")
     return None if alone else [one.pair for one in examples if one.pair is not None]
+
+
+def formed(examples: Sequence[LabelledText[Any]], form: TextForm, encoding: Encoding) -> tuple[dict[str, Ragged], Cut]:
+    """Encode texts or pairs in a form. Raises `InputError` where both orders are asked for and there is no pair."""
+    texts, pairs = [one.text for one in examples], pairs_of(examples)
+    both = [(text,) for text in texts] if pairs is None else list(zip(texts, pairs, strict=True))
+    match form:
+        case TokenizerFrame():
+            return encoded_texts(texts, pairs, encoding)
+        case Transformed():
+            return transformed_rows(both, encoding)
+        case BothOrders():
+            if pairs is None:
+                raise InputError("has no second text, and both orders of two are read", where=str(examples[0].place),
+                                 remedy="name the column with task.pair=COLUMN, or use task.form.kind=gpt")
+            return transformed_rows([row for one in both for row in (one, one[::-1])], encoding)
 
 
 def encoded_texts(texts: Sequence[str], pairs: Sequence[str] | None, encoding: Encoding) -> tuple[dict[str, Ragged],

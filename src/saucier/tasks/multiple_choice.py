@@ -18,11 +18,14 @@ from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labelling import Classes
 from saucier.tasks.examples import Cells, Column, Example, Tally, cells
+from saucier.tasks.forms_config import TokenizerFrame, Transformed
 from saucier.tasks.labelled_texts import DROPOUT, encoded_texts, usual_pick
 from saucier.tasks.labels import label_numbers
+from saucier.tasks.learned_words import with_words
 from saucier.tasks.questions_config import MultipleChoice
 from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
+from saucier.tasks.transformed import spelled, transformed_rows
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
 from saucier.text.tokenizer import Tokenizer
@@ -84,27 +87,41 @@ class Choices(Task[ChoiceQuestion]):
         """Every question must have equally many choices."""
         same_number(examples, len(self.config.labels))
 
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """With GPT's tokens, where its form is asked for."""
+        return spelled(tokenizer, self.config.form)
+
     @property
     def wanted(self) -> Wanted:
-        """A logit for each choice."""
+        """A logit for each choice; beside GPT's language head in its form."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.ChoiceHead(pick=usual_pick(body, tokenizer), dropout=DROPOUT)
 
-        return Wanted("multiple_choice", generic)
+        def double(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.DoubleHead(choice=c.ChoiceHead(pick=c.Chosen(), dropout=DROPOUT))
+
+        return Wanted("multiple_choice", generic) if isinstance(self.config.form, TokenizerFrame) else \
+            Wanted("double", double)
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy of the right one among the choices."""
-        return Classes()
+        return with_words(Classes(), self.config.form)
 
     def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> Sheet:
         """Encode each choice behind its question; of both the longer one is cut first."""
         count = len(self.config.labels) or len(examples[0].choices)
         same_number(examples, count)
         rows = [parts(one, choice) for one in examples for choice in one.choices]
-        wide, cut = encoded_texts([first for first, _ in rows], [second for _, second in rows], encoding)
         answers = [one.answer for one in examples if one.answer is not None]
         flat = {"labels": np.array(answers)} if len(answers) == len(examples) else {}
+        match self.config.form:
+            case TokenizerFrame():
+                wide, cut = encoded_texts([first for first, _ in rows], [second for _, second in rows], encoding)
+            case Transformed():
+                wide, cut = transformed_rows([(" ".join(one.asked), choice) for one in examples
+                                              for choice in one.choices], encoding)
+                flat["mc_token_ids"] = wide["input_ids"].lengths.reshape(-1, count) - 1
         return Sheet(wide, flat, np.arange(len(examples)), cut, group=count)
 
     def answers(self, reading: Reading, examples: Sequence[ChoiceQuestion], sheet: Sheet) -> list[Answer]:

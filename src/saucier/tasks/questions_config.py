@@ -8,6 +8,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
+from saucier.tasks.forms_config import ChoiceForm, TokenizerFrame
 
 
 class QuestionAnswering(Config):
@@ -47,5 +48,7 @@ class MultipleChoice(Config):
     """The column of the list of choices; None: found, or else a column for each choice, such as `ending0`."""
     answer: ColumnName = None
     """The column of the right one: its number from 0, its letter, its name or its text."""
+    form: ChoiceForm = TokenizerFrame()
+    """How a question with a choice becomes a row."""
     labels: tuple[str, ...] = ()
     """What the choices are called, in order; none: as in the training file."""

@@ -16,7 +16,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
-from saucier.objectives.labelling import TARGETS
+from saucier.objectives.labelling import run
 from saucier.parts.output import Output
 from saucier.tasks.config import TaskConfig
 from saucier.tasks.examples import Example, Tally
@@ -75,8 +75,7 @@ class Reading:
         with torch.no_grad(), autocast(self.dtype, device):
             for rows in ordered(sheet, self.batch):
                 batch = moved(rows.sheet.batch(rows.units), device)
-                yield rows.units, batch, self.model(**{name: value for name, value in batch.items()
-                                                       if name not in TARGETS})
+                yield rows.units, batch, run(self.model, batch)
         self.model.train(was)
 
 
@@ -132,6 +131,10 @@ class Task(ABC, Generic[E]):
 
     def check(self, examples: Sequence[E]) -> None:
         """Raise `InputError` for an example with a label that is never trained."""
+
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer with the tokens that the task adds to it; as a rule none."""
+        return tokenizer
 
     @property
     @abstractmethod

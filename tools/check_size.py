@@ -28,6 +28,7 @@ EXCEPTIONS: dict[str, str] = {
     "src/saucier/cli/cook.py: cook": "typer reads a verb's options from its signature",
     "src/saucier/cli/train.py: train": "typer reads a verb's options from its signature",
     "src/saucier/cli/backtranslate.py: backtranslate": "typer reads a verb's options from its signature",
+    "src/saucier/cli/prompt.py: prompt": "typer reads a verb's options from its signature",
     "src/saucier/cli/compare.py: compare": "typer reads a verb's options from its signature",
     "src/saucier/generation/compiled.py: OneToken.forward": "torch.export gives a traced step its inputs by position",
     "src/saucier/families/reformer.py: reformer": "a family's hyper-parameters are its table of choices",

@@ -12,7 +12,7 @@ from tests.cli.conftest import Saucier
 from saucier.recipes import names
 
 VERBS = ("cook", "train", "evaluate", "generate", "rerun", "recipes", "families", "show", "diff", "plan", "schema",
-         "backtranslate", "tokenizer", "convert", "score", "doctor")
+         "backtranslate", "tokenizer", "convert", "score", "doctor", "prompt")
 
 
 def test_help_names_every_verb(saucier: Saucier) -> None:

@@ -115,3 +115,19 @@ def test_the_python_of_the_scores_page_runs(capsys: pytest.CaptureFixture[str]) 
     scope: dict[str, object] = {}
     exec(compile(second, "docs/scores.md", "exec"), scope)  # noqa: S102  (our own page)
     assert scope["within_one"].measure([1, 2], [2, 4]).values.tolist() == [1.0, 0.0]  # type: ignore[attr-defined]
+
+
+def test_the_tasks_of_the_prompting_page_are_tasks(shared: Path, tmp_path: Path) -> None:
+    """Both tasks load, and word the real rows."""
+    from saucier.prompting.config import read_task
+    from saucier.prompting.questions import read_questions
+
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "shared").symlink_to(shared)
+    prompts = []
+    for body in blocks(ROOT / "docs" / "prompting.md", "yaml"):
+        (tmp_path / "repository/task.yaml").write_text(body, encoding="utf-8")
+        task = read_task(tmp_path / "repository/task.yaml")
+        prompts.append(read_questions(task, task.evaluate, 1)[0])
+    assert prompts[0].prompt.endswith("\nSentiment:") and prompts[0].answers == (" negative", " positive")
+    assert prompts[1].right == 0 and prompts[1].answers[0] == " bank"

@@ -28,6 +28,7 @@ from saucier.cli import (
     number,
     plan,
     predict,
+    prompt,
     recipes,
     rerun,
     scaling,
@@ -59,6 +60,7 @@ app.command()(show.show)
 app.command()(diff.diff)
 app.command()(doctor.doctor)
 app.command()(plan.plan)
+app.command()(prompt.prompt)
 app.command()(compare.compare)
 app.command()(scaling.scaling)
 app.command()(score.score)

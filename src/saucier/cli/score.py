@@ -14,7 +14,8 @@ GoldFile = Annotated[str | None, typer.Option(
     "--gold", metavar="FILE", help="The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own golds.")]
 Column = Annotated[str | None, typer.Option("--column", metavar="NAME", help="Where the golds stand in that file.")]
 Kind = Annotated[str | None, typer.Option(
-    "--kind", help="classes, choices, many_labels, numbers, tags, spans, texts, rankings, losses; guessed without it.")]
+    "--kind", help="classes, choices, many_labels, numbers, tags, spans, texts, summaries, rankings, ranks, losses; "
+                   "guessed without it.")]
 Metrics = Annotated[list[str] | None, typer.Option(
     "--metric", metavar="NAME", help="Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.")]
 Group = Annotated[str | None, typer.Option(

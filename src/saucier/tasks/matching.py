@@ -14,7 +14,6 @@ from typing import Any
 from saucier.errors import InputError
 from saucier.tasks.golds import Gold, Golds
 from saucier.tasks.predictions import Predicted
-from saucier.tasks.scores import KINDS
 
 SHOWN = 3
 """Ids that an error names."""
@@ -176,7 +175,8 @@ def maybe(take: Take) -> Take:
 TAKES: Mapping[str, tuple[Take, Take]] = {
     "classes": (a_class, maybe(a_class)), "choices": (a_class, maybe(a_class)), "many_labels": (a_list, a_list),
     "numbers": (a_number, a_number), "tags": (a_list, a_list), "spans": (references, a_text),
-    "texts": (text_references, a_text), "rankings": (numbers, numbers), "losses": (a_number, a_number)}
+    "texts": (text_references, a_text), "summaries": (text_references, a_text), "ranks": (a_number, a_number),
+    "rankings": (numbers, numbers), "losses": (a_number, a_number)}
 """How the golds and the predictions of each kind are taken."""
 PARALLEL = {"tags": "tags", "rankings": "scores"}
 """Kinds whose prediction is as long as its gold, and what it is a list of."""
@@ -193,7 +193,6 @@ def as_kind(found: Matched, kind: str) -> Matched:
 
     Errors: `InputError` with file and line for a value of another kind, and tags that are not as many as the golds'.
     """
-    assert set(TAKES) == set(KINDS)
     return replace(found, rows=tuple(_as_kind(row, kind) for row in found.rows))
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from saucier.errors import InputError
 from saucier.tasks.golds import read_golds
+from saucier.tasks.matching import TAKES
 from saucier.tasks.predictions import Predicted, read_predictions, write_predictions
+from saucier.tasks.scores import KINDS
 from saucier.tasks.scoring import Asked, Report, score_files
 
 TABLE = "label\ttext\n1\tgood\n0\tbad\n1\tfine\n"
@@ -84,6 +86,10 @@ def test_the_kind_of_task_is_guessed(tmp_path: Path, golds: list[Any], answers: 
     rows = [{"prediction": answer, "gold": gold} for gold, answer in zip(golds, answers, strict=True)]
     found = score_files(Asked((predictions(tmp_path, rows),)))
     assert (found.kind, found.guessed, found.read_as) == (kind, True, "in the predictions")
+
+
+def test_every_kind_of_task_can_be_read_from_files() -> None:
+    assert TAKES.keys() == KINDS.keys()
 
 
 def test_rows_become_rankings(tmp_path: Path) -> None:

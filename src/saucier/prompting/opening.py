@@ -1,0 +1,29 @@
+"""What a person names on the command line, opened: a model that can be asked, and numbers of shots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from saucier.errors import InputError
+from saucier.loading import load
+from saucier.prompting.likelihood import Speaker, check_speaks
+from saucier.runs.folder import run_of
+from saucier.text.tokenizer import load_tokenizer
+
+
+def open_speaker(path: str, dtype: str = "auto") -> Speaker:
+    """Open a model folder, a run or a hub id.
+
+    Errors: `InputError` for a model that writes no text, and a folder without tokenizer.
+    """
+    model = load(path, dtype=dtype)
+    check_speaks(model)
+    return Speaker(model, load_tokenizer(run_of(Path(path)) if Path(path).is_dir() else path))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Read numbers of shots such as `0,1,4`. Errors: `InputError`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise InputError(f"{text!r} is no list of numbers", where="--shots", remedy="write 0,1,4")
+    return tuple(dict.fromkeys(map(int, parts)))

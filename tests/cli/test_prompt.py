@@ -1,0 +1,69 @@
+"""`saucier prompt` on a run: the whole job by likelihood and by generation, its files, and its faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Saucier
+
+TASK = """
+name: kitchen
+evaluate: rows.tsv
+train: rows.tsv
+template: "{{ who }} stirs the"
+answer: " {{ answer }}"
+gold: what
+separator: "\\n"
+"""
+ROWS = "who\twhat\nthe cook\tsauce\na guest\tsoup\nthe cat\tmilk\n"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A task of three questions."""
+    (tmp_path / "rows.tsv").write_text(ROWS)
+    return tmp_path / "task.yaml"
+
+
+def test_choices_are_compared(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path) -> None:
+    task.write_text(TASK + "choices: [sauce, soup, milk]\nby: {kind: likelihood, normalization: {kind: byte}}\n")
+    answer = saucier("prompt", task, "--model", cooked, "--shots", "0,1", "--draws", "2", "--out", tmp_path / "out",
+                     "--json")
+    found = json.loads(answer.out)
+    assert answer.code == 0 and [one["shots"] for one in found["settings"]] == [0, 1]
+    assert found["baselines"][0] == {"name": "chance", "value": 1 / 3, "low": 1 / 3, "high": 1 / 3, "count": 3,
+                                     "unit": "rows"}
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 + 2 * 3 and rows[0]["text"] == "the cook stirs the"
+    for row in rows:
+        by_byte = [nats / len(text.encode()) for nats, text in zip(row["nats"], row["answers"], strict=True)]
+        assert row["scores"] == pytest.approx(by_byte)
+        assert row["prediction"] == ("sauce", "soup", "milk")[by_byte.index(max(by_byte))]
+    again = saucier("prompt", task, "--model", cooked, "--shots", "0,1", "--draws", "2", "--out", tmp_path / "again")
+    assert (tmp_path / "again/results.jsonl").read_text() == (tmp_path / "out/results.jsonl").read_text()
+    assert "0-shot accuracy" in again.out and "1-shot accuracy" in again.out and "always 'sauce'" in again.out
+    assert saucier("score", tmp_path / "out/results.jsonl", "--kind", "classes").code == 0
+
+
+def test_answers_are_written(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path) -> None:
+    task.write_text(TASK + 'by: {kind: generation, tokens: 6, stop: ["."]}\n')
+    answer = saucier("prompt", task, "--model", cooked, "--shots", "1", "--out", tmp_path / "out")
+    assert answer.code == 0 and "1-shot exact match" in answer.out and "1-shot F1" in answer.out
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert all("." not in row["prediction"] and row["text"].endswith("stirs the") for row in rows)
+    assert all(row["text"].count("\n") == 1 - row["dropped"] for row in rows), "one example, where it fits"
+
+
+def test_faults_are_one_line(saucier: Saucier, cooked: Path, task: Path, shared: Path, tmp_path: Path) -> None:
+    task.write_text(TASK)
+    wrong = saucier("prompt", task, "--model", cooked)
+    assert wrong.code == 2 and "choices are compared, and there are none" in wrong.error
+    task.write_text(TASK + "choices: [sauce, soup, milk]\n")
+    wrong = saucier("prompt", task, "--model", shared / "golden/bert-masked-lm")
+    assert wrong.code == 2 and "fills gaps" in wrong.error
+    wrong = saucier("prompt", task, "--model", cooked, "--shots", "one")
+    assert wrong.code == 2 and "'one' is no list of numbers" in wrong.error
+    wrong = saucier("prompt", tmp_path / "none.yaml", "--model", cooked)
+    assert wrong.code == 2 and "none.yaml: cannot be read as text" in wrong.error

@@ -1,0 +1,144 @@
+"""The texts that are sent, the examples in them, and what is scored; with a model that is a function of the test."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from saucier.errors import InputError
+from saucier.prompting.config import PromptTask, read_task
+from saucier.prompting.job import Plan, run
+from saucier.prompting.likelihood import Likelihoods
+from saucier.prompting.questions import read_questions
+from saucier.prompting.shots import drawn
+from saucier.tasks.scoring import Asked, score_files
+
+TRAIN = "label\ttext\n" + "".join(f"{n % 2}\tsoup {n}\n" for n in range(9))
+TASK = """
+name: soups
+evaluate: dev.tsv
+train: train.tsv
+template: "Review: {{ text }}\\nFeeling:"
+choices: [bad, good]
+gold: label
+separator: "\\n##\\n"
+"""
+
+
+@dataclass
+class Echo:
+    """Finds the answer likeliest that stands nearest to the end of the prompt; the first one where none does."""
+
+    room: int | None = None
+    two_sided: bool = False
+    seen: list[str] = field(default_factory=list)
+
+    def encode(self, text: str) -> list[int]:
+        return [1] * len(text.split())
+
+    def likelihoods(self, prompt: str, answers: Sequence[str]) -> Likelihoods:
+        self.seen.append(prompt)
+        return Likelihoods(tuple(float(prompt.rfind(answer)) for answer in answers), (1,) * len(answers))
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> PromptTask:
+    """A task of nine examples and four questions."""
+    (tmp_path / "train.tsv").write_text(TRAIN)
+    (tmp_path / "dev.tsv").write_text("label\ttext\n1\tnice\n0\tburnt\n1\tfine\n1\twarm\n")
+    (tmp_path / "task.yaml").write_text(TASK)
+    return read_task(tmp_path / "task.yaml")
+
+
+def test_the_exact_text_is_sent_and_kept(task: PromptTask, tmp_path: Path) -> None:
+    model = Echo()
+    found = run(task, model, Plan((0, 2), draws=3, seed=5), out=tmp_path / "out")  # type: ignore[arg-type]
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in rows] == model.seen
+    assert model.seen[0] == "Review: nice\nFeeling:"
+    assert len(rows) == 4 + 3 * 4 and Counter(row["shots"] for row in rows) == {0: 4, 2: 12}
+    last = rows[-1]
+    first, second, question = last["text"].split("\n##\n")
+    assert question == "Review: warm\nFeeling:" and first.startswith("Review: soup ") and len(last["examples"]) == 2
+    for example, number in zip((first, second), last["examples"], strict=True):
+        place = int(number.removeprefix("train.tsv:")) - 2
+        assert example == f"Review: soup {place}\nFeeling: {('bad', 'good')[place % 2]}"
+    assert last["prediction"] == str(int(second.endswith("good"))) and last["gold"] == "1"
+    assert [one.shots for one in found.settings] == [0, 2] and found.settings[1].spread is not None
+
+
+def test_scores_are_over_questions_and_baselines_stand_beside(task: PromptTask, tmp_path: Path) -> None:
+    found = run(task, Echo(), Plan((0, 3), draws=4), out=tmp_path / "out")  # type: ignore[arg-type]
+    zero, three = found.settings
+    assert (zero.scores[0].name, zero.scores[0].value) == ("accuracy", 0.25), "no answer stands there: the first"
+    assert three.scores[0].count == 4, "four draws of four questions are no sixteen questions"
+    rows = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    right = [row["prediction"] == row["gold"] for row in rows if row["shots"] == 3]
+    assert three.scores[0].value == pytest.approx(sum(right) / 16)
+    assert [(one.name, one.value) for one in found.baselines] == [("chance", 0.5), ("always '0'", 0.25)]
+    again = score_files(Asked((str(tmp_path / "out/results.jsonl"),), kind="classes"))
+    assert again.scores[0][0].value == pytest.approx((1 + sum(right)) / 20)
+
+
+def test_whole_examples_are_dropped_where_they_do_not_fit(task: PromptTask, tmp_path: Path) -> None:
+    """An example has five words, the prompt three and its answer one; `##` stands between."""
+    model = Echo(room=17)
+    found = run(task, model, Plan((4,)))  # type: ignore[arg-type]
+    assert {text.count("##") for text in model.seen} == {2} and found.settings[0].dropped == 4 * 2
+    assert found.settings[0].cut == 0
+    short = Echo(room=3)
+    assert run(task, short, Plan((1,))).settings[0].cut == 4  # type: ignore[arg-type]
+    assert all(text.endswith("Feeling:") for text in short.seen)
+
+
+def test_examples_are_drawn_by_seed_draw_and_question_and_never_the_question(task: PromptTask) -> None:
+    train = read_questions(task, str(task.train))
+    draw = [tuple(one.id for one in drawn(train, train[0], 4, balanced=False, key=(0, number, 0)))
+            for number in range(40)]
+    assert len({*draw}) > 30 and all(train[0].id not in one and len({*one}) == 4 for one in draw)
+    assert draw[3] == tuple(one.id for one in drawn(train, train[0], 4, balanced=False, key=(0, 3, 0)))
+    counts = Counter(one for ids in draw for one in ids)
+    assert min(counts.values()) > 8, "twenty are expected of each of the eight"
+    for number in range(10):
+        golds = Counter(one.gold for one in drawn(train, train[0], 4, balanced=True, key=(0, number, 0)))
+        assert golds == {"0": 2, "1": 2}
+
+
+def test_choices_of_a_column_and_golds_by_number(tmp_path: Path) -> None:
+    (tmp_path / "dev.jsonl").write_text(json.dumps(
+        {"id": "q7", "question": "Hot?", "choices": ["ice", "soup"], "answer": 1}) + "\n")
+    task = PromptTask(name="q", evaluate="", template="{{ question }}", gold="answer", choices="choices",
+                      answer=" It is {{ answer }}.")
+    [question] = read_questions(task, str(tmp_path / "dev.jsonl"))
+    assert (question.id, question.answers, question.right, question.gold) == (
+        "q7", (" It is ice.", " It is soup."), 1, "1")
+    assert question.solved == "Hot? It is soup."
+
+
+FAULTS = [("template: \"{{ txt }}\"", "dev.tsv: no column 'txt', which template names; columns: label, text"),
+          ("template: \"{{ text\"", "template: the template is broken"),
+          ("choices: [bad, good, odd]\nlabels: [a, b]", "as many"),
+          ("choices: [bad, good]\nlabels: [a, b]\ngold: text", "the gold 'nice' is no choice; choices: bad, good"),
+          ("tempalte: x", "task.yaml:3: tempalte: unknown key; did you mean 'template'?")]
+
+
+@pytest.mark.parametrize(("line", "message"), FAULTS)
+def test_what_is_wrong_is_told(task: PromptTask, tmp_path: Path, line: str, message: str) -> None:
+    names = [part.split(":")[0] for part in line.splitlines()]
+    kept = [one for one in TASK.splitlines() if one.split(":")[0] not in names]
+    (tmp_path / "task.yaml").write_text("\n".join([*kept[:2], line, *kept[2:]]))
+    with pytest.raises(InputError) as error:
+        run(read_task(tmp_path / "task.yaml"), Echo(), Plan())  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_shots_need_examples(task: PromptTask) -> None:
+    with pytest.raises(InputError, match="2 shots, and no file to draw them from"):
+        run(task.model_copy(update={"train": None}), Echo(), Plan((0, 2)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="9 shots of 9 examples"):
+        run(task, Echo(), Plan((9,)))  # type: ignore[arg-type]

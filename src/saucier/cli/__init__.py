@@ -25,6 +25,7 @@ from saucier.cli import (
     families,
     finetune,
     generate,
+    merge,
     number,
     plan,
     predict,
@@ -65,6 +66,7 @@ app.command()(compare.compare)
 app.command()(scaling.scaling)
 app.command()(score.score)
 app.command()(convert.convert)
+app.command()(merge.merge)
 app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(schema.schema)

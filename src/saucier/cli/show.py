@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,11 +21,16 @@ DEFAULT_LENGTH, DEFAULT_BATCH = 512, 8
 def show(what: What, words: Words = None, *, length: Length = None, batch: Batch = None,
          as_json: AsJson = False) -> None:
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs."""
+    from saucier.hub import finished_model
     from saucier.inspection import show as inspection
+    from saucier.inspection.adapter import is_adapter
     from saucier.inspection.costs import STATES
     from saucier.inspection.screen import put, put_json
     from saucier.inspection.subject import subject
 
+    if is_adapter(finished_model(Path(what))):
+        show_adapter(finished_model(Path(what)), as_json=as_json)
+        return
     found = subject(what, words or [])
     training = found.recipe.training if found.recipe else None
     about = found.recipe.about if found.recipe else ""
@@ -36,3 +42,15 @@ def show(what: What, words: Words = None, *, length: Length = None, batch: Batch
         put_json(inspection.as_json(described))
     else:
         put(inspection.render(described))
+
+
+def show_adapter(folder: Path, *, as_json: bool) -> None:
+    """Tell what an adapter is, how large, and on which base."""
+    from saucier.inspection.adapter import described, lines, plain
+    from saucier.inspection.screen import put_json
+
+    shown = described(folder)
+    if as_json:
+        put_json(plain(shown))
+    else:
+        typer.echo("\n".join(lines(shown)))

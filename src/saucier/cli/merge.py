@@ -1,0 +1,33 @@
+"""`saucier merge`: an adapter added to its base model, with a comparison of the two on text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson
+
+Adapter = Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the merged model.")]
+Base = Annotated[str | None, typer.Option(help="The base model; the one that the adapter names without.")]
+Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sentences of our own without.")]
+
+
+def merge(adapter: Adapter, out: Target, *, base: Base = None, text: Text = None, as_json: AsJson = False) -> None:
+    """Add an adapter to its base model's weights, compare the outputs of both, and write the merged model."""
+    from saucier.inspection.screen import put_json
+    from saucier.runs.merge import merge as work
+
+    done = work(adapter, out, base=base, text=text)
+    if as_json:
+        put_json(asdict(done) | {"folder": str(done.folder)})
+        return
+    without = "" if done.effect is None else f"; without the adapter it is {done.effect:.2g}"
+    typer.echo(f"{done.texts} texts, {done.tokens:,} tokens, apart and merged: the largest difference of an output is "
+               f"{done.difference:.2g}, of outputs up to {done.size:.2g}{without}")
+    if done.agreeing is not None:
+        typer.echo(f"the likeliest token is the same at {done.agreeing:.2%} of the places")
+    typer.echo(f"merged, {done.pairs} maps changed, layout {done.layout} → {done.folder}")

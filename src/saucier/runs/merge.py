@@ -1,0 +1,130 @@
+"""An adapter merged into its base, after a comparison of both on text.
+
+Letters: B texts, L tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier.adaptation.low_rank import named_pairs
+from saucier.adaptation.merging import merge as merge_weights
+from saucier.adaptation.merging import refuse_unmergeable
+from saucier.adapters import open_adapter
+from saucier.errors import InputError
+from saucier.hub import folder_of
+from saucier.loading import load, model_folder_of
+from saucier.model import Transformer
+from saucier.runs.convert import copy_tokenizer
+from saucier.saving import save
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+
+SENTENCES = (
+    "The committee published its report on Monday, three weeks later than promised.",
+    "She asked whether the soup was hot enough, and he said that it was.",
+    "Prices rose by 4.2 % in March; economists had expected half of that.",
+    "In 1905 a clerk in Bern wrote four papers that changed physics.",
+)
+"""What both are compared on where no text is given."""
+MOST, LENGTH = 16, 64
+"""Texts that are compared, and tokens of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge did."""
+
+    folder: Path
+    layout: str
+    pairs: int
+    """Maps that a pair of matrices changed."""
+    texts: int
+    tokens: int
+    difference: float
+    """Largest difference between an output with the adapter apart and one with it merged."""
+    size: float
+    """Largest output."""
+    effect: float | None
+    """Largest difference to the base model's outputs; None where these are of another kind."""
+    agreeing: float | None
+    """Share of the places at which both find the same token likeliest; None for a model that gives no tokens."""
+
+
+def merge(adapter: Path, out: Path, *, base: str | None = None, text: Path | None = None) -> Merged:
+    """Merge an adapter into its base, compare, and write the result into a new folder.
+
+    Raises `InputError` for an adapter that is no sum of weights, and for a target that is there already.
+    """
+    if out.exists() and (out.is_file() or any(out.iterdir())):
+        raise InputError("is there already", where=str(out), remedy="give a new folder")
+    folder = model_folder_of(folder_of(adapter))
+    model = open_adapter(folder, base=base, dtype="float32", device="cpu")
+    refuse_unmergeable(model)
+    assert model.origin is not None, "an opened adapter knows its base"
+    tokenizer = tokenizer_of(folder, Path(model.origin.path))
+    batch = inputs(model, tokenizer, text)
+    apart = outputs(model, batch)
+    pairs = len(named_pairs(model))
+    merge_weights(model)
+    model.rewrites.clear()
+    together, mask = outputs(model, batch), batch["attention_mask"].bool()
+    bare = outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
+    layout = save(model, out)
+    copy_tokenizer(folder, out) or copy_tokenizer(Path(model.origin.path), out)
+    effect = gap(bare, together) if bare.shape == together.shape else None
+    return Merged(out, layout, pairs, len(mask), int(mask.sum()), gap(apart, together), float(together.abs().max()),
+                  effect, agreement(model, apart, together))
+
+
+def tokenizer_of(folder: Path, base: Path) -> Tokenizer | None:
+    """Return the tokenizer of an adapter or of its base; None where neither has one."""
+    for place in (folder, base):
+        try:
+            return load_tokenizer(place)
+        except InputError:
+            continue
+    return None
+
+
+def inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | None) -> dict[str, Tensor]:
+    """Return texts as a batch; without a tokenizer ids that are drawn. Shapes: [B, L]."""
+    lines = SENTENCES if text is None else tuple(text.read_text(encoding="utf-8").splitlines())
+    texts = [line for line in lines if line.strip()][:MOST]
+    vocab, room = model.config.embed.vocab, LENGTH
+    if tokenizer is None:
+        generator = torch.Generator().manual_seed(0)
+        rows = [torch.randint(vocab, (16,), generator=generator).tolist() for _ in texts]
+    else:
+        rows = [tokenizer.encode(one)[:room] for one in texts]
+    if not any(rows):
+        raise InputError("there is no text to compare on", where=str(text), remedy="give a file with lines of text")
+    longest = max(len(row) for row in rows)
+    ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    pair = model.config.encoder is not None and model.config.decoder is not None
+    return {"input_ids": ids, "attention_mask": mask} | ({"decoder_input_ids": ids} if pair else {})
+
+
+def outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:
+    """Return what a model gives at the real tokens, or for each text."""
+    with torch.inference_mode():
+        output: Any = model.eval()(**batch)
+    found: Tensor = output.last_hidden_state if output.logits is None else output.logits
+    return found[batch["attention_mask"].bool()] if found.dim() == 3 else found
+
+
+def gap(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference."""
+    return float((one - other).abs().max())
+
+
+def agreement(model: Transformer, one: Tensor, other: Tensor) -> float | None:
+    """Return at which share of the places two outputs find the same token likeliest."""
+    if model.config.language_head is None:
+        return None
+    return float((one.argmax(-1) == other.argmax(-1)).float().mean())

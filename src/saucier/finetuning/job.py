@@ -125,7 +125,8 @@ def encoding_of(settings: Finetuning, tokenizer: Tokenizer) -> Encoding:
 
     folder = model_folder_of(folder_of(settings.model))
     body, says = subject(str(folder)).model, generation_defaults(folder, read_object(folder / "config.json"))
-    given = (settings.training.length or LONGEST, learned_length(body), tokenizer.handling.max_length)
+    room, ahead = learned_length(body), getattr(settings.tuning, "length", 0)
+    given = (settings.training.length or LONGEST, None if room is None else room - ahead, tokenizer.handling.max_length)
     return Encoding(tokenizer, min(limit for limit in given if limit is not None), body,
                     says.get("decoder_start_token_id"))
 

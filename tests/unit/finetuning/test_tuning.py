@@ -18,7 +18,9 @@ from saucier.finetuning.predict import ask
 LITTLE = "training.epochs=1"
 """Beside a body with random weights, biases and bottlenecks learn nothing worth measuring."""
 KINDS = {"lora": ["tuning.where=[linear]"], "qlora": [], "bias": [LITTLE], "adapter": ["tuning.width=8", LITTLE],
-         "freeze": ["tuning.where=[]", "tuning.lower=1"]}
+         "freeze": ["tuning.where=[]", "tuning.lower=1"], "prefix": ["tuning.length=4", "tuning.hidden=8", LITTLE],
+         "prompt": ["tuning.length=4", LITTLE]}
+FORMS = {"lora": "LORA", "qlora": "LORA", "prompt": "PROMPT_TUNING"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,12 +33,13 @@ def test_each_kind_learns_and_answers_again(kind: str, tiny_bert: Path, files: t
         assert (folder.model / "config.json").is_file()
     else:
         document = json.loads((folder.model / "adapter_config.json").read_text())
-        assert document["peft_type"] == ("LORA" if "lora" in kind else "SAUCIER")
+        assert document["peft_type"] == FORMS.get(kind, "SAUCIER")
         weights = folder.model / "adapter_model.safetensors"
         assert weights.stat().st_size < 0.5 * (tiny_bert / "model.safetensors").stat().st_size
     again = ask(folder.path, [str(files[1])])
     told = [json.loads(line)["prediction"] for line in folder.predictions("held-out").read_text().splitlines()]
-    assert sum(one.prediction == other for one, other in zip(again.answers, told, strict=True)) >= 79
+    same = sum(one.prediction == other for one, other in zip(again.answers, told, strict=True))
+    assert same >= (70 if LITTLE in KINDS[kind] else 79)  # asked in bfloat16 where that is faster: near ties may turn
 
 
 def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811

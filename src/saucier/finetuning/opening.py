@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from saucier.finetuning.data import Splits, class_counts, repeats
+from saucier.finetuning.outcome import shortened
 from saucier.objectives.base import IGNORED
 from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Task
@@ -83,7 +84,7 @@ def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the first training rows, token by token; what is learned at a token stands behind it."""
     for unit in range(min(SAMPLES, len(sheet))):
         example = splits.train[int(sheet.item[unit])]
-        yield f"{example.place} → {splits.task.told(example, splits.task.gold(example))}"
+        yield shortened(f"{example.place} → {splits.task.told(example, splits.task.gold(example))}")
         for row in range(unit * sheet.group, (unit + 1) * sheet.group):
             yield f"  {tokens(splits.task, sheet, row, tokenizer)}"
 

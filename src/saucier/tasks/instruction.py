@@ -29,6 +29,7 @@ MESSAGES = Column("messages", ("messages", "conversations", "conversation"))
 ASKED = Column("instruction", ("instruction", "prompt", "question"))
 ABOUT = Column("input", ("input", "context"), needed=False)
 ANSWER = Column("output", ("output", "completion", "response", "answer"))
+UNANSWERED = "rows left out that have no answer"
 SPEAKERS = {"human": "user", "gpt": ASSISTANT, "bot": ASSISTANT}
 """Other names of the roles."""
 
@@ -61,7 +62,10 @@ class Instructions(WritingTask[Conversation]):
             return
         asked = {role: getattr(self.config, role) for role in ("instruction", "input", "output")}
         for row in cells(source, (ASKED, ABOUT, ANSWER) if labelled else (ASKED, ABOUT), asked):
-            yield told(row, labelled=labelled)
+            if labelled and not str(row.values.get("output") or "").strip():
+                tally.update([UNANSWERED])
+            else:
+                yield told(row, labelled=labelled)
 
     def template(self, encoding: Encoding) -> Markers | ChatTemplate:
         """How a conversation is written."""

@@ -177,7 +177,7 @@ def test_every_form_of_file_is_read(row: dict[str, Any], tmp_path: Path) -> None
     ({"messages": [{"role": "user", "content": "soup"}]}, "no turn is the assistant's"),
     ({"messages": [{"role": "cook", "content": "soup"}]}, "a message of role 'cook' with str"),
     ({"messages": [{"role": "user", "content": None}]}, "a message of role 'user' with NoneType"),
-    ({"instruction": "soup", "output": " "}, "the output is empty"),
+    ({"instruction": " ", "output": "rich"}, "the instruction is empty"),
 ])
 def test_wrong_rows_are_named(row: dict[str, Any], says: str, tmp_path: Path) -> None:
     path = tmp_path / "talks.jsonl"
@@ -185,6 +185,13 @@ def test_wrong_rows_are_named(row: dict[str, Any], says: str, tmp_path: Path) ->
     with pytest.raises(InputError, match="line 1") as error:
         list(task_of().read(find_sources([str(path)])[0], Tally(), labelled=True))
     assert says in str(error.value)
+
+
+def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path) -> None:
+    path, tally = tmp_path / "rows.jsonl", Tally()
+    path.write_text("".join(json.dumps({"prompt": "soup", "completion": one}) + "\n" for one in ("rich", " ", None)))
+    assert len(list(task_of().read(find_sources([str(path)])[0], tally, labelled=True))) == 1
+    assert dict(tally) == {"rows left out that have no answer": 2}
 
 
 def test_it_learns_to_answer(tiny_gpt2: Path, tmp_path: Path, table: Callable[..., Path]) -> None:

@@ -212,7 +212,7 @@ GENERATION = Chapter("C", "Generation", (
             "tests/cli/test_languages.py::test_source_and_target_are_told_as_the_family_is",
             "tests/cli/test_backtranslate.py::test_texts_become_pairs",
             "tests/cli/test_backtranslate.py::test_synthetic_pairs_are_learned_and_never_held_out",
-        ), "partly", "back-translation on a low-resource pair, measured"),
+        ), "partly", "back-translation that improves a low-resource pair"),
     Row("C5", "T5: every task as text; span corruption, prefix language model, mixtures; v1.1, mT5",
         (
             "tests/golden/test_published_folders.py::test_folder",
@@ -278,7 +278,7 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/adaptation/test_warm.py::test_both_sides_of_bert2bert_are_bert",
             "tests/unit/adaptation/test_warm.py::test_a_shared_model_holds_each_weight_once",
             "tests/cli/test_warm_start.py::test_bert2bert_is_cooked_and_translates",
-        ), "partly", "a warm start against a cold one, measured"),
+        ), "works"),
     Row("C15", "Scaling laws",
         (
             "tests/unit/comparison/test_scaling.py::test_a_law_of_size_and_data_is_found_again",

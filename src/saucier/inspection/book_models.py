@@ -81,7 +81,8 @@ FOUNDATIONS = Chapter("A", "Foundations", (
         (
             "tests/unit/parts/test_recurrent.py::test_bahdanau_is_its_equations",
             "tests/unit/parts/test_recurrent.py::test_luong_is_its_equations",
-        ), "partly", "the attention map of a sentence pair"),
+            "tests/cli/test_attention_map.py::test_the_map_of_a_pair",
+        ), "partly", "translation models side by side, at equal time"),
     Row("A11", "Teacher forcing and scheduled sampling",
         (
             "tests/unit/objectives/test_scheduled_sampling.py::test_the_three_schedules_are_those_of_the_paper",

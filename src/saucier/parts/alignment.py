@@ -76,7 +76,7 @@ class Sums(nn.Module):
         """Build the three maps."""
         super().__init__()
         self.query, self.source = Linear(dim, width, bias=False), Linear(dim, width, bias=False)
-        self.weigh = Linear(width, 1, bias=False)
+        self.weigh = nn.Parameter(torch.empty(1, width))
 
     def keys(self, vectors: Tensor) -> Tensor:
         """Return what is made of the source once. Shapes: [B, S, D] -> [B, S, A]."""
@@ -85,7 +85,7 @@ class Sums(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Shapes: [B, Q, D], [B, S, A] -> [B, Q, S]."""
         together = torch.tanh(self.query(query)[:, :, None] + keys[:, None])
-        return F.linear(together, self.weigh.weight).squeeze(-1)  # oneDNN takes ten times as long for one output
+        return F.linear(together, self.weigh).squeeze(-1)  # oneDNN takes ten times as long for one output
 
 
 class Alignment(nn.Module):

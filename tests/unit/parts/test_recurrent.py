@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def test_bahdanau_is_its_equations(readout: c.StateReadout | c.DeepOutput) -> No
     last = torch.cat([h[-1, :DIM // 2], h[0, DIM // 2:]])  # each direction where it ends
     state = torch.tanh(part.begin.weight @ last + part.begin.bias)
     for step, word in enumerate(x):
-        e = torch.stack([score.weigh.weight[0] @ torch.tanh(score.query.weight @ state + score.source.weight @ one)
+        e = torch.stack([score.weigh[0] @ torch.tanh(score.query.weight @ state + score.source.weight @ one)
                          for one in h])
         weights = torch.exp(e) / torch.exp(e).sum()
         context = (weights[:, None] * h).sum(0)
@@ -157,7 +158,7 @@ def luong_score(module: Any, config: c.Luong, state: Tensor, place: Tensor) -> T
         case c.GeneralScore():
             return state @ (module.query.weight.T @ place)
         case c.ConcatScore():
-            return module.weigh.weight[0] @ torch.tanh(
+            return module.weigh[0] @ torch.tanh(
                 torch.cat([module.query.weight, module.source.weight], dim=1) @ torch.cat([state, place]))
 
 
@@ -235,6 +236,18 @@ def test_greedy_decoding_is_an_argmax_loop(name: str) -> None:
     assert not torch.equal(drawn[0], drawn[2])
 
 
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_model_in_bfloat16_writes(name: str) -> None:
+    """Also where its matrices are packed for decoding; the scores are near those of float32."""
+    model = scrambled(pair(c.Recurrent(cell=c.GRU(), layers=2, attention=LOOKS[name], start=c.FromLastLayer())))
+    source = torch.randint(3, VOCAB, (2, 7), generator=torch.Generator().manual_seed(1))
+    exact = model(source, decoder_input_ids=source).logits
+    model.bfloat16()
+    assert_close(model(source, decoder_input_ids=source).logits.float(), exact, 0.25)
+    written = saucier.generate(model, source, num_beams=2, max_new_tokens=4, bos_token_id=1, eos_token_id=None)
+    assert written.shape == (2, 5)
+
+
 def log_likelihood(model: Transformer, source: Tensor, mask: Tensor, ids: Tensor) -> Tensor:
     """Return the log probability of each written row."""
     with torch.no_grad():
@@ -290,3 +303,10 @@ def test_recurrent_models_are_not_compiled() -> None:
     model = scrambled(alone(writer(), writes=True))
     with pytest.raises(InputError, match="recurrent layers"):
         saucier.generate(model, torch.ones(1, 2, dtype=torch.long), max_new_tokens=2, compile=True)
+
+
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/recurrent.md shows what its example prints."""
+    page = (Path(__file__).parents[3] / "docs" / "recurrent.md").read_text(encoding="utf-8")
+    exec(compile(page.split("```python\n")[1].split("```")[0], "recurrent.md", "exec"), {})  # noqa: S102 (our own page)
+    assert capsys.readouterr().out.strip() in page

@@ -1,0 +1,36 @@
+"""`saucier attention-map`: where a model looks in the source while it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson, Run
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")]
+Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text to be written; the model's own "
+                                                                       "translation without it.")]
+Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it into an SVG, PNG or PDF file.")]
+Layer = Annotated[int, typer.Option(help="Which attention to the encoder, from 0; negative ones count from the last.")]
+Head = Annotated[int | None, typer.Option(min=0, help="One head alone; the mean of all without it.")]
+
+
+def attention_map(run: Run, source: Source, target: Target = None, *, out: Picture = None, layer: Layer = -1,
+                  head: Head = None, as_json: AsJson = False) -> None:
+    """Draw which tokens of a source a model looks at while it writes each token of a target."""
+    from saucier.inspection import heat_map
+    from saucier.inspection.screen import put, put_json
+    from saucier.runs.attention import attention_map as mapped
+    from saucier.runs.opened import open_model
+
+    found = mapped(open_model(run, dtype="float32"), source, target, layer=layer, head=head)
+    if out is not None:
+        heat_map.save_picture(found, out)
+    if as_json:
+        put_json({"rows": found.rows, "columns": found.columns, "weights": found.weights})
+    elif out is None:
+        put(heat_map.render(found))
+    else:
+        typer.echo(f"{out}: {len(found.rows)} × {len(found.columns)}")

@@ -26,6 +26,7 @@ from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
 from saucier.parts.inputs import Inputs, Side, boolean, given_mask
+from saucier.parts.layer_mix import LayerMix
 from saucier.parts.memory import Memory, read_memory
 from saucier.parts.output import Output
 from saucier.parts.permutation import places_asked, refuse_unread
@@ -99,6 +100,9 @@ class Transformer(nn.Module):
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
         if self.encoder is not None and self.decoder is not None and self.decoder.config.tied:
             tie_blocks(self.encoder, self.decoder)
+        stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+        layers = sum(len(stack.blocks()) for stack in stacks) + 1  # check() allows a mix over one stack
+        self.mix = LayerMix(config.mix, config.width, layers) if config.mix else None
         self.pooler = Pooler(config.pooler, config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
@@ -158,8 +162,9 @@ class Transformer(nn.Module):
         if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
             side.layout = ragged_of(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted, memory)
-        whole = done.unpacked()
-        hidden, states = whole[:, side.prompt:], done.states and tuple(one[:, side.prompt:] for one in done.states)
+        whole = done.unpacked() if self.mix is None else self.mix(done.states)
+        states = tuple(one[:, side.prompt:] for one in done.states or ()) if wanted.hidden else None
+        hidden = whole[:, side.prompt:]
         output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
                         hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
@@ -248,7 +253,7 @@ class Transformer(nn.Module):
         if memory is not None and memory.hidden is not None:
             context.memory, context.memory_layout = memory.hidden, memory.layout
             context.memory_span, context.memory_states = memory.span(side), memory.states
-        record: list[Tensor] | None = [] if wanted.hidden else None
+        record: list[Tensor] | None = [] if wanted.hidden or self.mix is not None else None
         hidden = stack(embed(side), context, record)
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
@@ -386,7 +391,7 @@ def unfilled(config: c.Transformer, *, dtype: torch.dtype, device: torch.device 
 
 def retie(model: Transformer) -> None:
     """Make a tied head share the token table again, after the tensors were replaced."""
-    language = model.config.language_head
+    language = model.config.output_layer
     if language is not None and language.tied and model.head is not None:
         head = getattr(model.head, "language", model.head)
         head.weight = (model.decoder_embed or model.embed).tokens.weight

@@ -27,7 +27,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "mt5": {"head_dim": 6, "hidden": 40}, "switch_transformers": {"head_dim": 6, "hidden": 40, "experts": 3},
     "mixtral": {"kv_heads": 2, "hidden": 40, "experts": 3}, "bart": {"length": LENGTH}, "mbart": {"length": LENGTH},
     "deep_char": {"length": LENGTH, "hidden": 40},
-    "seq2seq": {"direction": c.BothWays()}, "mask_predict": {"hidden": 48, "longest": 20},
+    "seq2seq": {"direction": c.BothWays()}, "elmo": {"cells": 20}, "mask_predict": {"hidden": 48, "longest": 20},
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
     "opt": {"length": LENGTH, "narrow": 16}, "ctrl": {"length": LENGTH, "hidden": 40},

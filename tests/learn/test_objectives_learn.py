@@ -84,6 +84,10 @@ CASES = {
     "spans": ("t5", o.SpanCorruption(), Counting(length=14, padded=False), 80),
     "translations": ("xlm", o.TranslationMasked(masking=o.Masked(rate=0.3)), Echo(), 100),
     "whole texts": ("mask_predict", o.ConditionalMasked(), Echo(), 100),
+    "both directions": ("elmo", o.Bidirectional(), Counting(strides=(0, 1)), 80),
+    "recurrent pairs": ("seq2seq", o.SequenceToSequence(), Echo(), 100),
+    "recurrent pairs by scheduled sampling": ("seq2seq", o.SequenceToSequence(truth=o.LinearTruth(slope=0.005)), Echo(),
+                                              100),
     "sequence to sequence": ("transformer", o.SequenceToSequence(), Doubling(), 80),
 }
 

@@ -62,7 +62,7 @@ def refuse_unmergeable(model: Transformer) -> None:
                          remedy="keep it as an adapter: it is small")
     if not kinds:
         raise InputError("the model has no LoRA to merge", where="merge", remedy="rewrite it, or load an adapter")
-    language = model.config.language_head
+    language = model.config.output_layer
     if language is not None and language.tied and isinstance(model.embed.tokens, LowRankTable):
         raise InputError("the token table is changed, and the output layer that shares it is not", where="merge",
                          remedy="keep it as an adapter, or leave tokens out of `where`")

@@ -22,10 +22,12 @@ from saucier.config.asked import sees_prefix
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, ReadsWide
 from saucier.config.check import check, mixes_padding, reads_pooled
+from saucier.config.check_cells import keeps_apart
 from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.heads import (
+    BidirectionalHead,
     ChoiceHead,
     Chosen,
     ClassificationHead,
@@ -54,6 +56,7 @@ from saucier.config.heads import (
     WholeText,
 )
 from saucier.config.initialization import FanInInit, NormalInit, UniformInit, XavierInit
+from saucier.config.layer_mix import LayerMix
 from saucier.config.layers import (
     Activation,
     Chain,
@@ -93,6 +96,7 @@ from saucier.config.model import (
     ProjectSum,
     ProjectTokens,
     ProjectTrigram,
+    ProjectTwice,
     ProjectUndropped,
     Repeat,
     SegmentScores,
@@ -385,3 +389,4 @@ __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "B
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
             "StateReadout", "UniformInit"]
+__all__ += ["BidirectionalHead", "LayerMix", "ProjectTwice", "keeps_apart"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from saucier.config.check_adaptive import check_adaptive
-from saucier.config.check_cells import check_cells, reads_encoder
+from saucier.config.check_cells import check_apart, check_cells, check_mix, reads_encoder
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
@@ -14,6 +14,7 @@ from saucier.config.check_tied import check_tied
 from saucier.config.check_whole import check_whole_text
 from saucier.config.disentangled import Disentangled, Distances, LogDistances
 from saucier.config.heads import (
+    BidirectionalHead,
     ChoiceHead,
     Chosen,
     ClassificationHead,
@@ -78,6 +79,8 @@ def check(config: Transformer) -> None:
     check_streams(config)
     check_trigram(config)
     check_head(config)
+    check_apart(config)
+    check_mix(config)
     check_whole_text(config)
     check_source(config)
 
@@ -114,10 +117,12 @@ def check_head(config: Transformer) -> None:
             where="head",
             remedy="add `pooler: {}`, or take the vector elsewhere (pick: {kind: first})",
         )
-    language = config.language_head
+    language = config.output_layer
     if language is None or not language.tied:
         return
     table, given = config.output_embed.widths(config.dim)[0], config.width
+    if isinstance(config.head, BidirectionalHead):
+        given //= 2
     if language.transform is not None and language.transform.width is not None:
         given = language.transform.width
     if table + language.columns != given:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from saucier.config.model import Stack, Transformer
-from saucier.config.recurrent import Ahead, FromFinalStates, FromLastLayer, Recurrent
+from saucier.config.heads import BidirectionalHead
+from saucier.config.layers import Chain, Skip
+from saucier.config.model import ProjectTwice, Stack, Transformer
+from saucier.config.recurrent import Ahead, Apart, FromFinalStates, FromLastLayer, Recurrent
 from saucier.config.streams import OneStream
 from saucier.errors import InputError
 
@@ -78,3 +80,34 @@ def layer_states(part: Recurrent, dim: int) -> list[tuple[int, ...]]:
     """Return the widths of the states of each layer, both directions side by side."""
     return [tuple(len(part.ways) * width for width in part.states(dim))] * part.layers
 
+
+def keeps_apart(config: Transformer) -> bool:
+    """Say whether nothing in a model lets one half of its vectors see what the other saw."""
+    stack = config.encoder
+    if stack is None or config.decoder is not None or stack.final_norm or stack.narrow or stack.convolution:
+        return False
+    sublayers = [one for block in stack.blocks() for one in block.sublayers]
+    return all(isinstance(one, Chain | Skip) and isinstance(one.inner, Recurrent)
+               and isinstance(one.inner.direction, Apart) for one in sublayers)
+
+
+def check_apart(config: Transformer) -> None:
+    """A head that predicts both neighbours of a token must not see them; a vector that is there twice has halves."""
+    if isinstance(config.head, BidirectionalHead) and not keeps_apart(config):
+        raise InputError("one direction would see what the other is to predict", where="head",
+                         remedy="use recurrent sublayers alone, with direction: {kind: apart}, in chain or skip")
+    for name, embed in (("embed", config.embed), ("decoder_embed", config.decoder_embed)):
+        if embed and isinstance(embed.projection, ProjectTwice) and config.dim % 2:
+            raise InputError(f"a width of {config.dim} has no halves", where=f"{name}.projection",
+                             remedy="use an even dim")
+
+
+def check_mix(config: Transformer) -> None:
+    """The layers of a mix are those of one plain stack, all as wide."""
+    if config.mix is None:
+        return
+    stack = config.encoder or config.decoder
+    plain = stack is not None and not (stack.narrow or stack.queries) and isinstance(stack.residual, OneStream)
+    if not plain or (config.encoder and config.decoder):
+        raise InputError("a mix is of the layers of one plain stack", where="mix",
+                         remedy="leave it out, or use a model with one stack, without narrow, queries and streams")

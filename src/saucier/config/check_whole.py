@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from saucier.config.check_cells import recurrent_parts
 from saucier.config.heads import LengthHead, WholeText
 from saucier.config.model import Transformer
 from saucier.config.visibility import is_causal
@@ -21,6 +22,7 @@ def check_whole_text(config: Transformer) -> None:
     if config.encoder is None or config.decoder is None:
         raise InputError("a whole text is written from a source, which takes an encoder and a decoder", where="head",
                          remedy="use family: mask_predict")
-    if any(is_causal(attention.visibility) for attention in config.decoder.attentions()):
+    if any(is_causal(attention.visibility) for attention in config.decoder.attentions()) or recurrent_parts(
+            config.decoder):
         raise InputError("a decoder that sees only the past cannot fill in a whole text", where="decoder.layers",
-                         remedy="use visibility {kind: full} in its self-attention")
+                         remedy="use self-attention with visibility {kind: full}")

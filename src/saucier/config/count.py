@@ -17,6 +17,7 @@ from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
 from saucier.config.count_heads import head_node
 from saucier.config.count_recurrent import kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled, OwnMaps
+from saucier.config.layer_mix import LayerMix
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -32,6 +33,7 @@ from saucier.config.model import (
     Embedding,
     FirstSegment,
     ProjectTrigram,
+    ProjectTwice,
     Repeat,
     SegmentTable,
     Share,
@@ -334,7 +336,7 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         maps = sum(embed.projection.widths())
         children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
         children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
-    elif embed.projection:
+    elif embed.projection and not isinstance(embed.projection, ProjectTwice):
         taken = 3 if isinstance(embed.projection, ProjectTrigram) else 1
         children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
     return group(name, "embedding", children)
@@ -357,6 +359,9 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.decoder:
         lender = config.encoder if config.decoder.tied else None
         parts.append(stack_node("decoder", config.decoder, dim, length, lender))
+    if config.mix:
+        layers = sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)  # check(): one stack
+        parts.append(mix_node(config.mix, config.width, layers + 1))
     if config.pooler:
         width = config.width
         pooler = linear("pooler", width, width, bias=True) if config.pooler.dense else Node("pooler", "first token")
@@ -364,6 +369,12 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.head:
         parts.append(head_node(config.head, config.width, config.output_embed.vocab))
     return group("model", "transformer", parts)
+
+
+def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
+    """Return the weights of the layers and their common scale, and the norm before them."""
+    weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
+    return group("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])
 
 
 def parameters(config: Transformer) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from saucier.config.adaptive import AdaptiveHead, cluster_sizes
 from saucier.config.anatomy import Node, group, linear, norm_node
 from saucier.config.heads import (
+    BidirectionalHead,
     ChoiceHead,
     ClassificationHead,
     DoubleHead,
@@ -35,6 +36,9 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
         case LengthHead():
             language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
             return group("head", head.kind, [language, once(linear("lengths", dim, head.longest + 1, bias=True))])
+        case BidirectionalHead():
+            halves = [replace(node, flops=2 * node.flops) for node in language_nodes(head.language, dim // 2, vocab)]
+            return group("head", head.kind, halves, detail="over each half")
         case DoubleHead():
             language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
             choice = group("choice", head.choice.kind, once_nodes(head.choice.transform, dim, 1, bias=head.choice.bias))

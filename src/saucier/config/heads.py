@@ -165,6 +165,17 @@ class LengthHead(Config):
     """The longest target, in tokens, that can be predicted."""
 
 
+class BidirectionalHead(Config):
+    """A language head that reads the first half of each vector for the next token, the second half for the one before.
+
+    Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365: both directions share the softmax layer.
+    """
+
+    kind: Literal["bidirectional"] = "bidirectional"
+    language: LanguageHead = LanguageHead()
+    """The head of both halves."""
+
+
 class ClassificationHead(Config):
     """One logit a class for a whole input; one class is a regression."""
 
@@ -289,8 +300,8 @@ class ReaderHead(Config):
 
 
 Head = Annotated[
-    LanguageHead | PretrainingHead | LengthHead | ClassificationHead | TokenHead | SpanHead | ChoiceHead
-    | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
+    LanguageHead | PretrainingHead | LengthHead | BidirectionalHead | ClassificationHead | TokenHead | SpanHead
+    | ChoiceHead | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
     Field(discriminator="kind")]
 
 

@@ -10,6 +10,7 @@ from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
 from saucier.config.heads import (
+    BidirectionalHead,
     DoubleHead,
     EmbeddingHead,
     Head,
@@ -20,6 +21,7 @@ from saucier.config.heads import (
     PretrainingHead,
 )
 from saucier.config.initialization import Initialization, NormalInit
+from saucier.config.layer_mix import LayerMix
 from saucier.config.layers import Norm, Probability, Residual, SelfAttention
 from saucier.config.neighbours import Convolution
 from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
@@ -234,6 +236,15 @@ class ProjectNormed(Config):
     """Bias on the map to `dim`."""
 
 
+class ProjectTwice(Config):
+    """Token vectors of half the width, side by side with themselves: each direction of a model has its own copy.
+
+    Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365, where both directions read the same token vectors.
+    """
+
+    kind: Literal["twice"] = "twice"
+
+
 class ProjectTrigram(Config):
     """The next token's narrow vector, the token's own and the one before, side by side, widened before positions.
 
@@ -259,7 +270,7 @@ class ProjectUndropped(Config):
 
 
 EmbeddingProjection = Annotated[
-    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters | ProjectTrigram,
+    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters | ProjectTrigram | ProjectTwice,
     Field(discriminator="kind"),
 ]
 
@@ -302,6 +313,8 @@ class Embedding(Config):
         match self.projection:
             case None:
                 return dim, dim
+            case ProjectTwice():
+                return dim // 2, dim // 2
             case ProjectTokens(width=width) | ProjectClusters(width=width) | ProjectTrigram(width=width):
                 return width, dim
             case ProjectSum(width=width) | ProjectNormed(width=width) | ProjectUndropped(width=width):
@@ -309,7 +322,7 @@ class Embedding(Config):
 
     def norm_width(self, dim: int) -> int:
         """Return the width of the norm, which may come before the projection."""
-        last = isinstance(self.projection, ProjectNormed | ProjectUndropped)
+        last = isinstance(self.projection, ProjectNormed | ProjectUndropped | ProjectTwice)
         return self.widths(dim)[1] if last else dim
 
 
@@ -343,6 +356,8 @@ class Transformer(Config):
     """The decoder's own embedding; None: the decoder uses `embed` too."""
     default_target: DefaultTarget | None = None
     """What the decoder reads beside an encoder where a batch has no `decoder_input_ids`; None: it must have them."""
+    mix: LayerMix | None = None
+    """What pooler and head read of all layers; None: the last one's vectors."""
     pooler: Pooler | None = None
     """What turns the first token into a vector for the whole input."""
     head: Head | None = None
@@ -373,6 +388,11 @@ class Transformer(Config):
                 return beside
             case _:
                 return None
+
+    @property
+    def output_layer(self) -> LanguageHead | None:
+        """The same, or the head that reads the two directions of a model apart."""
+        return self.head.language if isinstance(self.head, BidirectionalHead) else self.language_head
 
     @property
     def writes(self) -> bool:

@@ -16,6 +16,7 @@ from saucier.families.deep_char import deep_char
 from saucier.families.distilbert import distilbert
 from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
+from saucier.families.elmo import elmo
 from saucier.families.encoder_decoder import bert2bert
 from saucier.families.fnet import fnet
 from saucier.families.gpt import gpt
@@ -57,6 +58,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
-    "mobilebert": mobilebert, "seq2seq": seq2seq, "mask_predict": mask_predict,
+    "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
 }
 """Family name -> function from hyper-parameters to a config."""

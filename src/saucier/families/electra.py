@@ -68,7 +68,7 @@ KEYS = lineage.keys(
 
 def settled(tree: c.Transformer) -> c.Transformer:
     """Leave the map behind the embedding out where it would change no width, and decoders in their place."""
-    if tree.embed.projection is not None and tree.embed.projection.width == tree.dim:
+    if tree.embed.projection is not None and tree.embed.widths(tree.dim)[0] == tree.dim:
         tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
     return settle(tree)
 

@@ -31,7 +31,7 @@ TOKENIZER = WordPiece(special=SpecialTokens(
     single=f"{LENGTH_TOKEN} $A </s>"))
 """A tokenizer that has every token, and marks what goes on with a word."""
 SIZE = {"dim": 16, "layers": 2, "heads": 2, "vocab": 200}
-HEADS = (architecture.LanguageHead(), architecture.ReplacedTokenHead())
+HEADS = (architecture.LanguageHead(tied=False), architecture.ReplacedTokenHead(), architecture.BidirectionalHead())
 """The heads that an objective may ask for; a recipe puts any of them on a body."""
 
 
@@ -40,6 +40,7 @@ def bodies() -> dict[str, architecture.Transformer]:
     prefix = architecture.Prefix()
     return {"encoder": FAMILIES["bert"](**SIZE, length=64),
             "encoder, two streams": FAMILIES["xlnet"](**SIZE, hidden=32),
+            "encoder, two directions": FAMILIES["elmo"](dim=16, layers=2, cells=12, vocab=200, tied=True),
             "decoder": FAMILIES["gpt2"](**SIZE, length=64),
             "prefix decoder": FAMILIES["gpt2"](**SIZE, length=64, visibility=prefix),
             "encoder and decoder": FAMILIES["t5"](**SIZE, head_dim=8, hidden=32),

@@ -99,7 +99,13 @@ FOUNDATIONS = Chapter("A", "Foundations", (
 ))
 
 UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
-    Row("B1", "ELMo"),
+    Row("B1", "ELMo",
+        (
+            "tests/unit/objectives/test_bidirectional.py::test_the_loss_is_the_sum_of_both_directions",
+            "tests/unit/parts/test_layer_mix.py::test_a_mix_is_its_equation",
+            "tests/unit/parts/test_layer_mix.py::test_the_published_size",
+            "tests/learn/test_objectives_learn.py::test_the_loss_falls",
+        ), "partly", "the mix against the top layer alone with a language model of some size; characters"),
     Row("B2", "GPT-1 with its four task forms and the auxiliary language-model loss",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -9,6 +9,7 @@ from typing import Any
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import Corruption, Given, Objective
+from saucier.objectives.bidirectional import BidirectionalCorruption, BothDirections
 from saucier.objectives.boundary import build_boundary
 from saucier.objectives.corruptions import PairCorruption, build_causal
 from saucier.objectives.deeper import build_deeper
@@ -78,6 +79,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
     match config:
         case c.Causal(label_smoothing=smoothing, deeper=deeper):
             return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())
+        case c.Bidirectional():
+            return BidirectionalCorruption(), BothDirections()
         case c.Masked():
             return build_masked(config, given), Prediction(beside=masked_companions(config, given))
         case c.TranslationMasked(masking=masking) | c.MaskedSides(masking=masking):

@@ -76,6 +76,11 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
     match objective:
         case c.Causal() if stacks != "decoder":
             yield wrong_body(objective, "decoder", stacks)
+        case c.Bidirectional() if stacks != "encoder":
+            yield wrong_body(objective, "encoder", stacks)
+        case c.Bidirectional() if not architecture.keeps_apart(model):
+            yield Misfit(("kind",), "one direction would see what the other is to predict",
+                         "use family: elmo, or an encoder of recurrent layers with direction: {kind: apart}", own=True)
         case c.Masked() if (objective.relation or objective.boundary) and stacks != "encoder":
             yield wrong_body(objective, "encoder", stacks)
         case c.Masked() if stacks == "decoder" and not architecture.sees_prefix(model.decoder):
@@ -156,6 +161,11 @@ def head_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
         if not isinstance(model.head, architecture.ReplacedTokenHead):
             yield Misfit(("model", "head"), "replaced needs a head that gives one logit for each token",
                          "use head: {kind: replaced_token}")
+        return
+    if isinstance(objective, c.Bidirectional):
+        if not isinstance(model.head, architecture.BidirectionalHead):
+            yield Misfit(("model", "head"), "bidirectional needs a head that reads both directions apart",
+                         "use head: {kind: bidirectional}")
         return
     if model.language_head is None and not isinstance(model.head, architecture.AdaptiveHead):
         yield Misfit(("model", "head"), f"{objective.kind} needs a head that gives token logits", "use kind: language")

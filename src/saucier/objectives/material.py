@@ -27,7 +27,7 @@ from saucier.text.material import (
 def material(objective: c.Single) -> Material:
     """Return the rows that an objective learns from."""
     match objective:
-        case c.Causal():
+        case c.Causal() | c.Bidirectional():
             return Running(Document())
         case c.Masked():
             return masked_rows(objective)

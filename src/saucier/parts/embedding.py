@@ -37,7 +37,7 @@ class Embedding(nn.Module):
             self.segments = Table(config.segments.count, width)
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
         self.project: nn.Module | None = None
-        if config.projection and not isinstance(config.projection, c.ProjectClusters):
+        if config.projection and not isinstance(config.projection, c.ProjectClusters | c.ProjectTwice):
             taken = 3 if isinstance(config.projection, c.ProjectTrigram) else 1
             self.project = Linear(taken * narrow, dim, bias=config.projection.bias)
         self.norm = build_norm(config.norm, config.norm_width(dim)) if config.norm else None
@@ -54,8 +54,8 @@ class Embedding(nn.Module):
         x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
             x = self.norm(x)
-        x = self.projected(x, c.ProjectUndropped)
-        return self.projected(self.dropout(x), c.ProjectNormed)
+        x = self.projected(self.dropout(self.projected(x, c.ProjectUndropped)), c.ProjectNormed)
+        return torch.cat([x, x], dim=-1) if isinstance(self.config.projection, c.ProjectTwice) else x
 
     def trigrams(self, side: Side) -> Tensor:
         """Each token with the next and the one before, widened; padding is dropped only then."""

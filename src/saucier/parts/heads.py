@@ -253,6 +253,24 @@ class ReplacedTokenHead(nn.Module):
         return {"logits": self(reading.hidden)}
 
 
+class BidirectionalHead(nn.Module):
+    """A language head over each half. Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365."""
+
+    def __init__(self, config: c.BidirectionalHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+        """Build the one head of both directions."""
+        super().__init__()
+        self.language = LanguageHead(config.language, dim // 2, tokens)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of the next token. Shapes: [..., D] -> [..., V]."""
+        return self.language(hidden.chunk(2, dim=-1)[0])  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits of the token after each and of the one before, [B, L, V] twice."""
+        ahead, back = reading.hidden.chunk(2, dim=-1)
+        return {"logits": self.language(ahead), "backward_logits": self.language(back)}
+
+
 class DoubleHead(nn.Module):
     """A language head and a choice head. Source: Radford et al. 2018, §3.2, eq 5."""
 
@@ -304,6 +322,8 @@ def build_head(config: c.Head, dim: int, tokens: nn.Embedding | ClusterTables) -
             return LanguageHead(config, dim, tokens)
         case c.PretrainingHead():
             return PretrainingHead(config, dim, tokens)
+        case c.BidirectionalHead():
+            return BidirectionalHead(config, dim, tokens)
         case c.LengthHead():
             return LengthHead(config, dim, tokens)
         case c.ClassificationHead():

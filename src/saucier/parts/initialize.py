@@ -11,6 +11,7 @@ from saucier.parts.cells import Cell
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.hashing import HashedAttention
+from saucier.parts.layer_mix import LayerMix
 from saucier.parts.norms import NoNorm
 
 
@@ -32,7 +33,7 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
                 fill(parameter, config, generator, table=id(parameter) in tables,
                      writers=depth if id(parameter) in writers else 0)
         for module in model.modules():
-            if isinstance(module, Cell):
+            if isinstance(module, Cell | LayerMix):
                 module.begin()
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)

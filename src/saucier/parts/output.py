@@ -18,6 +18,8 @@ class Output:
     """
 
     logits: Tensor | None = None
+    backward_logits: Tensor | None = None
+    """[B, L, V], of the token before each, by a bidirectional head."""
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     sentence_logits: Tensor | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +101,15 @@ def small(family: str, dim: int = 32, **options: object) -> Config:
     """Return a small member of a family for the toy vocabulary."""
     own = {"transformer": {"hidden": 64}, "gpt2": {"length": 64},
            "deep_char": {"length": 64, "hidden": 64}, "bert": {"length": 64},
+           "seq2seq": {}, "elmo": {"cells": 40, "tied": True},
            "mask_predict": {"hidden": 64, "longest": 16},
            "llama": {"hidden": 64, "kv_heads": 2},
            "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16}, "xlnet": {},
            "xlm": {"length": 64, "languages": 2},
            "t5": {"hidden": 64, "head_dim": 8}, "t5_shared": {"hidden": 64, "head_dim": 8},
            "t5_decoder": {"hidden": 64, "head_dim": 8, "visibility": Prefix()}}[family]
-    return FAMILIES[family](dim=dim, layers=2, heads=4, vocab=VOCAB, **own, **options)
+    heads = {"heads": 4} if "heads" in signature(FAMILIES[family]).parameters else {}
+    return FAMILIES[family](dim=dim, layers=2, vocab=VOCAB, **heads, **own, **options)
 
 
 def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:

@@ -1,5 +1,6 @@
 """What a model learns, as data: one frozen type for each objective. Needs no torch."""
 
+from saucier.objectives.config.bidirectional import Bidirectional
 from saucier.objectives.config.causal import Causal, Deeper, EveryPosition, LastPosition
 from saucier.objectives.config.choices import (
     Choice,
@@ -65,6 +66,7 @@ from saucier.objectives.config.sentence_rows import (
 )
 
 __all__ = [
+    "Bidirectional",
     "Causal",
     "Choice",
     "ChosenTokens",

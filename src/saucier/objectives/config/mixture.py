@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config.bidirectional import Bidirectional
 from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.masked import Masked
 from saucier.objectives.config.noise import Noisy
@@ -15,7 +16,8 @@ from saucier.objectives.config.parallel import Parallel
 from saucier.objectives.config.permutation import Permutation
 from saucier.objectives.config.replaced import Replaced
 
-Single = Causal | Masked | SequenceToSequence | ConditionalMasked | Noisy | Parallel | Replaced | Permutation
+Single = (Causal | Bidirectional | Masked | SequenceToSequence | ConditionalMasked | Noisy | Parallel | Replaced
+          | Permutation)
 """An objective that is learned alone, or as a part of a mixture."""
 
 

@@ -1,0 +1,92 @@
+"""Language modelling in both directions: the rows with both neighbours as labels, and the sum of both losses.
+
+Letters: B batch, L length, D dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from saucier.errors import InputError
+from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part, tensor
+from saucier.objectives.cross_entropy import Sums, cross_entropy
+from saucier.objectives.forms import placed
+from saucier.objectives.prediction import chosen
+from saucier.parts.heads import BidirectionalHead
+from saucier.text.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class BidirectionalCorruption:
+    """Nothing is changed: the labels of a token are the one after it and the one before it, in its document."""
+
+    overlap: ClassVar[int] = 0
+
+    def row_length(self, length: int) -> int:
+        """The same."""
+        return length
+
+    def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
+        """Label the rows. Shapes: rows [B, L] -> input_ids, labels, previous [B, L]."""
+        same = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
+        wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
+        after, before = np.full_like(rows.tokens, IGNORED), np.full_like(rows.tokens, IGNORED)
+        after[:, :-1] = labelled(rows.tokens[:, 1:], same & wanted[:, 1:])
+        before[:, 1:] = labelled(rows.tokens[:, :-1], same & wanted[:, :-1])
+        return placed(rows, {"input_ids": tensor(rows.tokens), "labels": tensor(after), "previous": tensor(before)})
+
+
+def labelled(tokens: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the tokens that are wanted, and no label elsewhere."""
+    return np.where(wanted, tokens, IGNORED)
+
+
+@dataclass(frozen=True, slots=True)
+class BothDirections(Objective):
+    """The sum of a forward and a backward language model's losses, which share token table and output layer.
+
+    Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365 (C eq 15).
+    """
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The next tokens, and the previous ones."""
+        return ("tokens", "backward")
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """None beside the usual ones, which are over both directions."""
+        return {}
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of targets of each direction."""
+        return {name: float((batch[labels] != IGNORED).sum())
+                for name, labels in (("tokens", "labels"), ("backward", "previous"))}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed losses."""
+        inputs = {name: value for name, value in batch.items() if name not in ("labels", "previous")}
+        ahead, back = model(**inputs, compute_logits=False).last_hidden_state.chunk(2, dim=-1)
+        next_one, previous = sums(model, ahead, batch["labels"]), sums(model, back, batch["previous"])
+        count = self.count(batch)
+        both = sum(count.values())
+        figures = {"nll": Part(next_one.nll + previous.nll, both),
+                   "correct": Part(next_one.correct + previous.correct, both)}
+        return Loss({"tokens": Part(next_one.loss, count["tokens"]),
+                     "backward": Part(previous.loss, count["backward"])}, figures)
+
+
+def sums(model: nn.Module, hidden: Tensor, labels: Tensor) -> Sums:
+    """Sum the losses of one direction. Shapes: hidden [B, L, D/2], labels [B, L]."""
+    head = getattr(model, "head", None)
+    if not isinstance(head, BidirectionalHead):
+        raise InputError("both directions are learned by a head that reads them apart", where="model.head",
+                         remedy="use kind: bidirectional")
+    features, targets = chosen(hidden, labels)
+    return cross_entropy(head.language.prepare(features), head.language.matrix, head.language.bias, targets)

@@ -46,7 +46,7 @@ def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = Non
     """Fill `model` in place with all that it shares with `other`, and say what it does not share.
 
     The row of a new token, in every table and output matrix, is the mean of the rows of its pieces.
-    Raises `InputError` where the two bodies differ in more than vocabulary, pooler and head.
+    Raises `InputError` where the two bodies differ in more than vocabulary, mix, pooler and head.
     """
     refuse_other_body(model.config, other.config)
     sizes = model.config.embed.vocab, other.config.embed.vocab
@@ -85,7 +85,7 @@ def refuse_other_body(mine: c.Transformer, theirs: c.Transformer) -> None:
 
 def body(config: c.Transformer) -> Any:
     """Return a config as plain values without what may differ."""
-    values = config.model_dump(mode="json", exclude={"head", "pooler", "initialization", "source"})
+    values = config.model_dump(mode="json", exclude={"head", "pooler", "mix", "initialization", "source"})
     for embed in (values["embed"], values["decoder_embed"] or {}):
         embed.pop("vocab", None)
     return undropped(values)

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from saucier.adaptation.config import Tuning
 from saucier.config.base import Config
+from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
 from saucier.recipes.faults import input_error
 from saucier.recipes.overrides import apply_overrides
@@ -97,6 +98,9 @@ class Finetuning(Config):
     """How."""
     tuning: Tuning | None = None
     """What of the model learns, where not all of it does; the head always learns if it is new."""
+    mix: LayerMix | None = None
+    """A trained mix of all layers that the head reads in the place of the last one's vectors (ELMo). None: the last
+    layer, or the mix that the model has."""
     fresh_head: bool = False
     """Begin with a new head even where the model has one for this task."""
 

@@ -135,7 +135,7 @@ def prepare(job: Job) -> None:
     """Build the model, and say what of it is new."""
     settings = job.settings
     found = prepared(settings.model, job.splits.task.wanted, job.tokenizer, seed=settings.training.seed,
-                     fresh_head=settings.fresh_head, device=choose_device("auto"))
+                     fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
     job.model = found.model
     job.model.generation |= job.splits.task.manner(job.encoding)
     job.voice.say(f"{parameters(job.model.config):,} parameters")

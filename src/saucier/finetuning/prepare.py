@@ -35,10 +35,11 @@ class Prepared:
 
 
 def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: int = 0, fresh_head: bool = False,
-             device: torch.device | str = "cpu") -> Prepared:
+             mix: c.LayerMix | None = None, device: torch.device | str = "cpu") -> Prepared:
     """Build the model for a task and give it the weights of `start`; parameters that are new are drawn from `seed`.
 
-    A head of the same kind that `start` has is kept, unless a fresh one is asked for.
+    A head of the same kind that `start` has is kept, unless a fresh one is asked for. With a `mix` the head reads all
+    layers, for which no family publishes a class; where that is new, so is the head.
     Raises `InputError` for a head with other labels, and for a body that the head does not fit.
     """
     other = load(start, dtype="float32", device="cpu")
@@ -47,10 +48,12 @@ def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: i
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, str(start))
     document = labelled_document(other.published, wanted.labels)
-    if known is not None and not fresh_head:
+    if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.published = document
         return Prepared(other.to(device), Adopted((), ()))
-    name, config = published_config(wanted, document, str(start)) or (None, own_config(other.config, wanted, tokenizer))
+    published = None if mix else published_config(wanted, document, str(start))
+    name, config = published or (None, own_config(other.config, wanted, tokenizer))
+    config = config.model_copy(update={"mix": mix}) if mix else config
     model = build(config, seed=seed, device=device)
     removed = trimmed(other, config)
     found = adopt(model, other)

@@ -76,12 +76,31 @@ experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3
                     router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]))
 feed_forwards = st.one_of(plain_feed_forwards, experts)
 
+cells = st.one_of(st.builds(c.Elman, bias=st.booleans()), st.builds(c.GRU, bias=st.booleans()),
+                  st.builds(c.LSTM, bias=st.booleans(), cells=st.sampled_from([None, 10])))
+scores = st.sampled_from([c.DotScore(), c.GeneralScore(), c.ConcatScore(), c.ConcatScore(width=6)])
+reaches = st.sampled_from([c.GlobalReach(), c.LocalMonotonic(reach=9), c.LocalPredictive(reach=9, width=6)])
+looks = st.one_of(st.none(), st.builds(c.Luong, score=scores, reach=reaches, input_feeding=st.booleans()),
+                  st.builds(c.Bahdanau, readout=st.sampled_from([c.StateReadout(), c.DeepOutput()])))
+
+
+def recurrents(*, cross: bool) -> st.SearchStrategy[c.Recurrent]:
+    """Return recurrent sublayers; beside an encoder they may look at it."""
+    direction = st.sampled_from([c.Ahead(), c.Ahead(), c.Back(), c.BothWays(), c.Apart()])
+    start = st.sampled_from([c.FromZero(), c.FromFinalStates(), c.FromLastLayer(), c.FromMean()])
+    return st.builds(c.Recurrent, cell=cells, layers=st.integers(1, 2), dropout=dropouts,
+                     direction=st.just(c.Ahead()) if cross else direction,
+                     start=start if cross else st.just(c.FromZero()), attention=looks if cross else st.none())
+
 
 @st.composite
 def residuals(draw: st.DrawFn, *, cross: bool) -> c.Residual:
     """One sublayer inside one of the residual places."""
-    place = draw(st.sampled_from([c.PreNorm, c.PreNorm, c.PostNorm, c.SandwichNorm, c.Parallel, c.FromNorm]))
-    choices = [self_attentions, feed_forwards, *([cross_attentions] if cross else [])]
+    place = draw(st.sampled_from([c.PreNorm, c.PreNorm, c.PostNorm, c.SandwichNorm, c.Parallel, c.FromNorm, c.Skip,
+                                  c.Chain]))
+    choices = [self_attentions, feed_forwards, recurrents(cross=cross), *([cross_attentions] if cross else [])]
+    if place in (c.Skip, c.Chain):
+        return place(inner=draw(st.one_of(*choices)), dropout=draw(dropouts))
     kinds = st.one_of(st.none(), norms) if place is c.Parallel else norms
     return place(inner=draw(st.one_of(*choices)), norm=draw(kinds), dropout=draw(dropouts))
 

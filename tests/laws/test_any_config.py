@@ -94,7 +94,7 @@ def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
     assert all(parameter.isfinite().all() for parameter in model.parameters()), "a parameter was never given a value"
     output = run(model, tokens(config, 2, LENGTH))
     assert output.last_hidden_state is not None
-    assert output.last_hidden_state.shape == (2, LENGTH, config.dim)
+    assert output.last_hidden_state.shape == (2, LENGTH, config.width)
     assert output.last_hidden_state.isfinite().all()
     assert (output.logits is None) == (config.head is None or isinstance(config.head, WITHOUT_LOGITS))
     assert output.logits is None or output.logits.shape == logits_shape(config.head)

@@ -14,10 +14,9 @@ from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
 from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
-from saucier.config.count_heads import head_node
+from saucier.config.count_heads import head_node, mix_node
 from saucier.config.count_recurrent import kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled, OwnMaps
-from saucier.config.layer_mix import LayerMix
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -369,12 +368,6 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     if config.head:
         parts.append(head_node(config.head, config.width, config.output_embed.vocab))
     return group("model", "transformer", parts)
-
-
-def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
-    """Return the weights of the layers and their common scale, and the norm before them."""
-    weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
-    return group("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])
 
 
 def parameters(config: Transformer) -> int:

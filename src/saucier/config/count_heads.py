@@ -22,6 +22,7 @@ from saucier.config.heads import (
     TokenHead,
     Transform,
 )
+from saucier.config.layer_mix import LayerMix
 from saucier.config.span_heads import QuestionSpanHead
 
 
@@ -124,3 +125,9 @@ def once_nodes(transform: Transform | None, dim: int, classes: int, *, bias: boo
 def once(node: Node) -> Node:
     """Count nothing per token for a map that runs once a sequence."""
     return replace(node, flops=0.0, detail="once a sequence")
+
+
+def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
+    """Return the weights of the layers and their common scale, and the norm before them."""
+    weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
+    return group("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])

@@ -5,6 +5,7 @@ Letters: L length, C tags.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -210,11 +211,11 @@ def listed(row: Cells, role: str) -> tuple[str, ...]:
 
 
 def pieces_of(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces]:
-    """Encode words; one that gives no token (a control character, say) is read as the unknown one.
+    """Encode words; one that gives no token (a control character, say) is read as the unknown one, with a warning.
 
     Raises `InputError` for such a word where the tokenizer has no unknown token.
     """
-    found = tokenizer.word_encodings([one.words for one in examples])
+    found, count = tokenizer.word_encodings([one.words for one in examples]), 0
     for number, (one, pieces) in enumerate(zip(examples, found, strict=True)):
         silent = sorted(set(range(len(one.words))) - set(pieces.word_ids))
         if silent:
@@ -224,6 +225,9 @@ def pieces_of(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces
                                  where=str(one.place), remedy="replace it, or leave the row out")
             words = [unknown if place in silent else word for place, word in enumerate(one.words)]
             found[number] = tokenizer.word_encodings([words])[0]
+            count += len(silent)
+    if count:
+        warnings.warn(f"{count:,} words give no token and are read as the unknown one", stacklevel=3)
     return found
 
 

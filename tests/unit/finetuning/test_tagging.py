@@ -131,7 +131,8 @@ def test_a_word_without_a_token_is_read_as_unknown(tiny_bert: Path, tmp_path: Pa
     path.write_text("the\tO\n\u200b\tO\nsoup\tB-X\n", encoding="utf-8")
     task = WordTags(Tagging()).learned(examples := read(path))
     tokenizer = load_tokenizer(tiny_bert)
-    sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
+    with pytest.warns(UserWarning, match="1 words give no token"):
+        sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
     ids, words = sheet.wide["input_ids"].row(0), sheet.beside["words"].row(0)
     assert sorted(words[words != NOWHERE].tolist()) == [0, 1, 2]
     assert ids[words.tolist().index(1)] == tokenizer.unk_id

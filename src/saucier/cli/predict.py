@@ -21,9 +21,9 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out 
             as_json: AsJson = False) -> None:
     """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file."""
     from saucier.errors import InputError
-    from saucier.files import write_text
-    from saucier.finetuning.outcome import answer_line, say_answer
+    from saucier.finetuning.outcome import predicted, say_answer
     from saucier.finetuning.predict import ask
+    from saucier.tasks.predictions import as_line, write_predictions
 
     if not files and not texts:
         raise InputError("nothing to answer for", where="command line", remedy="give a FILE, or --text TEXT")
@@ -36,8 +36,9 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out 
     for what, count in found.counted.items():
         typer.echo(f"{count:,} {what}", err=True)
     if out is not None:
-        write_text(out, "".join(answer_line(found.task, *one) + "\n" for one in asked))
+        write_predictions(out, (predicted(found.task, *one) for one in asked))
         typer.echo(f"{len(asked):,} predictions in {out}")
         return
     for example, answer in asked:
-        typer.echo(answer_line(found.task, example, answer) if as_json else say_answer(found.task, example, answer))
+        typer.echo(as_line(predicted(found.task, example, answer)) if as_json else say_answer(found.task, example,
+                                                                                              answer))

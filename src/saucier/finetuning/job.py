@@ -16,7 +16,7 @@ from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, write_task
 from saucier.finetuning.opening import opening, shown
-from saucier.finetuning.outcome import Measured, hardest, measure, say_scores, write_predictions
+from saucier.finetuning.outcome import Measured, hardest, measure, predicted, say_scores
 from saucier.finetuning.prepare import prepared
 from saucier.finetuning.report import write_report
 from saucier.hub import folder_of
@@ -28,6 +28,7 @@ from saucier.runs.passport import Passport, file_digest, new_passport, now
 from saucier.runs.voice import Voice
 from saucier.saving import save
 from saucier.tasks.build import build_task
+from saucier.tasks.predictions import write_predictions
 from saucier.tasks.sheet import Collate, Sheet, ordered
 from saucier.tasks.simple import missing_extra
 from saucier.tasks.task import Encoding, Reading
@@ -194,7 +195,7 @@ def scored_split(job: Job, name: str, trained: Result) -> Measured:
     reading = Reading(job.model, job.encoding, settings.training.batch, cast(Dtype, trained.dtype))
     answers = splits.task.answers(reading, examples, job.sheets[name])
     found = measure(splits.task, name, examples, answers, splits.train)
-    write_predictions(job.folder.predictions(name), splits.task, found)
+    write_predictions(job.folder.predictions(name), (predicted(splits.task, *one) for one in found.pairs()))
     job.voice.say(f"{name}: {say_scores(found.scores)}")
     for method, scores in found.beside:
         job.voice.say(f"  {method}: {say_scores(scores)}")

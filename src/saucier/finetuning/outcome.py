@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from saucier.files import write_text
+from saucier.tasks.predictions import Predicted
 from saucier.tasks.scores import Score, metrics_for, scored
 from saucier.tasks.simple import simple_methods
 from saucier.tasks.task import Answer, Json, Part, Task
@@ -29,6 +27,10 @@ class Measured:
     scores: tuple[Score, ...]
     beside: tuple[tuple[str, tuple[Score, ...]], ...] = ()
     """Simple methods, by name."""
+
+    def pairs(self) -> Iterator[tuple[Any, Answer]]:
+        """Yield each example with its answer."""
+        yield from zip(self.examples, self.answers, strict=True)
 
     def as_json(self) -> dict[str, Any]:
         """Return it without the answers."""
@@ -63,26 +65,17 @@ def say_scores(scores: Sequence[Score]) -> str:
     return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
 
 
-def answer_line(task: Task[Any], example: Any, answer: Answer) -> str:
-    """Write one answer as a line of JSON: id, prediction, gold where it is known, confidence, texts."""
-    line: dict[str, Any] = {"id": example.name, "prediction": answer.prediction}
-    if (gold := task.gold(example)) is not None:
-        line["gold"] = gold
-    if answer.confidence is not None:
-        line["confidence"] = round(answer.confidence, 4)
-    return json.dumps(line | answer.more | {"texts": task.texts(example)}, ensure_ascii=False)
+def predicted(task: Task[Any], example: Any, answer: Answer) -> Predicted:
+    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
+    sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
+    return Predicted(answer.prediction, task.gold(example), example.name,
+                     sure | answer.more | {"texts": task.texts(example)})
 
 
 def say_answer(task: Task[Any], example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
     return f"{shortened(task.told(example, answer.prediction))}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
-
-
-def write_predictions(path: Path, task: Task[Any], found: Measured) -> None:
-    """Write the answers to a split."""
-    rows = zip(found.examples, found.answers, strict=True)
-    write_text(path, "".join(answer_line(task, example, answer) + "\n" for example, answer in rows))
 
 
 def hardest(task: Task[Any], found: Measured) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """The cells of recurrent layers, one step of each, and how layers of them go over a text.
 
 Plain steps instead of torch's kernels: a state must rest at padding and begin anew with each text of a row, and an
-attention may look between two steps. On this class of CPU that is as quick: 128 rows of 20 tokens through an LSTM of
-256, forward and backward, in 111 ms, by `torch.nn.LSTM` in 100 ms padded and 113 ms packed (one thread).
+attention may look between two steps.
 Letters: B batch, L length, I inputs, W width of a cell's output, N its units, G gates.
 """
 

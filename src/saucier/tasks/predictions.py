@@ -35,7 +35,12 @@ class Predicted:
 
 def write_predictions(path: Path, predicted: Iterable[Predicted]) -> None:
     """Write predictions, atomically; an id or a gold only where there is one."""
-    write_text(path, "".join(json.dumps(as_row(one), ensure_ascii=False) + "\n" for one in predicted))
+    write_text(path, "".join(as_line(one) + "\n" for one in predicted))
+
+
+def as_line(one: Predicted) -> str:
+    """Write a row as JSON, in one line."""
+    return json.dumps(as_row(one), ensure_ascii=False)
 
 
 def as_row(one: Predicted) -> dict[str, Any]:

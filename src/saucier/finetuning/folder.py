@@ -57,7 +57,7 @@ class TaskFolder:
 
 
 def begin(path: Path, wanted: Finetuning) -> TaskFolder:
-    """Begin in a new or empty folder, or go on with the same fine-tuning.
+    """Return a new or empty folder, or that of the same fine-tuning to go on with; nothing is written (see `settle`).
 
     Raises `InputError` for a folder with another one, or with anything else in it.
     """
@@ -72,10 +72,14 @@ def begin(path: Path, wanted: Finetuning) -> TaskFolder:
                              where=str(path), remedy="give a new folder with --out")
     elif path.is_dir() and any(path.iterdir()):
         raise InputError("holds files that are no fine-tuning", where=str(path), remedy="give a new folder with --out")
-    else:
+    return folder
+
+
+def settle(folder: TaskFolder, wanted: Finetuning) -> None:
+    """Write the settings, once the rows were read: files that are refused leave no folder behind."""
+    if not folder.is_begun:
         write_text(folder.settings, HEAD + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True,
                                                           width=120))
-    return folder
 
 
 def default_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:

@@ -14,7 +14,7 @@ from saucier.devices import choose_device
 from saucier.files import read_object, remove, write_json
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
-from saucier.finetuning.folder import TaskFolder, begin, write_task
+from saucier.finetuning.folder import TaskFolder, begin, settle, write_task
 from saucier.finetuning.opening import opening, shown
 from saucier.finetuning.outcome import Measured, hardest, measure, predicted, say_scores
 from saucier.finetuning.prepare import prepared
@@ -92,6 +92,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         voice.heard = job.keep_time
         with voice.stage("data"):
             read(job)
+        if us.first:
+            settle(folder, settings)
         with voice.stage("model"):
             prepare(job)
         with voice.stage("train"):

@@ -17,7 +17,7 @@ from saucier.objectives.labelling import ManyLabels as ManyLabelsObjective
 from saucier.objectives.labelling import Numbers as NumbersObjective
 from saucier.tasks.config import Classification, ManyLabels, Regression
 from saucier.tasks.examples import LABEL, SCORE, Cells, Column
-from saucier.tasks.labelled_texts import LabelledText, TextTask, sorted_labels, text_head
+from saucier.tasks.labelled_texts import LabelledText, OneClass, TextTask, sorted_labels, text_head
 from saucier.tasks.labels import label_numbers, refuse_unknown
 from saucier.tasks.learned_words import with_words
 from saucier.tasks.sheet import Sheet
@@ -30,7 +30,7 @@ SUREST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Classes(TextTask[str]):
+class Classes(OneClass, TextTask[str]):
     """One class for each text."""
 
     config: Classification
@@ -62,10 +62,6 @@ class Classes(TextTask[str]):
                              where=examples[0].place.file, remedy="give texts of two classes or more")
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or found}))
 
-    def check(self, examples: Sequence[LabelledText[str]]) -> None:
-        """Every class must be known."""
-        refuse_unknown([(one, one.label) for one in examples if one.label is not None], self.config.labels)
-
     def targets(self, labels: Sequence[str]) -> NDArray[Any]:
         """Shapes: [N], numbers of classes."""
         return label_numbers(labels, self.config.labels)
@@ -81,19 +77,6 @@ class Classes(TextTask[str]):
                 told = {labels[number]: round(chance, 4) for number, chance in zip(order, chances, strict=True)}
                 found[unit] = Answer(labels[order[0]], chances[0], {"probabilities": told})
         return [found[number] for number in range(len(examples))]
-
-    @property
-    def scored_as(self) -> str:
-        """As classes."""
-        return "classes"
-
-    def gold(self, example: LabelledText[str]) -> Json:
-        """The class."""
-        return example.label
-
-    def classes(self, example: LabelledText[str]) -> Sequence[str]:
-        """The class."""
-        return () if example.label is None else (example.label,)
 
 
 @dataclass(frozen=True, slots=True)

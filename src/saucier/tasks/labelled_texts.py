@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,8 +19,9 @@ from saucier.errors import InputError
 from saucier.tasks.config import Texts
 from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, Tally, cells
 from saucier.tasks.forms_config import BothOrders, TextForm, TokenizerFrame, Transformed
+from saucier.tasks.labels import refuse_unknown
 from saucier.tasks.sheet import Cut, Ragged, Sheet
-from saucier.tasks.task import Encoding, Task, Wanted
+from saucier.tasks.task import Encoding, Json, Task, Wanted
 from saucier.tasks.transformed import spelled, transformed_rows
 from saucier.text.sources import Source
 from saucier.text.tensors import Fit, text_rows
@@ -39,6 +40,11 @@ class LabelledText(Example, Generic[T]):
     pair: str | None
     label: T | None
     """None where it is not known."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, and its pair where there is one."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
 class TextTask(Task[LabelledText[T]], Generic[T]):
@@ -64,18 +70,11 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
 
     def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
         """Yield texts with their labels."""
-        settings: Texts = self.config
-        asked = {"text": settings.text, "pair": settings.pair, self.target.role: getattr(settings, self.target.role)}
-        for row in cells(source, (TEXT, PAIR, self.target) if labelled else (TEXT, PAIR), asked):
-            yield LabelledText(row.example.place, row.example.name, row.text("text"),
-                               row.text("pair") if "pair" in row.values else None,
-                               self.label(row) if labelled else None)
+        return read_texts(source, self.config, self.target, self.label if labelled else None)
 
     def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
         """A text, or a text and its pair."""
-        if len(texts) > 2:
-            raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
-        return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
+        return typed_text(texts, example)
 
     def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
@@ -90,7 +89,26 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
 
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""
-        return (example.text,) if example.pair is None else (example.text, example.pair)
+        return example.texts
+
+
+def read_texts(source: Source, settings: Any, target: Column,
+               label: Callable[[Cells], T] | None) -> Iterator[LabelledText[T]]:
+    """Yield the texts of a file, from the columns that a task's settings name; `label` reads `target`, None: nothing.
+
+    Raises `InputError` for a file that lacks a column and for a row that cannot be used.
+    """
+    asked = {"text": settings.text, "pair": settings.pair, target.role: getattr(settings, target.role)}
+    for row in cells(source, (TEXT, PAIR, target) if label else (TEXT, PAIR), asked):
+        yield LabelledText(row.example.place, row.example.name, row.text("text"),
+                           row.text("pair") if "pair" in row.values else None, label(row) if label else None)
+
+
+def typed_text(texts: tuple[str, ...], example: Example) -> LabelledText[Any]:
+    """Make an example of one text, or two, that a person typed. Raises `InputError` for more."""
+    if len(texts) > 2:
+        raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
+    return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
 
 
 def pairs_of(examples: Sequence[LabelledText[Any]]) -> list[str] | None:
@@ -154,3 +172,27 @@ def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
         return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", label) if part]
 
     return tuple(sorted(set(labels), key=key))
+
+
+class OneClass(Task[LabelledText[str]]):
+    """What tasks share whose answer is one of several classes, however the model tells it."""
+
+    __slots__ = ()
+
+    def check(self, examples: Sequence[LabelledText[str]]) -> None:
+        """Every class must be known."""
+        known: tuple[str, ...] = getattr(self.config, "labels", ())
+        refuse_unknown([(one, one.label) for one in examples if one.label is not None], known)
+
+    @property
+    def scored_as(self) -> str:
+        """As classes."""
+        return "classes"
+
+    def gold(self, example: LabelledText[str]) -> Json:
+        """The class."""
+        return example.label
+
+    def classes(self, example: LabelledText[str]) -> Sequence[str]:
+        """The class."""
+        return () if example.label is None else (example.label,)

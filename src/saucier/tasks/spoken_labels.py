@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from saucier.errors import InputError
-from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, cells
-from saucier.tasks.labelled_texts import LabelledText, sorted_labels
-from saucier.tasks.labels import refuse_unknown
+from saucier.tasks.examples import LABEL, SCORE, Cells, Column, Example, Tally
+from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sorted_labels, typed_text
 from saucier.tasks.prompts import Prompt, two_sides
 from saucier.tasks.task import Answer, Encoding, Json
 from saucier.tasks.writing import WritingTask
@@ -43,12 +42,7 @@ class SpokenTask(WritingTask[LabelledText[T]], Generic[T]):
 
     def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
         """Yield texts with their labels."""
-        role = self.target.role
-        asked = {"text": self.config.text, "pair": self.config.pair, role: getattr(self.config, role)}
-        for row in cells(source, (TEXT, PAIR, self.target) if labelled else (TEXT, PAIR), asked):
-            yield LabelledText(row.example.place, row.example.name, row.text("text"),
-                               row.text("pair") if "pair" in row.values else None,
-                               self.label(row) if labelled else None)
+        return read_texts(source, self.config, self.target, self.label if labelled else None)
 
     def prompt(self, example: LabelledText[T], encoding: Encoding) -> Prompt:
         """The text behind its prefix, or both texts, each behind its name; only the first is cut."""
@@ -63,15 +57,15 @@ class SpokenTask(WritingTask[LabelledText[T]], Generic[T]):
 
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""
-        return (example.text,) if example.pair is None else (example.text, example.pair)
+        return example.texts
 
     def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
         """A text, or a pair of texts, from the command line."""
-        return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
+        return typed_text(texts, example)
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenClasses(SpokenTask[str]):
+class SpokenClasses(OneClass, SpokenTask[str]):
     """One of several classes, told by its word."""
 
     config: LabelToText
@@ -98,27 +92,10 @@ class SpokenClasses(SpokenTask[str]):
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
         return replace(self, config=self.config.model_copy(update={"labels": labels}))
 
-    def check(self, examples: Sequence[LabelledText[str]]) -> None:
-        """Every class must be known."""
-        refuse_unknown([(one, one.label) for one in examples if one.label is not None], self.config.labels)
-
     def answer(self, text: str) -> Answer:
         """The class whose word was written; none for any other text, which is wrong."""
         known = {self.word(label): label for label in self.config.labels}
         return Answer(known.get(text), None, {} if text in known else {"text": text})
-
-    @property
-    def scored_as(self) -> str:
-        """As classes."""
-        return "classes"
-
-    def gold(self, example: LabelledText[str]) -> Json:
-        """The class."""
-        return example.label
-
-    def classes(self, example: LabelledText[str]) -> Sequence[str]:
-        """The class."""
-        return () if example.label is None else (example.label,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,3 +151,10 @@ def test_equal_texts_stay_on_one_side(tiny_bert: Path, table: Table, tmp_path: P
     sides = [{one.text for one in side} for side in (splits.train, splits.held_out)]
     assert not sides[0] & sides[1]
     assert 10 <= len(splits.held_out) <= 80
+
+
+def test_refused_rows_leave_no_folder_behind(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
+    wrong = table("wrong.tsv", "label,text", [("good", "fine"), ("good", "lovely")])
+    with pytest.raises(saucier.InputError, match="one class only"):
+        finetune(settings(tiny_bert, wrong, wrong), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -13,7 +13,8 @@ What = Annotated[str, typer.Argument(metavar="TASK", help="A kind of task, such 
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
                                  help="Settings, such as training.epochs=5 or task.label=COLUMN.")]
-Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="A folder, a run, or a hub id.")]
+Model = Annotated[str | None, typer.Option(
+    "--model", metavar="MODEL", help="A folder, a run, or a hub id; or a recipe, to learn from nothing.")]
 Data = Annotated[list[str] | None, typer.Option("--data", metavar="FILE...", help="Labelled rows to learn from.")]
 HeldOut = Annotated[list[str] | None,
                     typer.Option("--held-out", metavar="FILE", help="To measure with; a tenth of the data without.")]

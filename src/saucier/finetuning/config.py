@@ -12,6 +12,7 @@ from saucier.adaptation.config import Tuning
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
+from saucier.recipes.catalogue import names, recipe
 from saucier.recipes.faults import input_error
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source, read_yaml
@@ -89,7 +90,9 @@ class Finetuning(Config):
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     """What the run is called."""
     model: str
-    """The model to begin with: a folder, a run, or a hub id."""
+    """The model to begin with: a folder, a run, or a hub id; or a recipe, to learn from nothing."""
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    """Changes to that recipe: `recipe.model.dropout=0.5`, `recipe.tokenizer.vocab=2000`."""
     task: TaskConfig
     """What is learned."""
     data: LabelledFiles
@@ -124,7 +127,9 @@ RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter":
 
 
 def usual_rate(values: Mapping[str, Any], overrides: Iterable[str]) -> float:
-    """Return the rate of what learns, where none is given."""
+    """Return the rate of what learns, where none is given: a recipe that learns from nothing has its own."""
+    if values.get("model") in names():
+        return recipe(values["model"]).training.optimizer.learning_rate
     asked = Source("command line", {"tuning": dict(values.get("tuning") or {})})
     apply_overrides(asked, (word for word in overrides if word.startswith("tuning.kind=")))
     rate: float = FineTraining().optimizer.learning_rate

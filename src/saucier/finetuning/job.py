@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from saucier.adaptation.tuned import tuned
-from saucier.checkpoints.foreign import generation_defaults
 from saucier.config import parameters
 from saucier.devices import choose_device
-from saucier.files import read_object, remove, write_json
+from saucier.files import remove, write_json
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, settle, write_task
@@ -19,9 +18,8 @@ from saucier.finetuning.opening import opening, shown
 from saucier.finetuning.outcome import Measured, hardest, measure, predicted, say_scores
 from saucier.finetuning.prepare import prepared
 from saucier.finetuning.report import write_report
-from saucier.hub import folder_of
+from saucier.finetuning.start import Start, start_of
 from saucier.inspection.units import duration
-from saucier.loading import model_folder_of
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.runs.passport import Passport, file_digest, new_passport, now
@@ -33,7 +31,7 @@ from saucier.tasks.sheet import Collate, Sheet, ordered
 from saucier.tasks.simple import missing_extra
 from saucier.tasks.task import Encoding, Reading
 from saucier.text.sources import find_sources
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer import Tokenizer
 from saucier.training.config import Training
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import Result, train
@@ -56,7 +54,8 @@ class Job:
     voice: Voice
     us: Processes
     passport: Passport
-    tokenizer: Tokenizer
+    start: Start
+    tokenizer: Tokenizer = field(init=False)
     splits: Splits = field(init=False)
     sheets: dict[str, Sheet] = field(init=False)
     encoding: Encoding = field(init=False)
@@ -86,9 +85,9 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         if folder.is_finished:
             voice.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
             return folder
-        passport = new_passport(settings.name, {"training": settings.training.seed}, start=Path(settings.model))
-        job = Job(settings, folder, voice, us, passport,
-                  build_task(settings.task).spelled(load_tokenizer(settings.model)))
+        start = start_of(settings)
+        passport = new_passport(settings.name, {"training": settings.training.seed}, start=start.place)
+        job = Job(settings, folder, voice, us, passport, start)
         voice.heard = job.keep_time
         with voice.stage("data"):
             read(job)
@@ -108,7 +107,8 @@ def read(job: Job) -> None:
     """Read the files, encode them, and show what will be learned."""
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
-    job.encoding = encoding_of(settings, job.tokenizer)
+    job.tokenizer = job.splits.task.spelled(job.start.tokenizer(job.splits))
+    job.encoding = encoding_of(settings, job.start, job.tokenizer)
     job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
                   for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
@@ -122,23 +122,21 @@ def read(job: Job) -> None:
     job.passport = job.passport.model_copy(update={"data": digests})
 
 
-def encoding_of(settings: Finetuning, tokenizer: Tokenizer) -> Encoding:
+def encoding_of(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
     """Return how rows are made for the model that the fine-tuning begins with."""
-    from saucier.inspection.subject import subject
-
-    folder = model_folder_of(folder_of(settings.model))
-    body, says = subject(str(folder)).model, generation_defaults(folder, read_object(folder / "config.json"))
+    body = start.body(tokenizer)
     room, ahead = learned_length(body), getattr(settings.tuning, "length", 0)
     given = (settings.training.length or LONGEST, None if room is None else room - ahead, tokenizer.handling.max_length)
     return Encoding(tokenizer, min(limit for limit in given if limit is not None), body,
-                    says.get("decoder_start_token_id"))
+                    start.says.get("decoder_start_token_id"))
 
 
 def prepare(job: Job) -> None:
     """Build the model, and say what of it is new."""
     settings = job.settings
-    found = prepared(settings.model, job.splits.task.wanted, job.tokenizer, seed=settings.training.seed,
-                     fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
+    found = prepared(job.start.model(job.tokenizer), job.splits.task.wanted, job.tokenizer, start=job.start.place,
+                     seed=settings.training.seed, fresh_head=settings.fresh_head, mix=settings.mix,
+                     device=choose_device("auto"))
     job.model = found.model
     job.model.generation |= job.splits.task.manner(job.encoding)
     job.voice.say(f"{parameters(job.model.config):,} parameters")

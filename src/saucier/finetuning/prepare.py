@@ -18,7 +18,6 @@ from saucier.checkpoints.published import classes_with, published_tree
 from saucier.config.check import reads_pooled
 from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
-from saucier.loading import load
 from saucier.model import Transformer, build
 from saucier.parts.changed import Origin
 from saucier.tasks.task import Wanted
@@ -34,31 +33,33 @@ class Prepared:
     """What of it is new, and what was left behind."""
 
 
-def prepared(start: str | Path, wanted: Wanted, tokenizer: Tokenizer, *, seed: int = 0, fresh_head: bool = False,
-             mix: c.LayerMix | None = None, device: torch.device | str = "cpu") -> Prepared:
-    """Build the model for a task and give it the weights of `start`; parameters that are new are drawn from `seed`.
+def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start: Path | None = None, seed: int = 0,
+             fresh_head: bool = False, mix: c.LayerMix | None = None,
+             device: torch.device | str = "cpu") -> Prepared:
+    """Build the model for a task and give it the weights of another; parameters that are new are drawn from `seed`.
 
-    A head of the same kind that `start` has is kept, unless a fresh one is asked for. With a `mix` the head reads all
-    layers, for which no family publishes a class; where that is new, so is the head.
-    Raises `InputError` for a head with other labels, and for a body that the head does not fit.
+    A head of the same kind that the other has is kept, unless a fresh one is asked for. With a `mix` the head reads all
+    layers, for which no family publishes a class; where that is new, so is the head. `start` is where the weights came
+    from; None: they were drawn. Raises `InputError` for a head with other labels, and for a body that the head does
+    not fit.
     """
-    other = load(start, dtype="float32", device="cpu")
+    where = "model" if start is None else str(start)
     other.published = told(other.published, other.config, tokenizer)
     known = saved_labels(other, wanted) if tokenizer.vocab_size <= other.config.embed.vocab else None
     if known is not None and known != wanted.labels and not fresh_head:
-        raise other_labels(known, wanted.labels, str(start))
+        raise other_labels(known, wanted.labels, where)
     document = labelled_document(other.published, wanted.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.published = document
         return Prepared(other.to(device), Adopted((), ()))
-    published = None if mix else published_config(wanted, document, str(start))
+    published = None if mix else published_config(wanted, document, where)
     name, config = published or (None, own_config(other.config, wanted, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config
     model = build(config, seed=seed, device=device)
     removed = trimmed(other, config)
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried
-    model.origin = Origin.of(start, model, (*found.new, *found.wider))
+    model.origin = None if start is None else Origin.of(start, model, (*found.new, *found.wider))
     if name is not None:
         model.published = document | {"architectures": [name]}
     return Prepared(model, replace(found, left=found.left + removed))

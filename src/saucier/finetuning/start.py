@@ -1,0 +1,151 @@
+"""What a fine-tuning begins with: a model that is there, or a recipe, whose weights and tokenizer are made anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from saucier import config as c
+from saucier.checkpoints.foreign import generation_defaults
+from saucier.errors import InputError
+from saucier.files import read_object
+from saucier.finetuning.config import Finetuning
+from saucier.finetuning.data import Splits
+from saucier.hub import folder_of, is_hub_id
+from saucier.loading import load, model_folder_of
+from saucier.model import Transformer, build
+from saucier.objectives.base import TokenIds
+from saucier.recipes import Recipe
+from saucier.recipes.catalogue import names, recipe
+from saucier.runs.writing import special
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.train_tokenizer import train_tokenizer
+
+
+class Start(Protocol):
+    """What a fine-tuning begins with."""
+
+    @property
+    def place(self) -> Path | None:
+        """The folder or hub id of the weights; None: there are none."""
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """How it writes, under the names of `saucier.generate`."""
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Return its tokenizer."""
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return its config, for a tokenizer that may have had tokens added."""
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Return the model, in float32 on the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A model that is there: a folder, a run, or a hub id."""
+
+    name: str
+
+    @property
+    def place(self) -> Path:
+        """The folder or hub id."""
+        return Path(self.name)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its weights."""
+        return model_folder_of(folder_of(self.name))
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """What its generation_config.json says."""
+        return generation_defaults(self.folder, read_object(self.folder / "config.json"))
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Return the one in the folder."""
+        return load_tokenizer(self.name)
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return the config in the folder."""
+        from saucier.inspection.subject import subject
+
+        return subject(str(self.folder)).model
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Load it."""
+        return load(self.name, dtype="float32", device="cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A recipe: random weights, and a tokenizer that is trained on the texts of the training rows."""
+
+    recipe: Recipe
+    seed: int
+
+    @property
+    def place(self) -> None:
+        """There is none."""
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """Nothing yet."""
+        return {}
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give."""
+        try:
+            return train_tokenizer(self.recipe.tokenizer, list(texts(splits)))
+        except InputError as error:
+            raise InputError(error.what, where=f"recipe.{error.where}", remedy=error.remedy) from error
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return the recipe's model, as large as the tokenizer asks."""
+        return self.recipe.model_for(tokenizer.vocab_size)
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Build it."""
+        model = build(self.body(tokenizer), seed=self.seed)
+        model.generation = dict(special(TokenIds.of(tokenizer)))
+        return model
+
+
+def start_of(settings: Finetuning) -> Start:
+    """Return what a fine-tuning begins with. Raises `InputError` for what is neither model nor recipe."""
+    name = settings.model
+    if Path(name).is_dir() or is_hub_id(name):
+        if settings.recipe:
+            raise InputError("a model that is there cannot be changed", where="recipe",
+                             remedy="leave it out, or give a recipe with --model")
+        return Learned(name)
+    if name not in names() and Path(name).suffix not in (".yaml", ".yml"):
+        raise InputError("no such folder, and no such recipe", where=name,
+                         remedy="give a folder, the id of a repository as owner/name, or a recipe")
+    if settings.tuning is not None:
+        raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
+                         remedy="leave tuning out, or give a folder")
+    return Scratch(recipe(name, words(settings.recipe)), settings.training.seed)
+
+
+def words(changes: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section anew."""
+    for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
+        if isinstance(value, dict) and value:
+            yield from words(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}={json.dumps(value)}"
+
+
+def texts(splits: Splits) -> Iterator[str]:
+    """Yield all that is read and written in the training rows."""
+    for one in splits.train:
+        yield from splits.task.texts(one)
+        if splits.task.scored_as == "texts":
+            gold = splits.task.gold(one)
+            yield from (text for text in (gold if isinstance(gold, list) else [gold]) if isinstance(text, str))

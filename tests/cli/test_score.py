@@ -27,7 +27,7 @@ def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path:
 
 
 def test_entities_of_real_data_are_all_found_by_their_own_golds(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
-    from saucier.tasks.golds import read_golds
+    from saucier.tasks.scores.golds import read_golds
 
     gold = shared / "data/ner/conll2003/dev.tsv"
     rows = [{"prediction": row.gold} for row in read_golds(str(gold)).rows]

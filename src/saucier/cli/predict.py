@@ -23,7 +23,7 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out 
     from saucier.errors import InputError
     from saucier.finetuning.outcome import predicted, say_answer
     from saucier.finetuning.predict import ask
-    from saucier.tasks.predictions import as_line, write_predictions
+    from saucier.tasks.scores.predictions import as_line, write_predictions
 
     if not files and not texts:
         raise InputError("nothing to answer for", where="command line", remedy="give a FILE, or --text TEXT")

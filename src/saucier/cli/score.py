@@ -31,8 +31,8 @@ def score(files: Files, *, gold: GoldFile = None, column: Column = None, kind: K
     """
     from saucier.errors import InputError
     from saucier.inspection.screen import put, put_json
-    from saucier.tasks.score_table import render
-    from saucier.tasks.scoring import Asked, score_files
+    from saucier.tasks.scores.job import Asked, score_files
+    from saucier.tasks.scores.table import render
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",

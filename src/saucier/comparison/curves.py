@@ -14,7 +14,7 @@ from saucier.comparison.trials import Done
 from saucier.inspection.html import Html
 from saucier.inspection.report_charts import INK, drawing
 from saucier.inspection.report_run import METRICS, read_metrics
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

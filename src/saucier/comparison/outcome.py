@@ -19,7 +19,7 @@ from saucier.config.base import Config
 from saucier.files import write_text
 from saucier.inspection.results import read_results
 from saucier.recipes import Recipe
-from saucier.tasks.statistics import FEWEST_SEEDS, Difference, holm, paired
+from saucier.tasks.metrics.statistics import FEWEST_SEEDS, Difference, holm, paired
 
 FILE_NAME = "comparison.json"
 LEVEL = 0.05

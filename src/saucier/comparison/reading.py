@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from saucier.comparison.config import Budget, Classification, Experiment, HeldOutLoss, Judge
 from saucier.errors import InputError, nearest
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.faults import input_error
+from saucier.recipes.faults import validated
 from saucier.recipes.overrides import OVERRIDE, is_override
 from saucier.recipes.reading import Source, read_value, read_yaml
 
@@ -77,11 +77,7 @@ def experiment(asked: Asked, options: dict[str, Any]) -> Experiment:
     if options.get("judge"):
         values["judge"] = judge_of(source.values.get("judge"), options["judge"])
     source.values = values
-    try:
-        found = Experiment.model_validate(values)
-    except ValidationError as error:
-        raise input_error(error, source, Experiment) from error
-    return with_own(found, asked.own)
+    return with_own(validated(source, Experiment), asked.own)
 
 
 def judge_of(own: Any, given: Judge) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 from saucier.text.rows import Ints, generator
 
 DRAWS = 200

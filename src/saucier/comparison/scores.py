@@ -12,7 +12,7 @@ from saucier.comparison.config import Judge
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, write_text
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 FILE_NAME = "scores.json"
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from saucier.adaptation.config import Tuning
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
 from saucier.recipes.catalogue import names, recipe
-from saucier.recipes.faults import input_error
+from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source, read_yaml
 from saucier.tasks.config import TaskConfig
@@ -119,7 +119,7 @@ def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetun
     usual["optimizer"]["learning_rate"] = usual_rate(values, words)
     source = Source("command line", {"training": usual} | values)
     apply_overrides(source, words)
-    return validated(source)
+    return checked(source)
 
 
 RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
@@ -142,15 +142,12 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
     source = read_yaml(path.read_text(encoding="utf-8"), str(path))
     apply_overrides(source, overrides)
-    return validated(source)
+    return checked(source)
 
 
-def validated(source: Source) -> Finetuning:
+def checked(source: Source) -> Finetuning:
     """Check values. Raises `InputError`, a line for each fault."""
-    try:
-        found = Finetuning.model_validate(source.values)
-    except ValidationError as error:
-        raise input_error(error, source, Finetuning) from error
+    found = validated(source, Finetuning)
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
         raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
                          where=source.where(("training", "micro_batch")), remedy="leave it out")

@@ -25,10 +25,10 @@ from saucier.recipes.coherence import learned_length
 from saucier.runs.passport import Passport, file_digest, new_passport, now
 from saucier.runs.voice import Voice
 from saucier.saving import save
+from saucier.tasks.baselines.simple import missing_extra
 from saucier.tasks.build import build_task
-from saucier.tasks.predictions import write_predictions
+from saucier.tasks.scores.predictions import write_predictions
 from saucier.tasks.sheet import Collate, Sheet, ordered
-from saucier.tasks.simple import missing_extra
 from saucier.tasks.task import Encoding, Reading
 from saucier.text.sources import find_sources
 from saucier.text.tokenizer import Tokenizer

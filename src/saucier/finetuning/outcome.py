@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saucier.tasks.predictions import Predicted
-from saucier.tasks.scores import Score, metrics_for, scored
-from saucier.tasks.simple import simple_methods
+from saucier.tasks.baselines.simple import simple_methods
+from saucier.tasks.scores.predictions import Predicted
+from saucier.tasks.scores.scored import Score, metrics_for, scored
 from saucier.tasks.task import Answer, Json, Part, Task
 
 HARDEST = 5

@@ -18,8 +18,8 @@ from saucier.inspection.report import FILE_NAME, document
 from saucier.inspection.report_charts import ACCENT, INK, Bar, bars, drawing
 from saucier.inspection.report_run import METRICS, read_metrics
 from saucier.inspection.report_sections import record, section
-from saucier.tasks.score_table import interval_text, number
-from saucier.tasks.scores import Score, per_class
+from saucier.tasks.scores.scored import Score, per_class
+from saucier.tasks.scores.table import interval_text, number
 from saucier.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import Any
 
 from saucier.config import Memory, Node, Transformer, anatomy, memory
 from saucier.inspection.workload import Workload, planned_lessons
+from saucier.objectives.base import tokens_read
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages
 from saucier.objectives.generator import generator_of
 from saucier.recipes import Recipe
@@ -58,9 +59,7 @@ def tokens_a_step(recipe: Recipe, workload: Workload) -> Tokens:
 
 def read(batch: Mapping[str, Any]) -> tuple[int, int]:
     """Count the real tokens of a batch that each stack reads; those that are only remembered have no backward pass."""
-    first, second = (int(mask.sum()) if (mask := batch.get(f"{side}attention_mask")) is not None
-                     else ids.numel() if (ids := batch.get(f"{side}input_ids")) is not None else 0
-                     for side in ("", "decoder_"))
+    first, second = tokens_read(batch)
     if (asking := batch.get("target_mapping")) is not None:
         first += asking.shape[0] * asking.shape[1]
     if (earlier := batch.get("earlier")) is not None:

@@ -64,8 +64,8 @@ class Plan(Config):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Predicted tokens a second, evaluations included, as the training log counts them."""
-        return self.targets / self.seconds if self.seconds else None
+        """Predicted tokens a second that the model reads, evaluations included, as the training log counts them."""
+        return self.tokens / self.seconds if self.seconds else None
 
     def write(self, folder: Path) -> None:
         """Write `plan.json` into a run folder, atomically."""

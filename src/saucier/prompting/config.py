@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.recipes.faults import input_error
+from saucier.recipes.faults import validated
 from saucier.recipes.reading import read_yaml
 
 
@@ -113,10 +113,7 @@ def read_task(path: Path) -> PromptTask:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("cannot be read as text", where=str(path), remedy="give a YAML file") from error
     source = read_yaml(text, str(path))
-    try:
-        found = PromptTask.model_validate(source.values)
-    except ValidationError as error:
-        raise input_error(error, source, PromptTask) from error
+    found = validated(source, PromptTask)
     return found.model_copy(update=beside(found, path.parent))
 
 

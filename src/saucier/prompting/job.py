@@ -21,10 +21,10 @@ from saucier.prompting.config import Likelihood, PromptTask, Writing
 from saucier.prompting.likelihood import Speaker
 from saucier.prompting.questions import Question, read_questions
 from saucier.prompting.shots import drawn
-from saucier.tasks.intervals import Mean, Measured, Sums, interval, whole
 from saucier.tasks.metrics.classes import accuracy
-from saucier.tasks.predictions import Predicted, write_predictions
-from saucier.tasks.scores import Score, metrics_for, score
+from saucier.tasks.metrics.intervals import Mean, Measured, Sums, interval, whole
+from saucier.tasks.scores.predictions import Predicted, write_predictions
+from saucier.tasks.scores.scored import Score, metrics_for, score
 
 RESULTS, SCORES = "results.jsonl", "scores.json"
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from saucier.prompting.job import Outcome, Setting
-from saucier.tasks.score_table import interval_text, new_table, number
+from saucier.tasks.scores.table import interval_text, new_table, number
 
 
 def render(found: Outcome) -> RenderableType:

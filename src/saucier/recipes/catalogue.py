@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from saucier.errors import InputError, nearest
 from saucier.recipes.coherence import check_recipe
-from saucier.recipes.faults import input_error
+from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source, read_yaml
 from saucier.recipes.recipe import Recipe
@@ -31,15 +29,12 @@ def recipe(name_or_file: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """
     source = read_source(name_or_file)
     apply_overrides(source, overrides)
-    return validated(source)
+    return checked(source)
 
 
-def validated(source: Source) -> Recipe:
+def checked(source: Source) -> Recipe:
     """Return the typed recipe that a source says. Raises `InputError`, a line for each fault."""
-    try:
-        found = Recipe.model_validate(source.values)
-    except ValidationError as error:
-        raise input_error(error, source, Recipe) from error
+    found = validated(source, Recipe)
     check_recipe(found, source)
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,17 @@ from saucier.recipes.reading import Path, Source, dotted
 
 Schema = dict[str, Any]
 MISSING = re.compile(r"(\w+): is missing; ")
+
+
+C = TypeVar("C", bound=BaseModel)
+
+
+def validated(source: Source, config: type[C]) -> C:
+    """Return the typed config that a source says. Raises `InputError`, a line for each fault."""
+    try:
+        return config.model_validate(source.values)
+    except ValidationError as error:
+        raise input_error(error, source, config) from error
 
 
 def input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import ValidationError
 
 from saucier.errors import InputError, nearest
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.faults import input_error
+from saucier.recipes.faults import validated
 from saucier.recipes.overrides import COMMAND_LINE, apply_overrides
 from saucier.recipes.reading import Source, read_yaml
 from saucier.text.cleaning.config import SETS, Cleaning, Duplicates, LineRule, PageRule
@@ -29,10 +28,7 @@ def cleaning(name_or_file: str, changes: Iterable[str] = ()) -> Cleaning:
     source = _source(name_or_file)
     for change in changes:
         _apply(source, change)
-    try:
-        return Cleaning.model_validate(source.values)
-    except ValidationError as error:
-        raise input_error(error, source, Cleaning) from error
+    return validated(source, Cleaning)
 
 
 def _source(name_or_file: str) -> Source:

@@ -15,7 +15,7 @@ from saucier.hub import folder_of
 from saucier.inspection.subject import subject
 from saucier.loading import model_folder_of
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import validated
+from saucier.recipes.catalogue import checked
 from saucier.recipes.coherence import learned_length
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source
@@ -55,7 +55,7 @@ def continued_recipe(start: Path, overrides: Iterable[str] = (), *, source_layer
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge(source.values)
-    return validated(source)
+    return checked(source)
 
 
 def name_of(start: Path) -> str:

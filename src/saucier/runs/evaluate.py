@@ -24,7 +24,7 @@ from saucier.runs.opened import open_model
 from saucier.runs.pantry import Store, held_out_items, kept, open_corpus, open_store
 from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, translation_scores
 from saucier.runs.study import make_lessons
-from saucier.tasks.baselines import KINDS
+from saucier.tasks.baselines.language import KINDS
 from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.encode import write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs

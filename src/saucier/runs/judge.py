@@ -77,7 +77,7 @@ def cost(job: Cooking, trained: Result, peak: int) -> Cost:
     each = tokens_a_step(job.recipe, real_workload(job))
     return Cost(seconds=sum(job.passport.seconds.values()), phases=job.passport.seconds, peak_memory=peak,
                 training_flops=trained.steps * training_flops(job.recipe, job.pantry.tokenizer.vocab_size, each),
-                tokens_per_second=trained.tokens / trained.seconds if trained.seconds else None)
+                tokens_per_second=trained.tokens_read / trained.seconds if trained.seconds else None)
 
 
 def say_samples(voice: Voice, samples: tuple[Sample, ...]) -> None:

@@ -17,7 +17,7 @@ from saucier.runs.batches import in_batches
 from saucier.runs.pantry import Store
 from saucier.runs.study import make_evaluator
 from saucier.runs.writing import Writer
-from saucier.tasks.baselines import baselines
+from saucier.tasks.baselines.language import baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf
 from saucier.text.read import Pair
 from saucier.text.store import PairStore, TokenStore

@@ -30,9 +30,10 @@ def teach(job: Cooking) -> Result:
         identity = essential(job.recipe) | {"data": job.pantry.digests}
         result = train(job.model, job.study, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
                        reporters=reporters(job), recipe=identity)
-        speed = f", {quantity(result.tokens / result.seconds)} tokens/s" if result.seconds else ""
+        speed = f", {quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
         job.passport = job.passport.in_environment(dtype=result.dtype, device=next(job.model.parameters()).device.type)
-        job.voice.say(f"{result.steps:,} steps, {quantity(result.tokens)} tokens in {duration(result.seconds)}{speed}")
+        read = quantity(result.tokens_read)
+        job.voice.say(f"{result.steps:,} steps, {read} tokens in {duration(result.seconds)}{speed}")
     return result
 
 

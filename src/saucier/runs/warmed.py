@@ -16,7 +16,7 @@ from saucier.inspection.subject import subject
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import validated
+from saucier.recipes.catalogue import checked
 from saucier.recipes.coherence import learned_length
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source
@@ -57,7 +57,7 @@ def warm_recipe(encoder: Path | None, decoder: Path | None, *, shared: bool = Fa
         "objective": {"kind": "sequence_to_sequence"}, "training": TRAINING | {"length": length}}
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
-    return validated(source)
+    return checked(source)
 
 
 def place(folder: Path | None) -> str | None:

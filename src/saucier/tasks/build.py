@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from saucier.tasks.build_written import written_task
 from saucier.tasks.classification import Classes, LabelSets, Numbers
 from saucier.tasks.config import Classification, ManyLabels, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding import TextVectors
@@ -14,6 +13,7 @@ from saucier.tasks.question_answering import SpanAnswers
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.tagging import WordTags
 from saucier.tasks.task import Task
+from saucier.tasks.written.build import written_task
 
 
 def build_task(config: TaskConfig) -> Task[Any]:

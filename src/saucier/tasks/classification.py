@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
@@ -16,8 +15,8 @@ from saucier.objectives.labelling import Classes as ClassesObjective
 from saucier.objectives.labelling import ManyLabels as ManyLabelsObjective
 from saucier.objectives.labelling import Numbers as NumbersObjective
 from saucier.tasks.config import Classification, ManyLabels, Regression
-from saucier.tasks.examples import LABEL, SCORE, Cells, Column
-from saucier.tasks.labelled_texts import LabelledText, OneClass, TextTask, sorted_labels, text_head
+from saucier.tasks.examples import SCORE, Cells, Column
+from saucier.tasks.labelled_texts import LabelledText, NamedLabels, OneClass, TextTask, text_head
 from saucier.tasks.labels import label_numbers, refuse_unknown
 from saucier.tasks.learned_words import with_words
 from saucier.tasks.sheet import Sheet
@@ -29,21 +28,16 @@ SUREST = 3
 """Classes whose probabilities are told."""
 
 
+def rounded(chances: dict[str, float]) -> dict[str, float]:
+    """Return probabilities as they are told."""
+    return {name: round(chance, 4) for name, chance in chances.items()}
+
+
 @dataclass(frozen=True, slots=True)
-class Classes(OneClass, TextTask[str]):
+class Classes(OneClass, NamedLabels[str]):
     """One class for each text."""
 
     config: Classification
-
-    @property
-    def target(self) -> Column:
-        """The class."""
-        return LABEL
-
-    @property
-    def wanted(self) -> Wanted:
-        """A logit for each class."""
-        return text_head(self.config, self.config.labels, len(self.config.labels))
 
     @property
     def objective(self) -> Objective:
@@ -56,11 +50,12 @@ class Classes(OneClass, TextTask[str]):
 
     def learned(self, examples: Sequence[LabelledText[str]]) -> Classes:
         """Take the classes from the file, unless they are given; either way the file must have two of them."""
-        found = sorted_labels([one.label for one in examples if one.label is not None])
+        found = sorted({one.label for one in examples if one.label is not None})
         if len(found) < 2:
             raise InputError(f"has one class only, {found[0]!r}" if found else "has no classes",
                              where=examples[0].place.file, remedy="give texts of two classes or more")
-        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or found}))
+        learned: Classes = self.with_labels(found)
+        return learned
 
     def targets(self, labels: Sequence[str]) -> NDArray[Any]:
         """Shapes: [N], numbers of classes."""
@@ -69,31 +64,17 @@ class Classes(OneClass, TextTask[str]):
     def answers(self, reading: Reading, examples: Sequence[LabelledText[str]], sheet: Sheet) -> list[Answer]:
         """The likeliest class, with the probabilities of the likeliest ones."""
         labels = self.config.labels
-        found: dict[int, Answer] = {}
-        for units, _, output in reading.outputs(sheet):
-            assert output.logits is not None, "the head gives logits"
-            sure, which = output.logits.float().softmax(-1).topk(min(SUREST, len(labels)))
-            for unit, chances, order in zip(units.tolist(), sure.tolist(), which.tolist(), strict=True):
-                told = {labels[number]: round(chance, 4) for number, chance in zip(order, chances, strict=True)}
-                found[unit] = Answer(labels[order[0]], chances[0], {"probabilities": told})
-        return [found[number] for number in range(len(examples))]
+        sure, which = reading.logits(sheet).softmax(-1).topk(min(SUREST, len(labels)))
+        return [Answer(labels[order[0]], chances[0], {"probabilities": rounded(
+            {labels[number]: chance for number, chance in zip(order, chances, strict=True)})})
+                for chances, order in zip(sure.tolist(), which.tolist(), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSets(TextTask[tuple[str, ...]]):
+class LabelSets(NamedLabels[tuple[str, ...]]):
     """Any number of labels for each text."""
 
     config: ManyLabels
-
-    @property
-    def target(self) -> Column:
-        """The labels."""
-        return LABEL
-
-    @property
-    def wanted(self) -> Wanted:
-        """A logit for each label."""
-        return text_head(self.config, self.config.labels, len(self.config.labels))
 
     @property
     def objective(self) -> Objective:
@@ -110,10 +91,11 @@ class LabelSets(TextTask[tuple[str, ...]]):
 
     def learned(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> LabelSets:
         """Take the labels from the file, unless they are given."""
-        found = sorted_labels([label for one in examples for label in one.label or ()])
+        found = {label for one in examples for label in one.label or ()}
         if not found:
             raise InputError("has no labels", where=examples[0].place.file, remedy="give texts that have some")
-        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or found}))
+        learned: LabelSets = self.with_labels(found)
+        return learned
 
     def check(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> None:
         """Every label must be known."""
@@ -126,16 +108,11 @@ class LabelSets(TextTask[tuple[str, ...]]):
     def answers(self, reading: Reading, examples: Sequence[LabelledText[tuple[str, ...]]],
                 sheet: Sheet) -> list[Answer]:
         """The labels that are likelier than not."""
-        labels = self.config.labels
-        found: dict[int, Answer] = {}
-        for units, _, output in reading.outputs(sheet):
-            assert output.logits is not None, "the head gives logits"
-            for unit, chances in zip(units.tolist(), output.logits.float().sigmoid().tolist(), strict=True):
-                told = dict(zip(labels, chances, strict=True))
-                said = [name for name, chance in told.items() if chance > HALF]
-                found[unit] = Answer(said, min(max(chance, 1 - chance) for chance in chances),
-                                     {"probabilities": {name: round(chance, 4) for name, chance in told.items()}})
-        return [found[number] for number in range(len(examples))]
+        told = [dict(zip(self.config.labels, chances, strict=True))
+                for chances in reading.logits(sheet).sigmoid().tolist()]
+        return [Answer([name for name, chance in one.items() if chance > HALF],
+                       min(max(chance, 1 - chance) for chance in one.values()), {"probabilities": rounded(one)})
+                for one in told]
 
     @property
     def scored_as(self) -> str:
@@ -190,11 +167,7 @@ class Numbers(TextTask[float]):
 
     def answers(self, reading: Reading, examples: Sequence[LabelledText[float]], sheet: Sheet) -> list[Answer]:
         """The number itself."""
-        found = torch.zeros(len(examples))
-        for units, _, output in reading.outputs(sheet):
-            assert output.logits is not None, "the head gives logits"
-            found[torch.from_numpy(units)] = output.logits.float().flatten().cpu()
-        return [Answer(value) for value in found.tolist()]
+        return [Answer(value) for value in reading.logits(sheet).flatten().tolist()]
 
     @property
     def scored_as(self) -> str:

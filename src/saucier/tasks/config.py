@@ -11,8 +11,8 @@ from saucier.config.base import Config
 from saucier.tasks.columns import ColumnName
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.forms_config import TextForm, TokenizerFrame
-from saucier.tasks.mixture_config import WrittenTask
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
+from saucier.tasks.written.mixture_config import WrittenTask
 
 
 class Texts(Config):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.config import Texts
-from saucier.tasks.examples import PAIR, TEXT, Cells, Column, Example, Tally, cells
+from saucier.tasks.examples import LABEL, PAIR, TEXT, Cells, Column, Example, Tally, cells
 from saucier.tasks.forms_config import BothOrders, TextForm, TokenizerFrame, Transformed
 from saucier.tasks.labels import refuse_unknown
 from saucier.tasks.sheet import Cut, Ragged, Sheet
@@ -90,6 +90,27 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""
         return example.texts
+
+
+class NamedLabels(TextTask[T]):
+    """A text task whose model gives an output for each of the labels that its config names."""
+
+    __slots__ = ()
+
+    @property
+    def target(self) -> Column:
+        """The labels."""
+        return LABEL
+
+    @property
+    def wanted(self) -> Wanted:
+        """A logit for each label."""
+        return text_head(self.config, self.config.labels, len(self.config.labels))
+
+    def with_labels(self, found: Iterable[str]) -> Any:
+        """Return the task with the labels of the training rows, unless it has some."""
+        labels = self.config.labels or sorted_labels(found)
+        return replace(cast(Any, self), config=self.config.model_copy(update={"labels": labels}))
 
 
 def read_texts(source: Source, settings: Any, target: Column,
@@ -166,7 +187,7 @@ def usual_pick(body: c.Transformer, tokenizer: Tokenizer) -> c.Pick:
     return c.Mean()
 
 
-def sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
+def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Sort labels as a person does: numbers by their value."""
     def key(label: str) -> list[tuple[int, int, str]]:
         return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", label) if part]

@@ -5,6 +5,7 @@ Axes: N rows, U units (a row, or the rows of one group of choices), B units of a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -13,12 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from saucier.objectives.base import Batch, tensor
-from saucier.text.bucketed import LengthPlan, Limits
-from saucier.text.rows import Ints, share
-
-MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
-"""Which mask tells what of an input is padding."""
+from saucier.objectives.base import MASKS, Batch, tensor
+from saucier.text.bucketed import Bucketed, LengthPlan, Limits
+from saucier.text.rows import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,32 +167,12 @@ class SheetRows:
         return SheetRows(self.sheet, self.units[part], self.row[part])
 
 
-class SheetBatches:
+class SheetBatches(Bucketed[SheetRows]):
     """Endless batches of units of about one length, in an order that depends on the seed."""
 
     def __init__(self, sheet: Sheet, batch: int, *, seed: int = 0) -> None:
         """Plan batches of at most `batch` units."""
-        self._sheet, self._plan = sheet, LengthPlan(sheet.lengths, Limits(batch=batch), seed)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show every unit once."""
-        return self._plan.batches
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows, batches, tokens, padding."""
-        return self._plan.counts
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> SheetRows:
-        """Give the units of batch `step` that process `rank` of `world` works on."""
-        units = self._plan.shuffled_batch(step)
-        mine = share(len(units), rank, world)
-        return SheetRows(self._sheet, units[mine], np.arange(len(units))[mine])
-
-    def __getitem__(self, step: int) -> SheetRows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
+        super().__init__(LengthPlan(sheet.lengths, Limits(batch=batch), seed), functools.partial(SheetRows, sheet))
 
 
 def ordered(sheet: Sheet, batch: int) -> Iterator[SheetRows]:

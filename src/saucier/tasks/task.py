@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 
 from saucier import config as c
@@ -77,6 +78,12 @@ class Reading:
                 batch = moved(rows.sheet.batch(rows.units), device)
                 yield rows.units, batch, run(self.model, batch)
         self.model.train(was)
+
+    def logits(self, sheet: Sheet) -> torch.Tensor:
+        """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
+        found = [(units, output.logits) for units, _, output in self.outputs(sheet)]
+        order = np.argsort(np.concatenate([units for units, _ in found]))
+        return torch.cat([logits.float().cpu() for _, logits in found if logits is not None])[order]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ is the same in every epoch. Axes: B rows, L positions, S source, T target positi
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,13 +123,15 @@ def _cut(text: Ints, limits: Limits) -> Ints:
     return np.concatenate([text[:limits.length - 1], text[-1:]]) if ends else text[:limits.length]
 
 
-class BucketedTexts:
-    """Endless batches of single texts, each in a row of its own."""
+R = TypeVar("R")
 
-    def __init__(self, store: TokenStore, limits: Limits, *, seed: int = 0) -> None:
-        """Plan batches over the documents of `store`. Errors: `InputError` where every text would be dropped."""
-        self._store, self._limits = store, limits
-        self._plan = LengthPlan(store.lengths[:, None], limits, seed)
+
+class Bucketed(Generic[R]):
+    """Endless batches of a plan, in an order that depends on its seed."""
+
+    def __init__(self, plan: LengthPlan, read: Callable[[Ints, Ints], R]) -> None:
+        """Read batches with `read`, which gets the numbers of texts, and their rows in the whole batch: both [B]."""
+        self._plan, self._read = plan, read
 
     @property
     def steps_per_epoch(self) -> int:
@@ -137,21 +140,33 @@ class BucketedTexts:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows, batches, tokens, truncated and dropped texts, tokens cut off, padding."""
+        """Rows, batches, tokens, truncated and dropped texts, tokens cut off, padding (all sides together)."""
         return self._plan.counts
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+    def _items(self, step: int) -> Ints:
+        return self._plan.shuffled_batch(step)
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> R:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
-        return self._read(self._plan.shuffled_batch(step), rank, world)
-
-    def _read(self, items: Ints, rank: int, world: int) -> Rows:
+        items = self._items(step)
         mine = share(len(items), rank, world)
-        tokens, lengths = pad_texts(self._store, items[mine], self._limits)
-        return text_rows(tokens, lengths, row=np.arange(len(items))[mine], item=items[mine])
+        return self._read(items[mine], np.arange(len(items))[mine])
 
-    def __getitem__(self, step: int) -> Rows:
+    def __getitem__(self, step: int) -> R:
         """Give the whole batch of one step."""
         return self.rows(step)
+
+
+class BucketedTexts(Bucketed[Rows]):
+    """Endless batches of single texts, each in a row of its own."""
+
+    def __init__(self, store: TokenStore, limits: Limits, *, seed: int = 0) -> None:
+        """Plan batches over the documents of `store`. Errors: `InputError` where every text would be dropped."""
+        def read(items: Ints, row: Ints) -> Rows:
+            tokens, lengths = pad_texts(store, items, limits)
+            return text_rows(tokens, lengths, row=row, item=items)
+
+        super().__init__(LengthPlan(store.lengths[:, None], limits, seed), read)
 
 
 def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints,
@@ -164,57 +179,23 @@ def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints,
                 sentence_starts=sentence_starts)
 
 
-class BucketedPairs:
+class BucketedPairs(Bucketed[PairRows]):
     """Endless batches of pairs of about equal lengths. Source: Vaswani et al. 2017, §5.1, arXiv:1706.03762."""
 
     def __init__(self, store: PairStore, limits: Limits, *, seed: int = 0) -> None:
         """Plan batches over the pairs of `store`. Errors: `InputError` where every pair would be dropped."""
-        self._store, self._limits = store, limits
-        self._plan = LengthPlan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, seed)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show the data once."""
-        return self._plan.batches
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows, batches, tokens, truncated and dropped pairs, tokens cut off, padding (both sides together)."""
-        return self._plan.counts
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        return read_pairs(self._store, self._plan.shuffled_batch(step), self._limits, rank, world)
-
-    def __getitem__(self, step: int) -> PairRows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
+        lengths = np.stack([store.source.lengths, store.target.lengths], axis=1)
+        super().__init__(LengthPlan(lengths, limits, seed), functools.partial(read_pairs, store, limits))
 
 
-class EvaluationPairs:
+class EvaluationPairs(BucketedPairs):
     """Every pair of a store once, shortest first; `PairRows.item` tells which is which. `len` counts the batches."""
-
-    def __init__(self, store: PairStore, limits: Limits) -> None:
-        """Plan batches over the pairs of `store`."""
-        self._store, self._limits = store, limits
-        self._plan = LengthPlan(np.stack([store.source.lengths, store.target.lengths], axis=1), limits, 0)
 
     def __len__(self) -> int:
         return self._plan.batches
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many batches there are."""
-        return len(self)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows, batches, tokens, truncated and dropped pairs, tokens cut off, padding (both sides together)."""
-        return self._plan.counts
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        return read_pairs(self._store, self._plan.ordered_batch(step), self._limits, rank, world)
+    def _items(self, step: int) -> Ints:
+        return self._plan.ordered_batch(step)
 
     def __getitem__(self, step: int) -> PairRows:
         """Give one whole batch."""
@@ -223,10 +204,9 @@ class EvaluationPairs:
         return self.rows(step)
 
 
-def read_pairs(store: PairStore, items: Ints, limits: Limits, rank: int, world: int) -> PairRows:
-    """Read one process's share of the pairs `items`. Shapes: items [rows of the whole batch]."""
-    mine = share(len(items), rank, world)
-    source, source_lengths = pad_texts(store.source, items[mine], limits)
-    target, target_lengths = pad_texts(store.target, items[mine], limits)
+def read_pairs(store: PairStore, limits: Limits, items: Ints, row: Ints) -> PairRows:
+    """Read the pairs `items`, whose numbers in the whole batch are `row`. Shapes: items, row [B]."""
+    source, source_lengths = pad_texts(store.source, items, limits)
+    target, target_lengths = pad_texts(store.target, items, limits)
     return PairRows(source=source, target=target, source_lengths=source_lengths, target_lengths=target_lengths,
-                    row=np.arange(len(items))[mine], item=items[mine])
+                    row=row, item=items)

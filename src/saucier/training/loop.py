@@ -40,6 +40,9 @@ class Result:
     """Training loss of the last update; None when there was none left to do."""
     best: r.Best | None
     tokens: int
+    """Targets learned from."""
+    tokens_read: int
+    """Tokens that the model read."""
     seconds: float
     dtype: str
 
@@ -124,7 +127,8 @@ class Run:
         if self.training.average > 1:
             self.average(evaluate)
         state = self.state
-        return Result(state.step, self.reason(), self.loss, state.best, state.tokens, state.seconds, state.dtype)
+        return Result(state.step, self.reason(), self.loss, state.best, state.tokens, state.tokens_read, state.seconds,
+                      state.dtype)
 
     def reason(self) -> Literal["done", "patience", "time"]:
         """Say why there are no more steps."""
@@ -155,12 +159,13 @@ class Run:
         self.updater.study.objective.settle(self.model, state.step)
         self.updater.forget()
         spent = time.perf_counter() - begin
-        state.step, state.tokens, state.seconds = state.step + 1, state.tokens + learned.targets, state.seconds + spent
+        state.step, state.seconds = state.step + 1, state.seconds + spent
+        state.tokens, state.tokens_read = state.tokens + learned.targets, state.tokens_read + learned.tokens_read
         self.loss = learned.loss
         self.reporter.progress(Progress(
             step=state.step, steps=training.steps, loss=learned.loss, rate=self.optimizer.rate(),
-            gradient_norm=learned.gradient_norm, tokens=state.tokens, tokens_per_second=learned.targets / spent,
-            seconds=state.seconds))
+            gradient_norm=learned.gradient_norm, tokens=state.tokens, tokens_read=state.tokens_read,
+            tokens_per_second=learned.tokens_read / spent, seconds=state.seconds))
 
     def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""

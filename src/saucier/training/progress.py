@@ -32,8 +32,11 @@ class Progress:
     """Learning rate of the update."""
     gradient_norm: float
     tokens: int
-    """Targets so far."""
+    """Targets so far: what the loss is the mean over."""
+    tokens_read: int
+    """Tokens that the model read so far."""
     tokens_per_second: float
+    """Of those that are read, padding left out: of this update."""
     seconds: float
     """Time so far, over all parts of the run."""
 

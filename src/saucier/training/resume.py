@@ -53,6 +53,8 @@ class State:
     """Updates done."""
     tokens: int = 0
     """Targets learned from."""
+    tokens_read: int = 0
+    """Tokens that the model read."""
     seconds: float = 0.0
     """Time spent, over all parts of the run."""
     best: Best | None = None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import WorkError
 from saucier.files import write_atomically
-from saucier.objectives.base import Batch, Corruption, Loss, Objective
+from saucier.objectives.base import Batch, Corruption, Loss, Objective, tokens_read
 from saucier.text.rows import Batches
 from saucier.training.precision import Dtype, autocast, moved
 from saucier.training.processes import Processes
@@ -41,6 +41,8 @@ class Learned:
     loss: float
     gradient_norm: float
     targets: int
+    tokens_read: int
+    """Tokens that the model read, on all processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Updater:
         norm = clipped([p.grad for p in parameters if p.grad is not None], self.clip)
         if not (math.isfinite(mean) and math.isfinite(norm)):
             self.fail(step, mean, norm, [batch for _, batch in micro])
-        return Learned(mean, norm, int(targets[objective.parts[0]]))
+        read = self.processes.sums({"read": float(sum(sum(tokens_read(batch)) for _, batch in micro))})["read"]
+        return Learned(mean, norm, int(targets[objective.parts[0]]), int(read))
 
     def parameters(self) -> list[nn.Parameter]:
         """Return everything that is learned: of the model, and of the objective's own modules."""

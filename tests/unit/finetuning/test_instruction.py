@@ -18,11 +18,11 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place, Tally
-from saucier.tasks.instruction import Conversation, Instructions
-from saucier.tasks.packing import packed
 from saucier.tasks.task import Encoding
-from saucier.tasks.templates import Message
-from saucier.tasks.written_config import ChatTemplate, Instruction
+from saucier.tasks.written.config import ChatTemplate, Instruction
+from saucier.tasks.written.instruction import Conversation, Instructions
+from saucier.tasks.written.packing import packed
+from saucier.tasks.written.templates import Message
 from saucier.text.sources import find_sources
 
 CHATML = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}"
@@ -70,7 +70,7 @@ def test_every_answer_is_learned_and_nothing_else(tiny_gpt2: Path) -> None:
 
 
 def test_what_is_asked_when_writing_is_what_was_read_in_training(tiny_gpt2: Path) -> None:
-    from saucier.tasks.prompts import read_rows
+    from saucier.tasks.written.prompts import read_rows
 
     encoding, task = encoding_of(tiny_gpt2), task_of(packing=False)
     one = talk("hot soup", "very rich", "a plate", "cold")

@@ -17,11 +17,11 @@ from saucier.finetuning.config import finetuning
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
 from saucier.tasks.build import build_task
-from saucier.tasks.mixing import Draws, MixedSheetBatches, mixing_rates
-from saucier.tasks.mixture_config import Declared, Equal, Proportional, Rates, Temperature
 from saucier.tasks.sheet import Ragged, Sheet
-from saucier.tasks.spoken_labels import SpokenClasses, SpokenNumbers
-from saucier.tasks.written_config import LabelToText, NumberToText
+from saucier.tasks.written.config import LabelToText, NumberToText
+from saucier.tasks.written.mixing import Draws, MixedSheetBatches, mixing_rates
+from saucier.tasks.written.mixture_config import Declared, Equal, Proportional, Rates, Temperature
+from saucier.tasks.written.spoken_labels import SpokenClasses, SpokenNumbers
 
 Table = Callable[..., Path]
 SIZES = [100, 900, 9000]

@@ -12,9 +12,9 @@ import saucier
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
-from saucier.tasks.step_by_step import REASONS, Reasoned
 from saucier.tasks.task import Encoding
-from saucier.tasks.written_config import StepByStep
+from saucier.tasks.written.config import StepByStep
+from saucier.tasks.written.step_by_step import REASONS, Reasoned
 
 
 def rows() -> list[Reasoned]:

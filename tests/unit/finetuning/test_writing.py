@@ -21,10 +21,10 @@ from saucier.finetuning.predict import ask
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
-from saucier.tasks.prompts import Prompt, read_rows
 from saucier.tasks.task import Encoding
-from saucier.tasks.written_config import TextToText, Translation, Writing
-from saucier.tasks.written_texts import WrittenText
+from saucier.tasks.written.config import TextToText, Translation, Writing
+from saucier.tasks.written.prompts import Prompt, read_rows
+from saucier.tasks.written.texts import WrittenText
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=1", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]

@@ -188,10 +188,10 @@ def test_a_plan_is_read_back(tmp_path: Path) -> None:
         read_plan(tmp_path)
 
 
-def test_speed_counts_predicted_tokens_and_evaluations() -> None:
+def test_speed_counts_tokens_that_are_read_and_evaluations() -> None:
     plan = Plan(recipe="x", parameters=1, steps=10, tokens=3000, targets=1000, flops=1, dtype="float32", memory={},
                 step_seconds=2.0, seconds=20)
-    assert plan.tokens_per_second == 50
+    assert plan.tokens_per_second == 150
 
 
 def test_the_memory_of_a_process_can_be_read() -> None:

@@ -16,7 +16,7 @@ from saucier.prompting.job import Plan, run
 from saucier.prompting.likelihood import Likelihoods
 from saucier.prompting.questions import read_questions
 from saucier.prompting.shots import drawn
-from saucier.tasks.scoring import Asked, score_files
+from saucier.tasks.scores.job import Asked, score_files
 
 TRAIN = "label\ttext\n" + "".join(f"{n % 2}\tsoup {n}\n" for n in range(9))
 TASK = """

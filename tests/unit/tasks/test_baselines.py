@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.tasks import baselines as module
-from saucier.tasks.baselines import baselines, ngram_baseline, xz_baseline
-from saucier.tasks.ngram import USUAL_DISCOUNT, NgramModel, count_ngrams
+from saucier.tasks.baselines import language as module
+from saucier.tasks.baselines.language import baselines, ngram_baseline, xz_baseline
+from saucier.tasks.baselines.ngram import USUAL_DISCOUNT, NgramModel, count_ngrams
 
 VOCAB = 5
 Texts = list[list[int]]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from saucier.errors import InputError
-from saucier.tasks.golds import read_golds
-from saucier.tasks.matching import TAKES
-from saucier.tasks.predictions import Predicted, read_predictions, write_predictions
-from saucier.tasks.scores import KINDS
-from saucier.tasks.scoring import Asked, Report, score_files
+from saucier.tasks.scores.golds import read_golds
+from saucier.tasks.scores.job import Asked, Report, score_files
+from saucier.tasks.scores.matching import TAKES
+from saucier.tasks.scores.predictions import Predicted, read_predictions, write_predictions
+from saucier.tasks.scores.scored import KINDS
 
 TABLE = "label\ttext\n1\tgood\n0\tbad\n1\tfine\n"
 

@@ -13,13 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.tasks.intervals import Ranks, bootstrap, compared, exchange_test, influence, interval, row_ranks, whole
 from saucier.tasks.metrics import bleu, chrf, rouge
 from saucier.tasks.metrics.classes import f1_of, macro_f1
 from saucier.tasks.metrics.entities import bioes, entity_macro_f1, entity_score, entity_types, iob2, lenient
+from saucier.tasks.metrics.intervals import (
+    Ranks,
+    bootstrap,
+    compared,
+    exchange_test,
+    influence,
+    interval,
+    row_ranks,
+    whole,
+)
 from saucier.tasks.metrics.metric import Metric
 from saucier.tasks.metrics.numbers import mean_absolute_error, standardized
-from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
+from saucier.tasks.scores.scored import KINDS, metrics_for, per_class, score, score_difference, scored
 
 
 def load(shared: Path, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saucier.tasks.statistics import cohen_dz, holm, paired, randomization, seeds_for, two_levels
+from saucier.tasks.metrics.statistics import cohen_dz, holm, paired, randomization, seeds_for, two_levels
 
 
 def scores(seeds: int, units: int, *, gap: float = 0.0, seed_spread: float, unit_spread: float,

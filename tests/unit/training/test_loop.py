@@ -67,6 +67,7 @@ def test_loss_is_over_real_targets(tmp_path: Path) -> None:
     listener = Listener()
     train(gpt(), study(), recipe(1), run_folder=tmp_path, reporters=[listener])
     assert listener.heard[0].tokens == 6 * 16 + 2 * 7  # two of eight rows end after 8 of 17 tokens
+    assert listener.heard[0].tokens_read == 6 * 16 + 2 * 8  # padding is not read
     assert 2.5 < listener.heard[0].loss < 4.5  # near ln 29
 
 

@@ -19,7 +19,7 @@ from saucier.training.progress import Bar, Lines, MetricsFile, Progress, all_rep
 
 def at(step: int) -> Progress:
     """Return the progress after a step of ten."""
-    return Progress(step, 10, 2.5, 1e-3, 0.7, 100 * step, 50.0, 2.0 * step)
+    return Progress(step, 10, 2.5, 1e-3, 0.7, 100 * step, 120 * step, 50.0, 2.0 * step)
 
 
 def test_lines_come_every_few_steps_and_at_both_ends() -> None:

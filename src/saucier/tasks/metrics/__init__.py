@@ -1,4 +1,7 @@
-"""Metrics: pure functions from texts or sums of losses to a number. Nothing here reads a file or runs a model."""
+"""Metrics: pure functions from texts or sums of losses to a number, and how sure it is (`intervals`, `statistics`).
+
+Nothing here reads a file or runs a model.
+"""
 
 from saucier.tasks.metrics.likelihood import bits_per_byte, perplexity
 from saucier.tasks.metrics.rouge import Overlap, rouge, rouge_l, rouge_l_summary, rouge_n

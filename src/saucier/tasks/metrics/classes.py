@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saucier.tasks.intervals import Mean, Sums, Value, quotient
+from saucier.tasks.metrics.intervals import Mean, Sums, Value, quotient
 from saucier.tasks.metrics.metric import Metric, indicator, many_hot, one_hot
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 Side = Literal["precision", "recall", "F1"]
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.tasks.intervals import Sums, ratio
 from saucier.tasks.metrics.classes import Side, macro, micro
+from saucier.tasks.metrics.intervals import Sums, ratio
 from saucier.tasks.metrics.metric import Metric
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 TAG = re.compile(r"[BIES]-.+")
 OUTSIDE = "O"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saucier.tasks.intervals import Measured
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.intervals import Measured
+from saucier.tasks.metrics.statistics import Floats
 
 Better = Literal["higher", "lower"]
 Measure = Callable[[Sequence[Any], Sequence[Any]], Measured]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Ranks, Sums, quotient, ratio, row_ranks
+from saucier.tasks.metrics.intervals import Ranks, Sums, quotient, ratio, row_ranks
 from saucier.tasks.metrics.metric import Metric
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 
 def pearson() -> Metric:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Mean
+from saucier.tasks.metrics.intervals import Mean
 from saucier.tasks.metrics.metric import Metric, indicator
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 
 def mean_average_precision() -> Metric:

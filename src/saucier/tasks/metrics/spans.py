@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from saucier.tasks.intervals import Mean
+from saucier.tasks.metrics.intervals import Mean
 from saucier.tasks.metrics.metric import Metric, indicator
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from saucier.tasks.intervals import Mean, Sums, ratio
+from saucier.tasks.metrics.intervals import Mean, Sums, ratio
 from saucier.tasks.metrics.metric import Metric, indicator
 from saucier.tasks.metrics.rouge import KINDS, best
+from saucier.tasks.metrics.statistics import Floats
 from saucier.tasks.metrics.translation import SegmentSums, bleu_sums, chrf_sums
-from saucier.tasks.statistics import Floats
 
 Gold = str | Sequence[str]
 

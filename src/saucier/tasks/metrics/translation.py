@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.tasks.statistics import Floats
+from saucier.tasks.metrics.statistics import Floats
 
 References = Sequence[str] | Sequence[Sequence[str]]
 """For each hypothesis one reference, or a sequence of several."""

@@ -11,12 +11,12 @@ from saucier.objectives.base import IGNORED
 from saucier.objectives.prediction import Prediction
 from saucier.objectives.second import SecondTokens
 from saucier.tasks.examples import Column, Example, Tally, cells
-from saucier.tasks.prompts import Prompt, Taught, two_sides, writing_sheet
 from saucier.tasks.sheet import Ragged, Sheet
 from saucier.tasks.task import Encoding
-from saucier.tasks.writing import WritingTask, longest_response
-from saucier.tasks.written_config import StepByStep
-from saucier.tasks.written_texts import INPUT, TARGET
+from saucier.tasks.written.config import StepByStep
+from saucier.tasks.written.prompts import Prompt, Taught, two_sides, writing_sheet
+from saucier.tasks.written.texts import INPUT, TARGET
+from saucier.tasks.written.writing import WritingTask, longest_response
 from saucier.text.sources import Source
 
 RATIONALE = Column("rationale", ("rationale", "explanation", "reason", "steps", "reasoning"))

@@ -20,10 +20,10 @@ from saucier.generation.prompt import positions_limit
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.examples import Example
-from saucier.tasks.prompts import LANGUAGE, Prompt, Taught, read_rows, two_sides, writing_sheet
 from saucier.tasks.sheet import Ragged, Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
-from saucier.tasks.written_config import Beams, Greedy, Sampling, Writing
+from saucier.tasks.written.config import Beams, Greedy, Sampling, Writing
+from saucier.tasks.written.prompts import LANGUAGE, Prompt, Taught, read_rows, two_sides, writing_sheet
 from saucier.text.language_tokens import language_id, language_tokens
 from saucier.text.rows import Ints, generator
 from saucier.text.tokenizer import Tokenizer

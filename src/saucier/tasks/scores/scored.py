@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from saucier.errors import InputError, nearest
-from saucier.tasks.intervals import TEST_DRAWS, compared, interval, whole
 from saucier.tasks.metrics.classes import (
     ClassScore,
     Side,
@@ -48,12 +47,13 @@ from saucier.tasks.metrics.entities import (
     entity_types,
     tag_accuracy,
 )
+from saucier.tasks.metrics.intervals import TEST_DRAWS, compared, interval, whole
 from saucier.tasks.metrics.metric import Metric, one_hot
 from saucier.tasks.metrics.numbers import mean_absolute_error, pearson, root_mean_squared_error, spearman
 from saucier.tasks.metrics.ranking import mean_average_precision, mean_reciprocal_rank, reciprocal_ranks, within
 from saucier.tasks.metrics.spans import answerable, span_exact_match, span_f1, unanswerable
+from saucier.tasks.metrics.statistics import Difference
 from saucier.tasks.metrics.texts import bleu_metric, chrf_metric, perplexity_metric, rouge_metric, text_match
-from saucier.tasks.statistics import Difference
 
 
 @dataclass(frozen=True, slots=True)

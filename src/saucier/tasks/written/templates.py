@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from saucier.errors import InputError
-from saucier.tasks.written_config import ChatTemplate, Markers
+from saucier.tasks.written.config import ChatTemplate, Markers
 from saucier.text.tokenizer import Tokenizer
 
 ASSISTANT = "assistant"

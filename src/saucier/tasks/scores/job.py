@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from saucier.errors import InputError, nearest
-from saucier.tasks.golds import Golds, read_golds
-from saucier.tasks.intervals import influence
-from saucier.tasks.matching import Matched, Paired, as_kind, grouped, guessed_kind, match
 from saucier.tasks.metrics.classes import ClassScore
+from saucier.tasks.metrics.intervals import influence
 from saucier.tasks.metrics.metric import Metric
-from saucier.tasks.predictions import read_predictions
-from saucier.tasks.scores import (
+from saucier.tasks.scores.golds import Golds, read_golds
+from saucier.tasks.scores.matching import Matched, Paired, as_kind, grouped, guessed_kind, match
+from saucier.tasks.scores.predictions import read_predictions
+from saucier.tasks.scores.scored import (
     KINDS,
     Score,
     metrics_for,

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from saucier.tasks.scores import Score
-from saucier.tasks.scoring import Apart, Report
+from saucier.tasks.scores.job import Apart, Report
+from saucier.tasks.scores.scored import Score
 
 WIDEST = 40
 """Characters of an answer that are shown."""

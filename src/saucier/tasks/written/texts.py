@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from saucier.errors import InputError
 from saucier.tasks.examples import Cells, Column, Example, Tally, cells
-from saucier.tasks.prompts import Prompt, two_sides
 from saucier.tasks.task import Encoding
-from saucier.tasks.writing import WritingTask
-from saucier.tasks.written_config import Summarization, TextToText, Translation
+from saucier.tasks.written.config import Summarization, TextToText, Translation
+from saucier.tasks.written.prompts import Prompt, two_sides
+from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
 

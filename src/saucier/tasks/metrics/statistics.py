@@ -1,7 +1,7 @@
 """Is one method better than another? Paired differences over units (documents, rows) and over seeds; numpy alone.
 
 Here a method's score is the sum of its values over the sum of the weights: bits over bytes, right answers over
-questions. Scores of any other form are drawn in `tasks/intervals.py`. Axes: S seeds, N units, R draws.
+questions. Scores of any other form are drawn in `tasks/metrics/intervals.py`. Axes: S seeds, N units, R draws.
 """
 
 from __future__ import annotations

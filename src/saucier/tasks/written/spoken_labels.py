@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 from saucier.errors import InputError
 from saucier.tasks.examples import LABEL, SCORE, Cells, Column, Example, Tally
 from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sorted_labels, typed_text
-from saucier.tasks.prompts import Prompt, two_sides
 from saucier.tasks.task import Answer, Encoding, Json
-from saucier.tasks.writing import WritingTask
-from saucier.tasks.written_config import LabelToText, NumberToText
+from saucier.tasks.written.config import LabelToText, NumberToText
+from saucier.tasks.written.prompts import Prompt, two_sides
+from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
 
 T = TypeVar("T")

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.examples import Cells, Column, Example, Tally, cells
-from saucier.tasks.packing import next_tokens, rows_alone, rows_shared
-from saucier.tasks.prompts import UNWRITTEN, Prompt, Taught, begin_token, two_sides
 from saucier.tasks.sheet import Cut, Sheet
 from saucier.tasks.task import Encoding
-from saucier.tasks.templates import ASSISTANT, ROLES, SILENT, Message, Messages, as_text, asking
-from saucier.tasks.writing import WritingTask
-from saucier.tasks.written_config import ChatTemplate, Instruction, Markers
+from saucier.tasks.written.config import ChatTemplate, Instruction, Markers
+from saucier.tasks.written.packing import next_tokens, rows_alone, rows_shared
+from saucier.tasks.written.prompts import UNWRITTEN, Prompt, Taught, begin_token, two_sides
+from saucier.tasks.written.templates import ASSISTANT, ROLES, SILENT, Message, Messages, as_text, asking
+from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
 

@@ -18,7 +18,7 @@ from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.task import Json, Task
-from saucier.tasks.written_config import LabelToText, NumberToText, Summarization, TextToText, Translation
+from saucier.tasks.written.config import LabelToText, NumberToText, Summarization, TextToText, Translation
 
 EXTRA = "statistics"
 SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from saucier.tasks.instruction import Instructions
-from saucier.tasks.mixture import MixedTask
-from saucier.tasks.mixture_config import Mixture, WrittenTask
-from saucier.tasks.spoken_labels import SpokenClasses, SpokenNumbers
-from saucier.tasks.step_by_step import Reasoning
-from saucier.tasks.writing import WritingTask
-from saucier.tasks.written_config import (
+from saucier.tasks.written.config import (
     Instruction,
     LabelToText,
     NumberToText,
@@ -19,7 +13,13 @@ from saucier.tasks.written_config import (
     TextToText,
     Translation,
 )
-from saucier.tasks.written_texts import Texts
+from saucier.tasks.written.instruction import Instructions
+from saucier.tasks.written.mixture import MixedTask
+from saucier.tasks.written.mixture_config import Mixture, WrittenTask
+from saucier.tasks.written.spoken_labels import SpokenClasses, SpokenNumbers
+from saucier.tasks.written.step_by_step import Reasoning
+from saucier.tasks.written.texts import Texts
+from saucier.tasks.written.writing import WritingTask
 
 
 def written_task(config: WrittenTask) -> WritingTask[Any]:

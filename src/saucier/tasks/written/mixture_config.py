@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from saucier.config.base import Config
-from saucier.tasks.written_config import (
+from saucier.tasks.written.config import (
     Instruction,
     LabelToText,
     NumberToText,

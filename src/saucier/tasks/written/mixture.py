@@ -12,12 +12,12 @@ import numpy as np
 
 from saucier.errors import InputError
 from saucier.tasks.examples import Example, Tally
-from saucier.tasks.mixing import Floats, MixedSheetBatches, capped, mixing_rates
-from saucier.tasks.mixture_config import Member, Mixture, Proportional, Temperature
-from saucier.tasks.prompts import Prompt
 from saucier.tasks.sheet import Sheet, joined_sheets, some_rows
 from saucier.tasks.task import Answer, Encoding, Json, Part, Reading
-from saucier.tasks.writing import WritingTask
+from saucier.tasks.written.mixing import Floats, MixedSheetBatches, capped, mixing_rates
+from saucier.tasks.written.mixture_config import Member, Mixture, Proportional, Temperature
+from saucier.tasks.written.prompts import Prompt
+from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
 
 

@@ -14,7 +14,15 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from saucier.tasks.statistics import NORMAL_975, Difference, Floats, exchanges, pieces, resampling, share_beyond_zero
+from saucier.tasks.metrics.statistics import (
+    NORMAL_975,
+    Difference,
+    Floats,
+    exchanges,
+    pieces,
+    resampling,
+    share_beyond_zero,
+)
 
 INTERVAL_DRAWS = 2_000
 """Draws of an interval: its ends then move by about a twentieth of its width from seed to seed."""

@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 
 from saucier.errors import InputError
 from saucier.inspection.results import Baseline
+from saucier.tasks.baselines.ngram import Documents, count_ngrams
 from saucier.tasks.metrics.likelihood import bits_per_byte
-from saucier.tasks.ngram import Documents, count_ngrams
 
 Kind = Literal["unigram", "ngram", "xz"]
 KINDS: tuple[Kind, ...] = ("unigram", "ngram", "xz")

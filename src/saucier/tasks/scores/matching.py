@@ -1,7 +1,7 @@
 """Predictions beside their golds, and what kind of task they are of.
 
 Rows are matched by id where the predictions name golds, otherwise by order. Every value is checked and made what its
-kind wants (`tasks/scores.py` has the table); what is wrong is told with its file and line.
+kind wants (`tasks/scores/scored.py` has the table); what is wrong is told with its file and line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.tasks.golds import Gold, Golds
-from saucier.tasks.predictions import Predicted
+from saucier.tasks.scores.golds import Gold, Golds
+from saucier.tasks.scores.predictions import Predicted
 
 SHOWN = 3
 """Ids that an error names."""

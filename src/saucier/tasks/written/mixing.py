@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.tasks.mixture_config import Declared, Equal, Proportional, Temperature
 from saucier.tasks.sheet import Sheet, SheetRows
-from saucier.text.bucketed import LengthPlan, Limits
-from saucier.text.rows import Ints, generator, share
+from saucier.tasks.written.mixture_config import Declared, Equal, Proportional, Temperature
+from saucier.text.bucketed import Bucketed, LengthPlan, Limits
+from saucier.text.rows import Ints, generator
 
 Floats = NDArray[np.float64]
 OFFSET, ORDER = 12, 13
@@ -78,37 +78,20 @@ class Draws:
         return np.array([orders[int(one)][slot] for one, slot in zip(rounds, slots, strict=True)], dtype=np.int64)
 
 
-class MixedSheetBatches:
+class MixedSheetBatches(Bucketed[SheetRows]):
     """Endless batches of a mixture, in each of which all tasks may come; an epoch has as many units as count."""
 
     def __init__(self, sheet: Sheet, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
         """Plan batches of at most `batch` units, `size` units in an epoch; `sheet.part` tells the tasks apart."""
         assert sheet.part is not None, "a mixture tells its tasks apart"
-        self._sheet, self._batch, self._size, self._seed = sheet, batch, size, seed
-        draws = Draws(sheet.part, rates, size, seed)
-        self._units = functools.lru_cache(maxsize=2)(draws.units)
-        self._plans = functools.lru_cache(maxsize=2)(self._plan)
+        units = functools.lru_cache(maxsize=2)(Draws(sheet.part, rates, size, seed).units)
 
-    def _plan(self, epoch: int) -> LengthPlan:
-        return LengthPlan(self._sheet.lengths[self._units(epoch)], Limits(batch=self._batch), self._seed)
+        def plan(epoch: int) -> LengthPlan:
+            return LengthPlan(sheet.lengths[units(epoch)], Limits(batch=batch), seed)
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show as many units as count."""
-        return -(-self._size // self._batch)
+        self._units, self._plans = units, functools.lru_cache(maxsize=2)(plan)
+        super().__init__(plan(0), functools.partial(SheetRows, sheet))
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows, batches, tokens, padding, of the first epoch."""
-        return self._plans(0).counts
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> SheetRows:
-        """Give the units of batch `step` that process `rank` of `world` works on."""
+    def _items(self, step: int) -> Ints:
         epoch = step // self.steps_per_epoch
-        units = self._units(epoch)[self._plans(epoch).shuffled_batch(step)]
-        mine = share(len(units), rank, world)
-        return SheetRows(self._sheet, units[mine], np.arange(len(units))[mine])
-
-    def __getitem__(self, step: int) -> SheetRows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
+        return self._units(epoch)[self._plans(epoch).shuffled_batch(step)]

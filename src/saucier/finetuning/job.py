@@ -15,7 +15,7 @@ from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, settle, write_task
 from saucier.finetuning.opening import opening, shown
-from saucier.finetuning.outcome import Measured, hardest, measure, predicted, say_scores
+from saucier.finetuning.outcome import Measured, hardest, measure, predicted
 from saucier.finetuning.prepare import prepared
 from saucier.finetuning.report import write_report
 from saucier.finetuning.start import Start, start_of
@@ -196,9 +196,10 @@ def scored_split(job: Job, name: str, trained: Result) -> Measured:
     answers = splits.task.answers(reading, examples, job.sheets[name])
     found = measure(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (predicted(splits.task, *one) for one in found.pairs()))
-    job.voice.say(f"{name}: {say_scores(found.scores)}")
-    for method, scores in found.beside:
-        job.voice.say(f"  {method}: {say_scores(scores)}")
+    first, *others = found.said()
+    job.voice.say(f"{name}: {first}")
+    for line in others:
+        job.voice.say(line)
     if (missing := missing_extra(splits.task)) is not None:
         job.voice.note(f"  {missing}")
     for line in hardest(splits.task, found):

@@ -13,6 +13,8 @@ from saucier.tasks.task import Answer, Json, Part, Task
 
 HARDEST = 5
 """Errors that are shown."""
+MOST_PARTS = 12
+"""Parts of a mixture whose scores are said one by one."""
 WIDEST = 160
 """Characters of a text that are shown."""
 
@@ -27,6 +29,19 @@ class Measured:
     scores: tuple[Score, ...]
     beside: tuple[tuple[str, tuple[Score, ...]], ...] = ()
     """Simple methods, by name."""
+    whole: tuple[Score, ...] = ()
+    """Those of the scores that are about all parts together."""
+    parts: int = 1
+    """Parts that are scored by themselves."""
+
+    def said(self) -> Iterator[str]:
+        """Yield what a person hears of the scores; of many parts only those of all together."""
+        many = self.parts > MOST_PARTS and bool(self.whole)
+        yield say_scores(self.whole if many else self.scores)
+        if many:
+            yield f"  {self.parts} tasks, each by itself in scores.json and report.html"
+        else:
+            yield from (f"  {method}: {say_scores(scores)}" for method, scores in self.beside)
 
     def pairs(self) -> Iterator[tuple[Any, Answer]]:
         """Yield each example with its answer."""
@@ -42,10 +57,23 @@ def measure(task: Task[Any], split: str, examples: Sequence[Any], answers: Seque
             train: Sequence[Any] = ()) -> Measured:
     """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
     learned = {part.name: part.examples for part in task.parts(train)} if train else {}
-    parts = [measured_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
-             for part in task.parts(examples)]
-    return Measured(split, examples, answers, tuple(score for own, _ in parts for score in own),
-                    tuple(method for _, beside in parts for method in beside))
+    parts = task.parts(examples)
+    found = [measured_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
+             for part in parts]
+    whole = measured_whole(task, parts, examples, answers)
+    return Measured(split, examples, answers, (*whole, *(score for own, _ in found for score in own)),
+                    tuple(method for _, beside in found for method in beside), whole, len(parts))
+
+
+def measured_whole(task: Task[Any], parts: Sequence[Part], examples: Sequence[Any],
+                   answers: Sequence[Answer]) -> tuple[Score, ...]:
+    """Score several parts together, where they are all of one kind."""
+    kinds = {part.task.scored_as for part in parts}
+    if len(parts) < 2 or len(kinds) > 1:
+        return ()
+    golds, said = [task.gold(one) for one in examples], [one.prediction for one in answers]
+    return tuple(replace(score, name=f"all: {score.name}")
+                 for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
 
 
 def measured_part(part: Part, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[

@@ -46,7 +46,7 @@ def is_misspelt(one: str, lines: list[str]) -> bool:
 
 def line(fault: dict[str, Any], source: Source, schema: Schema) -> str:
     """Say what is wrong, where it was written, and what would be right."""
-    path = path_of(fault["loc"], source.values)
+    path = path_of(fault["loc"], source.values, missing=fault["type"] == "missing")
     what, remedy = explain(fault, path, schema)
     if fault["type"] == "union_tag_invalid":
         path = (*path, "family" if path == ("model",) else "kind")
@@ -72,7 +72,7 @@ def explain(fault: dict[str, Any], path: Path, schema: Schema) -> tuple[str, str
             return f"unknown choice {value!r}", nearest(str(value), known)
         case _:
             message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
-            return f"{message}, not {short(value)}", ""
+            return message if isinstance(value, dict) else f"{message}, not {short(value)}", ""
 
 
 def short(value: Any) -> str:
@@ -81,14 +81,17 @@ def short(value: Any) -> str:
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-def path_of(location: Path, values: Any) -> Path:
-    """Leave out of an error's location the tags of unions, which are not written as keys."""
+def path_of(location: Path, values: Any, *, missing: bool) -> Path:
+    """Leave out of an error's location the tags of unions, which are not written as keys.
+
+    `missing`: the last part is a key that is not there.
+    """
     path: list[str | int] = []
     for index, part in enumerate(location):
         inside = (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int))
         if inside:
             values = values[part]
-        if inside or index == len(location) - 1:
+        if inside or (missing and index == len(location) - 1):
             path.append(part)
     return tuple(path)
 

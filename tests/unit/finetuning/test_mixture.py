@@ -130,3 +130,52 @@ def test_a_file_of_no_task_is_named(tiny_t5: Path, table: Table, tmp_path: Path,
     assert "stray.tsv: is of no task; say which files are whose: task.tasks.NAME.files" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"rates are of tone, and the tasks are tone, rated, said"):
         finetuning(settings(tmp_path, tiny_t5, table, rates={"kind": "declared", "rates": {"tone": 1}}))
+
+
+def column_rows(count: int, seed: int) -> list[tuple[str, str, str]]:
+    """Return rows of three tasks, the last of which has one row only."""
+    named = [("tone", text, label) for label, text in labelled_rows(count, seed)]
+    return [*named, *(("said", text, said) for text, said in written_rows(count // 4, seed + 1)),
+            ("rare", "the cook", "burnt")]
+
+
+def test_a_column_tells_tasks_apart_and_a_new_one_is_answered_too(tiny_t5: Path, table: Table, tmp_path: Path,
+                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    train = table("train.tsv", "name,prompt,completion", column_rows(40, 1))
+    dev = table("dev.tsv", "name,prompt,completion", [*column_rows(12, 5), ("unseen", "a guest", "fine")])
+    words = ["finetune", "mixture", "--model", str(tiny_t5), "--data", str(train), "--held-out", str(dev), "--out",
+             str(tmp_path / "run"), "task.by=name", "task.rates.kind=equal", "training.epochs=1", "training.batch=16"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "tone 40, said 10, rare 1" in said
+    assert "each comes at a rate of tone 33.3%, said 33.3%, rare 33.3%" in said
+    found = json.loads((tmp_path / "run" / "scores.json").read_text())["held-out"]["scores"]
+    exact = {one["name"]: one["count"] for one in found if one["name"].endswith("exact match")}
+    assert exact == {"all: exact match": 17, "tone: exact match": 12, "said: exact match": 3, "rare: exact match": 1,
+                     "unseen: exact match": 1}
+    lines = [json.loads(line) for line in
+             (tmp_path / "run" / "predictions" / "held-out.jsonl").read_text().splitlines()]
+    assert [line["task"] for line in lines] == [name for name, *_ in [*column_rows(12, 5), ("unseen",)]]
+    bare = table("bare.tsv", "prompt,other", [("the soup is burnt", "x")])
+    asked = ask(tmp_path / "run", [str(bare)], ["tone ||| the soup is fine", "the soup is fine"])
+    assert len(asked.answers) == 3
+    assert asked.answers[1].prediction == asked.answers[2].prediction
+
+
+def test_a_task_without_rows_never_comes() -> None:
+    assert mixing_rates(Equal(), [3, 0, 5], ["a", "b", "c"]).tolist() == [0.5, 0, 0.5]
+    assert mixing_rates(Temperature(temperature=3), [8, 0, 8], ["a", "b", "c"]).tolist() == [0.5, 0, 0.5]
+
+
+def test_tasks_of_a_column_are_asked_for_in_one_line(tiny_t5: Path, table: Table, tmp_path: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    train = table("train.tsv", "name,prompt,completion", column_rows(40, 1))
+    words = ["finetune", "mixture", "--model", str(tiny_t5), "--data", str(train), "--out", str(tmp_path / "run")]
+    for more, wrong in (([], "task: tasks are needed: name the column that tells them apart with task.by=COLUMN"),
+                        (["task.by=nam"], "no column 'nam'; columns: name, prompt, completion; did you mean 'name'?"),
+                        (["task.by=name", "task.rates.kind=declared", "task.rates.rates={tone: 1, rare: 2}"],
+                         "task.rates.rates: no rate for said; declare one for every task"),
+                        (["task.by=name", "task.tasks={x: {task: {kind: translation}}}"],
+                         "x is not like task.each, and tasks in a column are all alike")):
+        assert main([*words, *more]) == 2
+        assert wrong in capsys.readouterr().err

@@ -36,4 +36,5 @@ def written_task(config: WrittenTask) -> WritingTask[Any]:
         case StepByStep():
             return Reasoning(config)
         case Mixture():
-            return MixedTask({name: written_task(one.task) for name, one in config.tasks.items()}, config)
+            return MixedTask({name: written_task(one.task) for name, one in config.tasks.items()},
+                             written_task(config.each), config)

@@ -23,7 +23,7 @@ OFFSET, ORDER = 12, 13
 
 
 def mixing_rates(rates: Any, sizes: Sequence[int], names: Sequence[str]) -> Floats:
-    """Return how often each task comes; they sum to one. Shapes: [M].
+    """Return how often each task comes; they sum to one, and a task without rows never comes. Shapes: [M].
 
     Source: Raffel et al. 2020, §3.5.2: r_m = min(e_m, K) / Σ min(e_n, K), and r_m^(1/T) scaled to sum to one.
     """
@@ -36,7 +36,8 @@ def mixing_rates(rates: Any, sizes: Sequence[int], names: Sequence[str]) -> Floa
         case Equal():
             found = np.ones(len(counted))
         case Declared(rates=said):
-            found = np.array([said[name] for name in names])
+            found = np.array([said.get(name, 0.0) for name in names])
+    found = np.where(counted > 0, found, 0.0)  # of nothing, nothing comes
     result: Floats = found / found.sum()
     return result
 

@@ -160,7 +160,7 @@ from saucier.config.recurrent import (
     FromZero,
     Recurrent,
 )
-from saucier.config.room import stack_room
+from saucier.config.room import remembered_tokens, stack_room
 from saucier.config.rotary import (
     AcrossHalves,
     DynamicScaling,
@@ -379,6 +379,7 @@ __all__ = [
     "parameters",
     "permutes",
     "reads_pooled",
+    "remembered_tokens",
     "sees_prefix",
     "sliding",
     "stack_room",

@@ -17,24 +17,27 @@ CUTOFFS = (20000, 40000, 200000)
 
 
 def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int = 267735, hidden: int = 4096,
-               memory: int | None = 1600, cutoffs: tuple[int, ...] = CUTOFFS, dropout: float = 0.1) -> c.Transformer:
+               memory: int | None = 1600, cutoffs: tuple[int, ...] = CUTOFFS, division: int = 4,
+               shared_biases: bool = False, dropout: float = 0.1, attention_dropout: float = 0.0) -> c.Transformer:
     """Transformer-XL large, as for WikiText-103. Source: Dai et al. 2019, §4.1 and table 1, arXiv:1901.02860.
 
-    `memory` None: one segment alone, as if there were no other. Clusters of the vocabulary have tables a quarter as
-    wide as the one before, tied to the output.
+    `memory` None: one segment alone, as if there were no other. Each cluster of the vocabulary has a table narrower
+    than the one before by `division` (1: all are equally wide), tied to the output.
     """
     attention = c.SelfAttention(
         projection=c.Projection(heads=heads, head_dim=dim // heads, bias=False, output_bias=False),
-        positions=c.TransformerXL(clamp=1000, dropout=dropout),
-        visibility=c.Causal() & c.Window(memory) if memory else c.Causal())
+        positions=c.TransformerXL(clamp=1000, shared_biases=shared_biases, dropout=dropout),
+        visibility=c.Causal() & c.Window(memory) if memory else c.Causal(),
+        kernel=c.Softmax(dropout=attention_dropout))
     feed_forward = c.FeedForward(hidden=hidden, activation="relu", dropout=dropout)
+    narrower = c.ProjectClusters(width=dim, division=division, cutoffs=cutoffs) if division > 1 else None
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, projection=c.ProjectClusters(width=dim, division=4, cutoffs=cutoffs),
-                          scale=dim**0.5, dropout=dropout),
+        embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
         decoder=repeated(layers, attention, feed_forward, dropout=dropout).model_copy(update={
             "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
-        head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=4, tied_maps=(False, *(True for _ in cutoffs))),
+        head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
+                            tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()),
     )
 
 

@@ -240,6 +240,16 @@ class Objective(ABC):
     def bind(self, model: nn.Module) -> None:  # noqa: B027 - most objectives have no modules
         """Make its modules, on the model's device, before anything is learned; they may share tables with it."""
 
+    def carried(self) -> Mapping[str, Tensor]:
+        """Return what it carries from step to step that is neither weight nor function of (seed, step), by name.
+
+        Saved with every checkpoint. Shapes: [rows of this process's share of the batch, ...] each.
+        """
+        return {}
+
+    def carry_on(self, carried: Mapping[str, Tensor], first: int) -> None:  # noqa: B027 - most carry nothing
+        """Go on with what was carried when a checkpoint was saved; the share's rows are numbered from `first`."""
+
     def settle(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
         """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
 

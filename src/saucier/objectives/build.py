@@ -11,6 +11,7 @@ from saucier.objectives import config as c
 from saucier.objectives.base import Corruption, Given, Objective
 from saucier.objectives.bidirectional import BidirectionalCorruption, BothDirections
 from saucier.objectives.boundary import build_boundary
+from saucier.objectives.carrying import Carrying, CarryingCorruption
 from saucier.objectives.corruptions import PairCorruption, build_causal
 from saucier.objectives.deeper import build_deeper
 from saucier.objectives.fit import body_misfits
@@ -77,8 +78,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
     """
     refuse(config, given)
     match config:
-        case c.Causal(label_smoothing=smoothing, deeper=deeper):
-            return build_causal(config, given), Prediction(smoothing, (build_deeper(deeper, given),) if deeper else ())
+        case c.Causal():
+            return causal(config, given)
         case c.Bidirectional():
             return BidirectionalCorruption(), BothDirections()
         case c.Masked():
@@ -98,6 +99,17 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
             return build_permutation(config, given)
         case _:
             return build_noisy(config, given), Prediction()
+
+
+def causal(config: c.Causal, given: Given) -> tuple[Corruption[Any], Objective]:
+    """Build both halves of next tokens."""
+    corruption = build_causal(config, given)
+    learned = Prediction(config.label_smoothing, (build_deeper(config.deeper, given),) if config.deeper else ())
+    match config.rows:
+        case c.ShuffledRows():
+            return corruption, learned
+        case c.ConsecutiveRows():
+            return CarryingCorruption(corruption), Carrying(learned)
 
 
 def staged(objective: Objective, stage: c.FirstStage | None, steps: int) -> Objective:

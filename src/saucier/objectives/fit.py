@@ -16,6 +16,7 @@ from saucier.objectives.generator import generator_of
 from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
+from saucier.objectives.misfit_order import order_misfits
 from saucier.objectives.misfit_whole import whole_misfits
 from saucier.text.config import Data, LanguageData, PairData, Ready, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs, Running
@@ -47,6 +48,7 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
                          "leave out what is learned of sentences", own=True)
     yield from body_misfits(learned, around.model)
     yield from head_misfits(learned, around.model)
+    yield from order_misfits(objective, around.model, around.data)
     yield from token_misfits(learned, around)
     yield from language_misfits(objective, around)
     if isinstance(masked := getattr(objective, "masking", objective), c.Masked):

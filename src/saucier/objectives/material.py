@@ -9,6 +9,7 @@ from saucier.objectives import config as c
 from saucier.objectives.config.noise import needs_sentences
 from saucier.text.material import (
     Bare,
+    Consecutive,
     Document,
     DocumentSentences,
     Elsewhere,
@@ -27,6 +28,8 @@ from saucier.text.material import (
 def material(objective: c.Single) -> Material:
     """Return the rows that an objective learns from."""
     match objective:
+        case c.Causal(rows=c.ConsecutiveRows()):
+            return Running(Document(), order=Consecutive())
         case c.Causal() | c.Bidirectional():
             return Running(Document())
         case c.Masked():
@@ -35,6 +38,8 @@ def material(objective: c.Single) -> Material:
             return masked_rows(masking)
         case c.Permutation(rows=c.TwoPieces(real=real)):
             return TwoSegments(real)
+        case c.Permutation(rows=c.ConsecutiveRows()):
+            return Running(Segment(), order=Consecutive())
         case c.Permutation():
             return Running(Segment())
         case c.SequenceToSequence() | c.ConditionalMasked():

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given, Loss, Objective, tensor
+from saucier.objectives.base import IGNORED, Batch, Corruption, Given, Loss, Objective, tensor
+from saucier.objectives.carrying import Carrying, CarryingCorruption
 from saucier.objectives.forms import placed
 from saucier.objectives.prediction import Prediction
 from saucier.text.rows import PADDING, Rows, generator
@@ -176,7 +177,9 @@ def recalled(model: nn.Module, batch: Batch) -> Batch:
     return rest | {"mems": output.mems, "use_mems": False}
 
 
-def build_permutation(config: c.Permutation, given: Given) -> tuple[PermutationCorruption, Objective]:
+def build_permutation(config: c.Permutation, given: Given) -> tuple[Corruption[Rows], Objective]:
     """Build both halves."""
     corruption = PermutationCorruption(config, np.array(given.ids.special, dtype=np.int64))
+    if isinstance(config.rows, c.ConsecutiveRows):
+        return CarryingCorruption(corruption), Carrying(Prediction())
     return corruption, Remembering(Prediction()) if corruption.memory else Prediction()

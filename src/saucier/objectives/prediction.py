@@ -123,7 +123,11 @@ class Prediction(Objective):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the summed loss; `nll` and, without gradients, `correct` are among its figures."""
-        output = model(**inputs_of(batch, self.beside), compute_logits=False)
+        return self.of(model, model(**inputs_of(batch, self.beside), compute_logits=False), batch)
+
+    def of(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
+        """Return the loss of what a model gave."""
+        assert output.last_hidden_state is not None, "every pass gives it"
         features, targets = chosen(output.last_hidden_state, batch["labels"])
         sums = token_sums(model, features, targets, smoothing=self.label_smoothing)
         count = float(len(targets))

@@ -121,35 +121,40 @@ class AdaptiveHead(nn.Module):
         return int(self.embedding[0].dim)  # type: ignore[arg-type]  # an embedding of the model
 
     def first(self, hidden: Tensor, clusters: list[Cluster]) -> Tensor:
-        """Log probabilities of the first cluster's tokens and of the others. Shapes: -> [..., tokens + C - 1]."""
-        return clusters[0].scores(hidden, (self.cluster_weight, self.cluster_bias)).log_softmax(-1)
+        """Scores of the first cluster's tokens and of the other clusters. Shapes: -> [..., tokens + C - 1]."""
+        return clusters[0].scores(hidden, (self.cluster_weight, self.cluster_bias))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Log probabilities of all tokens. Shapes: [..., D] -> [..., V]."""
         clusters = self.clusters()
-        first = self.first(hidden, clusters)
+        first = self.first(hidden, clusters).log_softmax(-1)
         known = len(clusters[0].bias)
         rest = [first[..., known + number, None] + cluster.scores(hidden).log_softmax(-1)
                 for number, cluster in enumerate(clusters[1:])]
         return torch.cat([first[..., :known], *rest], dim=-1)
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Minus the log probability of each target; a cluster is scored for its own targets alone.
+        """Minus the log probability of each target, in float32 at least; a cluster is scored for its own targets alone.
 
         Shapes: hidden [N, D], targets [N] -> [N].
         """
         clusters = self.clusters()
         known = len(clusters[0].bias)
         number = torch.bucketize(targets, torch.tensor(self.config.cutoffs, device=targets.device), right=True)
-        first = self.first(hidden, clusters)
-        found = -first.gather(1, torch.where(number == 0, targets, known + number - 1)[:, None])[:, 0]
+        first = torch.where(number == 0, targets, known + number - 1)
+        found = F.cross_entropy(precise(self.first(hidden, clusters)), first, reduction="none")
         for index, cluster in enumerate(clusters[1:], start=1):
             places = (number == index).nonzero()[:, 0]
             scores = cluster.scores(hidden.index_select(0, places))
-            within = F.cross_entropy(scores, targets[places] - cluster.start, reduction="none")
+            within = F.cross_entropy(precise(scores), targets[places] - cluster.start, reduction="none")
             found = found.index_add(0, places, within)
         return found
 
     def answer(self, reading: object) -> dict[str, Tensor]:
         """Log probabilities [B, L, V], which are logits too."""
         return {"logits": self(reading.hidden)}  # type: ignore[attr-defined]  # a Reading; its file imports this one
+
+
+def precise(scores: Tensor) -> Tensor:
+    """Return scores in float32, or as they are in float64: sums over a vocabulary need it."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))

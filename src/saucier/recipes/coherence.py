@@ -14,6 +14,7 @@ from saucier.config import (
 from saucier.errors import InputError
 from saucier.objectives.config import Mixture, singles
 from saucier.objectives.fit import Around, misfits
+from saucier.objectives.misfit_order import alone
 from saucier.recipes.reading import Path, Source, dotted
 from saucier.recipes.recipe import Recipe
 
@@ -49,6 +50,8 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
         path = ("objective",) if single else ("objective", "parts", str(number), "objective")
         for found in misfits(objective, Around(model, recipe.tokenizer, recipe.data, recipe.training.length)):
             raise fault(source, path + found.path if found.own else found.path, found.what, found.remedy)
+    for number, found in alone(singles(recipe.objective)):
+        raise fault(source, ("objective", "parts", str(number), "objective", *found.path), found.what, found.remedy)
 
 
 def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None:

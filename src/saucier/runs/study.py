@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.config import Transformer
+from saucier.config import Transformer, remembered_tokens
 from saucier.errors import InputError
 from saucier.objectives.base import Given, TokenIds
 from saucier.objectives.build import Lesson, joint, lessons, turns_of
@@ -21,6 +21,8 @@ from saucier.runs.pantry import Store
 from saucier.text.batches import (
     Batches,
     BucketedPairs,
+    ConsecutiveEvaluation,
+    ConsecutiveRows,
     EvaluationPairs,
     EvaluationRows,
     Limits,
@@ -32,7 +34,15 @@ from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, languages_of
 from saucier.text.language_rows import LanguageBatches, OneLanguage, told
 from saucier.text.languages import LanguageStore, sampling_shares
-from saucier.text.material import DocumentSentences, FullSentences, Pairs, Running, TwoSegments, TwoSentences
+from saucier.text.material import (
+    Consecutive,
+    DocumentSentences,
+    FullSentences,
+    Pairs,
+    Running,
+    TwoSegments,
+    TwoSentences,
+)
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator, MixedEvaluator
@@ -198,6 +208,9 @@ def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[
             return SentencePairs(store, kind, batch=training.batch, **framed(cutting))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():
             return SentenceRows(store, kind, batch=training.batch, **framed(cutting))
+        case Running(order=Consecutive()), TokenStore():
+            return ConsecutiveRows(store, length=corruption.row_length(training.length), batch=training.batch,
+                                   seed=training.seed, overlap=corruption.overlap)
         case Running(shifted=shifted), TokenStore():
             return PackedRows(store, length=corruption.row_length(training.length), batch=training.batch,
                               seed=training.seed, overlap=corruption.overlap, shift=shifted)
@@ -214,6 +227,10 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
             return OneEpoch(SentencePairs(store, kind, batch=evaluation.batch, **framed(cutting)))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():
             return OneEpoch(SentenceRows(store, kind, batch=evaluation.batch, **framed(cutting)))
+        case Running(order=Consecutive()), TokenStore():
+            return ConsecutiveEvaluation(store, length=corruption.row_length(cutting.recipe.training.length),
+                                         batch=evaluation.batch, overlap=corruption.overlap,
+                                         before=remembered_tokens(cutting.model) or 0)
         case Running(), TokenStore():
             stride = evaluation.stride if whole and corruption.overlap else None
             return EvaluationRows(store, length=corruption.row_length(cutting.recipe.training.length),

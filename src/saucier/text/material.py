@@ -25,6 +25,19 @@ Frame = Bare | Document | Segment
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffled:
+    """Rows come in a drawn order, a new one in every epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consecutive:
+    """Each row of a step goes on where the same row of the step before ended."""
+
+
+Order = Shuffled | Consecutive
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """Rows of one length cut from running text; a row may hold several documents."""
 
@@ -34,6 +47,8 @@ class Running:
     """Whether every epoch lays the row borders anew."""
     sentences: bool = False
     """Whether the rows say where sentences start."""
+    order: Order = Shuffled()
+    """Which rows follow which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 PADDING = -1
 """The document number of a padded position."""
+FLAT = ("context", "sentence_label", "row", "item", "continues")
+"""Fields of `Rows` that have a value for every row."""
 WIDE = ("tokens", "documents", "positions", "segments", "sentence_starts", "languages")
 """Fields of `Rows` that have a value for every position."""
 
@@ -46,6 +48,8 @@ class Rows:
     """True where a sentence starts; None where the store does not know."""
     languages: Ints | None = None
     """[B, L], the number of each token's language; none where the data do not tell languages apart."""
+    continues: NDArray[np.bool_] | None = None
+    """[B], True where the row goes on where the same row of the step before ended; None: no row ever does."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -59,7 +63,7 @@ class Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""
         length = int(self.mask[rows].sum(axis=1).max(initial=1))
         wide = {name: value[rows, :length] for name in WIDE if (value := getattr(self, name)) is not None}
-        flat = {name: getattr(self, name)[rows] for name in ("context", "sentence_label", "row", "item")}
+        flat = {name: value[rows] for name in FLAT if (value := getattr(self, name)) is not None}
         return replace(self, **wide, **flat)
 
 

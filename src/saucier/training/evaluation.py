@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from saucier.objectives.base import Batch, Corruption, Objective
+from saucier.text.rows import share
 from saucier.training.precision import moved
 from saucier.training.processes import Processes
 
@@ -36,8 +37,16 @@ class Evaluator:
     def batches(self) -> Iterator[Batch]:
         """Give the share of this process, corrupted the same way every time."""
         for number, rows in enumerate(self.rows):
-            if number % self.processes.world == self.processes.rank:
-                yield self.corruption(rows, seed=self.seed, step=HELD_OUT_STEP + number)
+            mine = self.mine(number, rows)
+            if len(mine):
+                yield self.corruption(mine, seed=self.seed, step=HELD_OUT_STEP + number)
+
+    def mine(self, number: int, rows: Any) -> Any:
+        """Return what this process measures of a batch: all or nothing, or its rows where they go on in the next."""
+        rank, world = self.processes.rank, self.processes.world
+        if world > 1 and getattr(rows, "continues", None) is not None:
+            return rows.select(share(len(rows), rank, world))
+        return rows if number % world == rank else ()
 
 
 def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],

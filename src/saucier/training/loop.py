@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import torch
+from torch import Tensor
+
 from saucier.errors import WorkError
 from saucier.model import Transformer
+from saucier.objectives.base import Objective
+from saucier.text.rows import share
 from saucier.training import resume as r
 from saucier.training.allocator import keep_memory
 from saucier.training.config import Training
@@ -71,6 +76,13 @@ def default_recipe(model: Transformer, training: Training) -> dict[str, Any]:
             "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
 
 
+def carry_on(objective: Objective, carried: Mapping[str, Tensor], us: Processes, device: torch.device) -> None:
+    """Give an objective what it carried when a checkpoint was saved: this process's rows of it."""
+    if carried:
+        mine = share(len(next(iter(carried.values()))), us.rank, us.world)
+        objective.carry_on({name: rows[mine].to(device) for name, rows in carried.items()}, mine.start)
+
+
 def agreed_dtype(model: Transformer, training: Training, us: Processes, note: Callable[[str], None]) -> Dtype:
     """Choose the number format; all processes take the first one's choice."""
     device = next(model.parameters()).device
@@ -107,6 +119,7 @@ class Run:
         else:
             r.refuse_other(r.State.read(found).recipe, recipe, folder)
             state = r.restore(found, model, optimizer, modules)
+            carry_on(study.objective, r.read_carried(found), us, next(model.parameters()).device)
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
@@ -194,9 +207,11 @@ class Run:
     def save(self) -> Path:
         """Save a checkpoint, point to the best one, remove what is no longer kept. Only the first process writes."""
         target, best = self.folder / r.FOLDER / f"step-{self.state.step}", self.state.best
+        objective = self.updater.study.objective
+        carried = self.us.under_one_another(objective.carried())
         if self.us.first:
-            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state,
-                                       self.updater.study.objective.modules)
+            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state, modules=objective.modules,
+                                       carried=carried)
             if best is not None:
                 r.mark_best(self.folder, best)
             r.prune(self.folder, max(self.training.keep, self.training.average), best)

@@ -7,9 +7,10 @@ the targets of the whole batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 import torch.distributed as dist
@@ -60,6 +61,25 @@ class Processes:
             for gradient in bucket:
                 gradient.copy_(flat[start:start + gradient.numel()].view_as(gradient))
                 start += gradient.numel()
+
+    def under_one_another(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Put the rows of all processes under one another, in order; a process without rows has no names, either.
+
+        Shapes: [rows of this process, ...] -> [rows of all, ...].
+        """
+        if self.world == 1:
+            return dict(values)
+        shapes: list[dict[str, tuple[int, ...]]] = [{} for _ in range(self.world)]
+        dist.all_gather_object(shapes, {name: tuple(value.shape) for name, value in values.items()})
+        whole = {}
+        for name in max(shapes, key=len):
+            ends = list(accumulate(one[name][0] if one else 0 for one in shapes))
+            tail = next(one[name][1:] for one in shapes if one)
+            mine = values.get(name, torch.zeros(0, *tail))
+            found = mine.new_zeros(ends[-1], *tail, dtype=torch.float32)  # adding zeros changes no number
+            found[ends[self.rank] - len(mine):ends[self.rank]] = mine
+            whole[name] = self.sum(found).to(mine.dtype)
+        return whole
 
     def wait(self) -> None:
         """Wait until all processes are here."""

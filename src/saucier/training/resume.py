@@ -28,11 +28,13 @@ from saucier.model import Transformer
 from saucier.plain import first_difference
 from saucier.training.optimizers import Optimizer
 
-FOLDER, BEST, AVERAGE = "checkpoints", "best.json", "average"
+FOLDER, BEST, AVERAGE, CARRIED = "checkpoints", "best.json", "average", "carried.safetensors"
 NAME = re.compile(r"step-(\d+)")
 Json = Mapping[str, Any]
 Modules = Mapping[str, nn.Module]
 NO_MODULES: Modules = MappingProxyType({})
+Tensors = Mapping[str, Tensor]
+NOTHING: Tensors = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -74,11 +76,12 @@ class State:
         return cls(**values, best=Best(**best) if best else None)
 
 
-def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State,
-                    modules: Modules = NO_MODULES) -> Path:
+def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State, *,
+                    modules: Modules = NO_MODULES, carried: Tensors = NOTHING) -> Path:
     """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay.
 
-    `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`.
+    `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`. `carried`: what
+    the objective carries from step to step, of all processes.
     """
     def write(folder: Path) -> None:
         write_weights(model, folder)
@@ -88,6 +91,8 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
             else:
                 write_tensors(stored_weights(module), folder / f"{name}.safetensors")
         write_tensors(optimizer.state(), folder / "optimizer.safetensors")
+        if carried:
+            write_tensors(carried, folder / CARRIED)
         seal(folder, state)
 
     target = run_folder / FOLDER / f"step-{state.step}"
@@ -181,6 +186,12 @@ def restore(folder: Path, model: Transformer, optimizer: Optimizer, modules: Mod
     fill_modules(modules, folder)
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
     return State.read(folder)
+
+
+def read_carried(folder: Path) -> dict[str, Tensor]:
+    """Read what an objective carried when a checkpoint was saved; nothing, mostly."""
+    path = folder / CARRIED
+    return dict(read_tensors(path)) if path.is_file() else {}
 
 
 def fill_modules(modules: Modules, folder: Path) -> None:

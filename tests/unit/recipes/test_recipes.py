@@ -24,6 +24,7 @@ PUBLISHED = {
     "roberta-large": 355_412_057, "deberta": 139_244_121,
     "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
     "bart-base": 139_470_681, "bart-large": 406_341_721,
+    "transformer-xl": 151_107_538, "transformer-xl-large": 285_205_322,
     "xlnet": 116_750_336, "xlnet-large": 360_300_800,
     "electra": 13_549_057, "electra-base": 109_483_009, "electra-large": 335_142_913,
     "deberta-v3-small": 141_304_320 + 592_897, "deberta-v3": 183_831_552 + 592_897,

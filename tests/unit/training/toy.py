@@ -6,7 +6,7 @@ Run as a program it trains in a process of its own: `python toy.py FOLDER [steps
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 
@@ -71,6 +71,21 @@ class Counting:
 
 
 @dataclass(frozen=True)
+class CountingOn(Counting):
+    """Rows that go on counting from step to step, and begin anew after `epoch` steps."""
+
+    epoch: int = 5
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
+        piece = step % self.epoch
+        starts = np.array([generator(self.seed, 9, step // self.epoch, int(one)).integers(0, 21) for one in numbers])
+        places = piece * (self.length - 1) + np.arange(self.length)
+        made = rows_of(FIRST + (starts[:, None] + (1 + numbers[:, None] % 3) * places) % (LAST - FIRST), numbers)
+        return replace(made, continues=np.full(len(numbers), piece > 0))
+
+
+@dataclass(frozen=True)
 class Doubling:
     """Pairs: the target is the source, each id moved up by one, backwards, ended by eos."""
 
@@ -104,7 +119,8 @@ def small(family: str, dim: int = 32, **options: object) -> Config:
            "seq2seq": {}, "elmo": {"cells": 40, "tied": True},
            "mask_predict": {"hidden": 64, "longest": 16},
            "llama": {"hidden": 64, "kv_heads": 2},
-           "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16}, "xlnet": {},
+           "electra": {"length": 64, "width": 24}, "deberta_v2": {"length": 64, "buckets": 16},
+           "xlnet": {"memory": 12}, "transfo_xl": {"memory": 12, "hidden": 64, "cutoffs": (12,), "division": 1},
            "xlm": {"length": 64, "languages": 2},
            "t5": {"hidden": 64, "head_dim": 8}, "t5_shared": {"hidden": 64, "head_dim": 8},
            "t5_decoder": {"hidden": 64, "head_dim": 8, "visibility": Prefix()}}[family]
@@ -131,13 +147,22 @@ def recipe(steps: int = 40, **changes: object) -> Training:
     return Training(steps=steps, **{**plain, **changes})
 
 
+def remembering() -> Study:
+    """Rows that go on, for a model with a memory."""
+    return study(o.Causal(rows=o.ConsecutiveRows()), CountingOn(), small("transfo_xl"))
+
+
 def main() -> None:
-    """Train in this process; the arguments are a folder and the number of steps."""
+    """Train in this process; the arguments are a folder, the number of steps, and `memory` for a model with one."""
     from saucier.training.loop import train
 
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    train(gpt(), study(), recipe(int(sys.argv[2]) if len(sys.argv) > 2 else 40), run_folder=Path(sys.argv[1]))
+    steps = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    if sys.argv[3:] == ["memory"]:
+        train(build(small("transfo_xl")), remembering(), recipe(steps), run_folder=Path(sys.argv[1]))
+    else:
+        train(gpt(), study(), recipe(steps), run_folder=Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from saucier.objectives.config.noise import (
     TokenMasking,
     TokenShuffling,
 )
+from saucier.objectives.config.order import ConsecutiveRows, ShuffledRows
 from saucier.objectives.config.pairs import (
     ConditionalMasked,
     ExponentialTruth,
@@ -71,6 +72,7 @@ __all__ = [
     "Choice",
     "ChosenTokens",
     "ConditionalMasked",
+    "ConsecutiveRows",
     "Deeper",
     "Denoiser",
     "DenoiserPart",
@@ -116,6 +118,7 @@ __all__ = [
     "SequenceToSequence",
     "SharedAll",
     "SharedTables",
+    "ShuffledRows",
     "Single",
     "SpanBoundary",
     "SpanCorruption",

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config.order import ConsecutiveRows
 
 
 class RunningText(Config):
-    """Rows of running text, with what stood before them as a memory, if it is asked for."""
+    """Rows of running text, with what stood before them as a memory, if it is asked for: read anew for each row."""
 
     kind: Literal["running"] = "running"
     memory: int | None = Field(default=None, gt=0)
@@ -40,5 +41,5 @@ class Permutation(Config):
     """One token in so many is predicted (K). Source: Yang et al. 2019, §2.3, "partial prediction"."""
     longest: int = Field(default=5, ge=1)
     """The most tokens of a span; n have a probability in proportion to 1/n (the code counts words)."""
-    rows: Annotated[RunningText | TwoPieces, Field(discriminator="kind")] = RunningText()
+    rows: Annotated[RunningText | ConsecutiveRows | TwoPieces, Field(discriminator="kind")] = RunningText()
     """What a row is."""

@@ -3,6 +3,7 @@
 No torch here.
 """
 
+from saucier.config.activations import Activations, KeepActivations, RecomputeActivations
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.alignment import (
     Alignment,
@@ -209,6 +210,7 @@ from saucier.config.visibility import (
 __all__ = [
     "AcrossHalves",
     "Activation",
+    "Activations",
     "AdaptiveHead",
     "AfterSeparator",
     "AfterToken",
@@ -390,4 +392,5 @@ __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "B
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
             "StateReadout", "UniformInit"]
-__all__ += ["BidirectionalHead", "LayerMix", "ProjectTwice", "keeps_apart"]
+__all__ += ["BidirectionalHead", "KeepActivations", "LayerMix", "ProjectTwice", "RecomputeActivations",
+            "keeps_apart"]

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from saucier.config.activations import Activations, KeepActivations, RecomputeActivations
 from saucier.config.count import cache_bytes, parameters
 from saucier.config.layers import CrossAttention, Experts, FeedForward, GatedFeedForward, SelfAttention
-from saucier.config.model import Stack, Transformer
+from saucier.config.model import Block, Stack, Transformer
 from saucier.config.recurrent import Recurrent
+from saucier.config.streams import Reversible
+
+KEEP = KeepActivations()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +33,40 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.activations + self.cache
 
 
-def stack_activations(stack: Stack, dim: int) -> int:
-    """Return how many values a token leaves behind in a stack for the backward pass."""
-    total = 0
-    wide = dim
-    for block in stack.blocks():
-        dim = block.width(wide)
-        total += 0 if block.bottleneck is None else 2 * wide + 2 * dim
-        for residual in block.sublayers:
-            total += 2 * dim  # the norm's input, and its output which the next map reads
-            match residual.inner:
-                case SelfAttention(projection=projection) | CrossAttention(projection=projection):
-                    query, key, _ = projection.widths(dim)
-                    total += 2 * query + 2 * key
-                case FeedForward(hidden=hidden):
-                    total += 2 * hidden
-                case GatedFeedForward(hidden=hidden):
-                    total += 3 * hidden
-                case Recurrent() as part:  # the sums of the gates, what became of them, and the states
-                    total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
-                case Experts(inner=expert, router=router):
-                    total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
+def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP) -> int:
+    """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
+    every = [block_activations(block, dim) for block in stack.blocks()]
+    if isinstance(stack.residual, Reversible):
+        return 2 * dim + max(every)
+    if isinstance(activations, RecomputeActivations):
+        return len(every) * dim + max(every)
+    return sum(every)
+
+
+def block_activations(block: Block, wide: int) -> int:
+    """Return the same for a block that reads vectors of width `wide`."""
+    dim = block.width(wide)
+    total = 0 if block.bottleneck is None else 2 * wide + 2 * dim
+    for residual in block.sublayers:
+        total += 2 * dim  # the norm's input, and its output which the next map reads
+        match residual.inner:
+            case SelfAttention(projection=projection) | CrossAttention(projection=projection):
+                query, key, _ = projection.widths(dim)
+                total += 2 * query + 2 * key
+            case FeedForward(hidden=hidden):
+                total += 2 * hidden
+            case GatedFeedForward(hidden=hidden):
+                total += 3 * hidden
+            case Recurrent() as part:  # the sums of the gates, what became of them, and the states
+                total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
+            case Experts(inner=expert, router=router):
+                total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
     return total
 
 
 def memory(
-    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4
+    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4,
+    activations: Activations = KEEP,
 ) -> Memory:
     """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
 
@@ -71,7 +83,7 @@ def memory(
         )
         return Memory(weights=count * value_bytes, cache=cache)
     stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    values = sum(stack_activations(stack, config.dim) for stack in stacks)
+    values = sum(stack_activations(stack, config.dim, activations) for stack in stacks)
     copies = 4 * count + (
         value_bytes * count if value_bytes < 4 else 0
     )  # a low-precision copy beside the master weights

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from saucier.adaptation.config import Tuning
+from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
@@ -60,6 +61,8 @@ class FineTraining(Config):
     """Largest norm of the whole gradient; None: no limit."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; auto: bfloat16 where it is faster."""
+    activations: Activations = KeepActivations()
+    """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile."""
     patience: Positive | None = None
@@ -79,7 +82,7 @@ class FineTraining(Config):
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
             layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
-            compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
+            activations=self.activations, compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
             evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
             log_every=max(1, steps // LOGGED))
 

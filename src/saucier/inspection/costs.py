@@ -113,7 +113,8 @@ def training_memory(recipe: Recipe, vocab: int, dtype: str) -> Memory:
         models.append(generator_of(body, recipe.objective))
     needed = [memory(model, batch=rows, length=recipe.training.length, training=True,
                      optimizer_states=STATES[recipe.training.optimizer.kind],
-                     value_bytes=4 if dtype == "float32" else 2) for model in models]
+                     value_bytes=4 if dtype == "float32" else 2, activations=recipe.training.activations)
+              for model in models]
     return Memory(**{one.name: sum(getattr(each, one.name) for each in needed) for one in fields(Memory)})
 
 

@@ -29,6 +29,7 @@ from saucier.inspection.workload import load, tokens_in
 from saucier.model import build
 from saucier.objectives.base import Given, TokenIds
 from saucier.objectives.build import joint, lessons
+from saucier.parts.stack import choose_activations
 from saucier.recipes import Recipe
 from saucier.text.rows import PairRows, Rows
 from saucier.training.allocator import keep_memory
@@ -177,7 +178,8 @@ class Bench:
         """Return the bytes that training needs, counted from the config."""
         training, size = self.recipe.training, 4 if self.dtype == "float32" else 2
         return c.memory(model, batch=rows, length=training.length, training=True,
-                        optimizer_states=STATES[training.optimizer.kind], value_bytes=size).total
+                        optimizer_states=STATES[training.optimizer.kind], value_bytes=size,
+                        activations=training.activations).total
 
     def rough(self, model: c.Transformer, micro: int) -> Sample:
         """Guess from the FLOPs, and from the memory as counted."""
@@ -194,6 +196,7 @@ class Bench:
         corruption, objective = joint(lessons(self.recipe.objective, given), training.seed)
         built = build(model, device=self.device).train()
         objective.bind(built)
+        choose_activations([built, *objective.modules.values()], training.activations)
         study = Study(Fixed(tuple(batches), {}), corruption, objective)
         optimizer = build_optimizer(training.optimizer, built, objective.modules)
         with TemporaryDirectory() as folder:

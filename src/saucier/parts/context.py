@@ -6,7 +6,7 @@ Letters: B batch, L length, H heads, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +24,25 @@ if TYPE_CHECKING:
     from saucier.parts.transformer_xl import RelativeBiases
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Choices:
+    """What was chosen in a part of a pass (buckets), so that it is not chosen otherwise when it is computed again."""
+
+    made: list[Tensor] = field(default_factory=list)
+    replayed: Iterator[Tensor] | None = None
+
+    def again(self) -> Choices:
+        """Return the same choices, to be given out one after the other."""
+        return Choices(replayed=iter(self.made))
+
+    def choose(self, make: Callable[[], Tensor]) -> Tensor:
+        """Return what `make` chooses, or what it chose the first time."""
+        if self.replayed is not None:
+            return next(self.replayed)
+        self.made.append(make())
+        return self.made[-1]
 
 
 @dataclass(slots=True)
@@ -82,6 +101,17 @@ class Context:
     recurrent: int = 0
     """Likewise for recurrent sublayers."""
     made: dict[Hashable, object] = field(default_factory=dict)
+    choices: Choices | None = None
+    """Where choices are kept; None: they are not needed again."""
+
+    def copied(self) -> Context:
+        """Return a context that goes on from here: what it counts, makes and records does not reach this one."""
+        return replace(self, made=dict(self.made), attentions=[], cross_attentions=[], global_attentions=[],
+                       router_logits=[], final_states=[], remembered=None if self.remembered is None else [])
+
+    def choose(self, make: Callable[[], Tensor]) -> Tensor:
+        """Return what `make` chooses, kept where this part of the pass is computed again."""
+        return make() if self.choices is None else self.choices.choose(make)
 
     @property
     def asking(self) -> int:

@@ -31,20 +31,20 @@ def directions(kernel: c.Hashing, shape: tuple[int, int, int], factors: tuple[in
     return torch.randn(*shape, sum(factors) // 2, generator=generator, device=device)
 
 
-def hashed(vectors: Tensor, kernel: c.Hashing, rounds: int, length: int) -> tuple[Tensor, int]:
-    """Return the bucket of every position in every round, and the number of buckets.
+def hashed(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Tensor:
+    """Return the bucket of every position in every round.
 
     A bucket is the direction, or its opposite, that a vector points to most; factors are hashed apart.
-    Shapes: vectors [B, H, L, E] -> [B, H, R, L]. Source: Kitaev et al. 2020, §2, arXiv:2001.04451 (S eq 98).
+    Shapes: vectors [B, H, L, E], ways as `directions` draws them -> [B, H, R, L].
+    Source: Kitaev et al. 2020, §2, arXiv:2001.04451 (S eq 98).
     """
     factors = kernel.factors(length)
-    ways = directions(kernel, (vectors.shape[1], vectors.shape[3], rounds), factors, vectors.device)
     turned = torch.einsum("bhle,herf->bhrlf", vectors.detach(), ways.to(vectors.dtype))
     found, count = torch.zeros(turned.shape[:-1], dtype=torch.long, device=vectors.device), 1
     for part, factor in zip(turned.split([factor // 2 for factor in factors], dim=-1), factors, strict=True):
         found = found + count * torch.cat([part, -part], dim=-1).argmax(-1)
         count *= factor
-    return found, count
+    return found
 
 
 def unit(x: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class HashedAttention(nn.Module):
             return self.mix(scores, value, context)[0]
         padded, rounds = chunks.padded(length), self.rounds(context)
         known = known.padded(padded)
-        order = self.sorted(lengthened(vectors, padded), known, rounds)  # [B, H, R, L]
+        order = self.sorted(lengthened(vectors, padded), known, context)  # [B, H, R, L]
         flat = order.flatten(2)
 
         def arranged(x: Tensor) -> Tensor:
@@ -137,9 +137,14 @@ class HashedAttention(nn.Module):
         found = found.flatten(2, 3).unflatten(2, (rounds, -1)).gather(3, back)
         return over_rounds(mixed, found)[:, :, :length]
 
-    def sorted(self, vectors: Tensor, known: Places, rounds: int) -> Tensor:
+    def sorted(self, vectors: Tensor, known: Places, context: Context) -> Tensor:
         """Return the positions of every round by bucket, then by place, padding last. Shapes: -> [B, H, R, L]."""
-        buckets, count = hashed(vectors, self.kernel, rounds, vectors.shape[2])
+        rounds = self.rounds(context)
+        length, factors = vectors.shape[2], self.kernel.factors(vectors.shape[2])
+        count = math.prod(factors)
+        ways = directions(self.kernel, (vectors.shape[1], vectors.shape[3], rounds), factors, vectors.device)
+        kept = torch.int16 if count < torch.iinfo(torch.int16).max else torch.int32
+        buckets = context.choose(lambda: hashed(vectors, self.kernel, ways, length).to(kept))
         if known.real is not None:
             buckets = buckets.masked_fill(~known.real[:, :, None], count)
         order: Tensor = buckets.sort(dim=-1, stable=True).indices
@@ -156,7 +161,7 @@ class HashedAttention(nn.Module):
         asking, query = known.each(lambda x: x[..., -1:]), vectors[:, :, -1:]
         if length <= chunks.length:
             return self.mix(shared_scores(query, vectors, asking, known, causal=False), value, context)[0]
-        order = self.sorted(vectors, known, self.rounds(context))
+        order = self.sorted(vectors, known, context)
         rank = (order == length - 1).long().argmax(-1, keepdim=True)
         start = (rank // chunks.length - chunks.before) * chunks.length
         seen = order.gather(3, (start + torch.arange(chunks.width, device=rank.device)) % length)  # [B, H, R, W]

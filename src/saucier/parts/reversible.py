@@ -1,4 +1,4 @@
-"""Two residual streams, of which each sublayer reads one and changes the other.
+"""Two residual streams, of which each sublayer reads one and changes the other; in training they are computed back.
 
 Letters: B batch, L length, D dim.
 """
@@ -6,11 +6,15 @@ Letters: B batch, L length, D dim.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from saucier.parts.context import Context
+from saucier.parts.again import Generators, NumberFormat
+from saucier.parts.context import Choices, Context
 
 
 def two_streams(x: Tensor, blocks: Sequence[nn.Module], context: Context, record: list[Tensor] | None) -> Tensor:
@@ -19,14 +23,162 @@ def two_streams(x: Tensor, blocks: Sequence[nn.Module], context: Context, record
     Shapes: x [B, L, D] -> [B, L, 2D], the first stream before the second.
     Source: Kitaev et al. 2020, §3, eq 9, arXiv:2001.04451 (S eq 103–105).
     """
-    first = second = x
+    streams = [x, x]
     for block in blocks:
         if record is not None:
-            record.append(second)
-        sublayers = list(block.children())
-        for reads_second, reads_first in zip(sublayers[::2], sublayers[1::2], strict=True):
-            first = first + reads_second.change(second, context)  # type: ignore[operator]  # check() allows no other
-            second = second + reads_first.change(first, context)  # type: ignore[operator]  # likewise
+            record.append(streams[1])
+        streams = in_turns(streams, list(block.children()), context)
     if record is not None:
-        record.append(second)
-    return torch.cat([first, second], dim=-1)
+        record.append(streams[1])
+    return torch.cat(streams, dim=-1)
+
+
+def in_turns(streams: list[Tensor], sublayers: Sequence[nn.Module], context: Context) -> list[Tensor]:
+    """Let sublayers change the first stream and the second in turn. Shapes: [B, L, D] each."""
+    first, second = streams
+    for reads_second, reads_first in zip(sublayers[::2], sublayers[1::2], strict=True):
+        first = first + changed(reads_second, second, context)
+        second = second + changed(reads_first, first, context)
+    return [first, second]
+
+
+def changed(sublayer: nn.Module, read: Tensor, context: Context) -> Tensor:
+    """Return what a sublayer adds to the stream that it does not read. Shapes: [B, L, D] -> [B, L, D]."""
+    return sublayer.change(read, context)  # type: ignore[operator, no-any-return]  # check() allows no other
+
+
+def as_in_learning(sublayer: nn.Module, read: Tensor, context: Context) -> Tensor:
+    """Do as `changed` with a graph behind it: attention takes other ways without one. Shapes: as `changed`."""
+    with torch.enable_grad():
+        return changed(sublayer, read if read.requires_grad else read.detach().requires_grad_(), context)
+
+
+def may_be_undone(x: Tensor, context: Context, record: list[Tensor] | None) -> bool:
+    """Say whether streams can be computed back, and somebody may ask for a gradient, of their end alone.
+
+    They cannot in 16 bits, and the compiler, which recomputes by its own choice, cannot trace it. What a cache holds,
+    and weights of attention, would need gradients of their own.
+    """
+    wide = x.dtype in (torch.float32, torch.float64) and x.device.type != "meta"
+    alone = record is None and context.cache is None and not context.want_weights
+    return torch.is_grad_enabled() and wide and alone and not torch.compiler.is_compiling()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a sublayer found when it was applied."""
+
+    context: Context
+    generators: Generators
+    choices: Choices
+
+
+@dataclass(slots=True)
+class Run:
+    """Sublayers in a row, applied once, and to be applied once more from the last to the first."""
+
+    sublayers: list[nn.Module]
+    context: Context
+    biases: nn.Module | None
+    format: NumberFormat
+    turns: list[Turn] = field(default_factory=list)
+
+    def learned(self) -> list[Tensor]:
+        """Return the tensors beside `x` that a gradient may be asked for: what the pass made before, and weights."""
+        weights = [weight for part in self.sublayers for weight in part.parameters()]
+        return distinct([*self.beside(), *weights])
+
+    def beside(self) -> list[Tensor]:
+        """Return those of them that are no sublayer's own."""
+        biases = [] if self.biases is None else list(self.biases.parameters())
+        return distinct([self.context.memory, self.context.shared, *biases])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
+        streams = [x, x]
+        with self.format.again():
+            for number, sublayer in enumerate(self.sublayers):
+                self.context.choices = choices = Choices()
+                self.turns.append(Turn(self.context.copied(), Generators.now(x), choices))
+                change = as_in_learning(sublayer, streams[1 - number % 2], self.context)
+                streams[number % 2] = streams[number % 2] + change.detach()
+        self.context.choices = None
+        return torch.cat(streams, dim=-1)
+
+    def again(self, number: int, read: Tensor, stand_ins: dict[int, Tensor]) -> Tensor:
+        """Apply one of them as it was applied, with a graph behind it. Shapes: [B, L, D] -> [B, L, D]."""
+        turn = self.turns[number]
+        memory, shared = (None if one is None else stand_ins.get(id(one), one)
+                          for one in (turn.context.memory, turn.context.shared))
+        made = {} if shared is not None and shared.requires_grad else self.context.made  # made of it, without a graph
+        context = replace(turn.context.copied(), memory=memory, shared=shared, made=made, choices=turn.choices.again())
+        with turn.generators.again(), self.format.again():
+            return as_in_learning(self.sublayers[number], read, context)
+
+
+class Undone(torch.autograd.Function):
+    """Applies a run, keeps what it gives, and computes from it what stood before."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Run, x: Tensor, *learned: Tensor) -> Tensor:
+        """Shapes: x [B, L, D] -> [B, L, 2D]."""
+        given = run.forward(x)
+        ctx.run, ctx.learned = run, learned
+        ctx.save_for_backward(given)
+        return given
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Shapes: gradient [B, L, 2D] -> None, [B, L, D], and as what is learned."""
+        run, sums = ctx.run, Sums(ctx.learned)
+        streams, gradients = list(ctx.saved_tensors[0].chunk(2, dim=-1)), list(gradient.chunk(2, dim=-1))
+        for number in reversed(range(len(run.sublayers))):
+            changes, reads = number % 2, 1 - number % 2
+            read = streams[reads].detach().requires_grad_()
+            change = run.again(number, read, sums.stand_ins)
+            own = distinct([*run.sublayers[number].parameters(), *run.beside()])
+            found = sums.add(change, [read, *own], gradients[changes])
+            gradients[reads] = gradients[reads] + found
+            streams[changes] = streams[changes] - change.detach()
+        return None, gradients[0] + gradients[1], *sums.totals()
+
+
+def distinct(tensors: Sequence[Tensor | None]) -> list[Tensor]:
+    """Return those that a gradient may be asked for, each once."""
+    return list({id(one): one for one in tensors if one is not None and one.requires_grad}.values())
+
+
+class Sums:
+    """Gradients of what is learned, added up over the sublayers."""
+
+    def __init__(self, learned: Sequence[Tensor]) -> None:
+        """Let a leaf stand in for each tensor that is itself the result of a graph."""
+        self.learned = learned
+        self.stand_ins = {id(one): one.detach().requires_grad_() for one in learned if not one.is_leaf}
+        self.found: dict[int, Tensor] = {}
+
+    def add(self, change: Tensor, causes: Sequence[Tensor], gradient: Tensor) -> Tensor:
+        """Add the gradients of one sublayer; return that of its first cause, what it read. Shapes: [B, L, D] each."""
+        leaves = [self.stand_ins.get(id(one), one) for one in causes]
+        parts = torch.autograd.grad(change, leaves, gradient.to(change.dtype), allow_unused=True)
+        for one, part in zip(causes[1:], parts[1:], strict=True):
+            if part is not None:
+                self.found[id(one)] = self.found[id(one)] + part if id(one) in self.found else part
+        return torch.zeros_like(gradient) if parts[0] is None else parts[0]
+
+    def totals(self) -> list[Tensor | None]:
+        """Return the sums, in the order of what is learned."""
+        return [self.found.get(id(one)) for one in self.learned]
+
+
+def undone(x: Tensor, blocks: Sequence[nn.Module], context: Context, biases: nn.Module | None) -> Tensor:
+    """Apply blocks as `two_streams` does, and keep for the backward pass only what the last ones give.
+
+    What stood before a sublayer is computed from what stands behind it. `biases` are parameters of the stack that its
+    blocks read. Shapes: x [B, L, D] -> [B, L, 2D].
+    Source: Gomez et al. 2017, §3.2, arXiv:1707.04585; Kitaev et al. 2020, §3, eq 10.
+    """
+    sublayers = [sublayer for block in blocks for sublayer in block.children()]
+    run = Run(sublayers, context, biases, NumberFormat.now(x))
+    return Undone.apply(run, x, *run.learned())  # type: ignore[no-untyped-call, no-any-return]

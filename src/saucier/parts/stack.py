@@ -5,10 +5,14 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.count import shared_biases, stack_positions
+from saucier.parts.again import forgetful
 from saucier.parts.block import build_block
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DistanceTable
@@ -18,7 +22,7 @@ from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recurrence import Queries, kept
-from saucier.parts.reversible import two_streams
+from saucier.parts.reversible import may_be_undone, two_streams, undone
 from saucier.parts.transformer_xl import RelativeBiases
 
 
@@ -70,6 +74,9 @@ class Stack(nn.Module):
         self.queries = Queries(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
         self.reversible = isinstance(config.residual, c.Reversible)
+        self.repeatable = repeatable(config)
+        self.activations: c.Activations = c.KeepActivations()
+        """What is kept for the backward pass, as the training says."""
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
@@ -95,12 +102,17 @@ class Stack(nn.Module):
     def through_blocks(self, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
         """Apply all blocks. Shapes: x [B, L, D] -> [B, L, D], or [B, L, 2D] where there are two streams."""
         if self.reversible:
-            return two_streams(x, [self.blocks[place] for place in self.order], context, record)
+            blocks: list[nn.Module] = [self.blocks[place] for place in self.order]
+            if self.repeatable and may_be_undone(x, context, record):
+                return undone(x, blocks, context, self.biases)
+            return two_streams(x, blocks, context, record)
+        again = isinstance(self.activations, c.RecomputeActivations) and torch.is_grad_enabled()
+        apply = forgetful if again else plainly
         for number, block in enumerate(self.blocks[place] for place in self.order):
             note(record, x, context)
             self.remember(number, x, context)
             x = x if self.positions is None else x + self.positions[number](context.positions).to(x.dtype)
-            given, x = x, block(x, context)
+            given, x = x, apply(block, x, context)
             if number == 0 and self.convolution is not None:
                 x = self.convolution(given, x, context)
             x = self.zeroed(x, context)
@@ -121,6 +133,12 @@ class Stack(nn.Module):
         return x * padding[:, -x.shape[1]:, None]
 
 
+def plainly(block: nn.Module, x: Tensor, context: Context) -> Tensor:
+    """Apply a block. Shapes: x [B, L, D] -> [B, L, D]."""
+    given: Tensor = block(x, context)
+    return given
+
+
 def note(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
     """Write down the rows of both streams, apart. Shapes: x [B, L + P, D]."""
     if record is not None:
@@ -134,6 +152,22 @@ def packs(config: c.Stack) -> bool:
                 if isinstance(part, c.SelfAttention) and isinstance(part.positions, c.TransformerXL)]
     return (config.memory is None and config.queries is None and not c.mixes_padding(config)
             and not any(positions.segments or positions.mirrored for positions in relative))
+
+
+def repeatable(config: c.Stack) -> bool:
+    """Say whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
+
+    The buckets of hashed attention jump too, and are kept. Recurrent layers hand their states on beside what they give.
+    """
+    inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
+    return not any(isinstance(part, c.Experts | c.Recurrent) for part in inner)
+
+
+def choose_activations(models: Iterable[nn.Module], activations: c.Activations) -> None:
+    """Say to all stacks what they keep for the backward pass."""
+    for part in (part for model in models for part in model.modules()):
+        if isinstance(part, Stack):
+            part.activations = activations
 
 
 def widest_window(config: c.Stack) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 
 Positive = Annotated[int, Field(gt=0)]
@@ -142,6 +143,8 @@ class Training(Config):
     """Largest norm of the whole gradient; None: no limit. Source: Pascanu et al. 2013, §3.2, arXiv:1211.5063."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; weights are always kept in float32. auto: bfloat16 where it is faster."""
+    activations: Activations = KeepActivations()
+    """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile: slower to start, faster on a GPU."""
     evaluate_every: Positive = 500

@@ -18,6 +18,7 @@ from torch import Tensor
 from saucier.errors import WorkError
 from saucier.model import Transformer
 from saucier.objectives.base import Objective
+from saucier.parts.stack import choose_activations
 from saucier.text.rows import share
 from saucier.training import resume as r
 from saucier.training.allocator import keep_memory
@@ -31,7 +32,7 @@ from saucier.training.schedules import factor
 from saucier.training.update import Evaluate, Study, Updater
 
 FAILURES = "failures"
-HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every")
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activations")
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
@@ -112,6 +113,7 @@ class Run:
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
+        choose_activations([model, *modules.values()], training.activations)
         optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
         found = r.latest(folder, notes.append)
         if found is None:

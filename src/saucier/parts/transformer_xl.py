@@ -38,29 +38,49 @@ class TransformerXLPositions(nn.Module):
         """Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K]."""
         biases = self.biases or context.biases
         assert biases is not None, "the stack puts shared biases into the context"
-        content = torch.einsum("he,bhke->bhk", biases.content, spread(key, query.shape[1]))[:, :, None]
-        places = places_of(query, key, context)
-        added = content + self.distances(query + biases.place[:, None], places, key.shape[2], context)
+        query, keys = query * scale, key.shape[2]  # scaled where there is less of it
+        content = torch.einsum("he,bhke->bhk", biases.content * scale, spread(key, query.shape[1]))[:, :, None]
+        asking = query + (biases.place * scale)[:, None]
+        if context.span.targets is None and not self.config.mirrored:
+            added = content + self.in_order(asking, keys, context)
+        else:
+            added = content + self.anywhere(asking, places_of(query, key, context), keys, context)
         segments = context.inputs.get("token_type_ids")
         if self.segments is not None and segments is not None:
-            added = added + self.same_or_other(query, segments, key.shape[2], context)
-        return added * scale
+            added = added + self.same_or_other(query, segments, scale, keys, context)
+        return added
 
-    def distances(self, query: Tensor, places: Tensor, keys: int, context: Context) -> Tensor:
+    def in_order(self, query: Tensor, keys: int, context: Context) -> Tensor:
+        """Score the last places with every distance there is, and shift each row to its own.
+
+        The shift is another view of the same numbers. Shapes: -> [B, H, Q, K].
+        Source: Dai et al. 2019, appendix B; Huang et al. 2019, §3.4, arXiv:1809.04281, for the shift (S alg 1).
+        """
+        queries, count = query.shape[2], query.shape[2] + keys
+        scores = query @ self.table(keys - 1, -queries, query, context)
+        rows = scores.flatten(2)[..., queries - 1:queries * count - 1].unflatten(2, (queries, count - 1))
+        return rows[..., :keys]
+
+    def anywhere(self, query: Tensor, places: Tensor, keys: int, context: Context) -> Tensor:
         """Score every query with every distance once, then pick. Shapes: places [B or 1, Q] -> [B, H, Q, K]."""
         far = keys  # no query and key of one pass are further apart
-        vectors = context.once(("distances", self.config, self.dim, far), lambda: self.vectors(far, query))
-        table: Tensor = self.map(vectors).view(2 * far + 1, query.shape[1], -1).permute(1, 2, 0)
         apart = places[:, None, :, None] - torch.arange(keys, device=query.device)
         if self.config.mirrored:
             backwards = torch.arange(len(query), device=query.device) >= len(query) // 2
             apart = torch.where(backwards[:, None, None, None], -apart, apart)
-        scores = query @ table
-        return scores.gather(-1, (apart + far).expand(*scores.shape[:3], keys))
+        scores = query @ self.table(far, -far, query, context)
+        return scores.gather(-1, (far - apart).expand(*scores.shape[:3], keys))
 
-    def vectors(self, far: int, like: Tensor) -> Tensor:
-        """Sines, then cosines, of the distances -far … far, in the format of `like`. Shapes: -> [N, D]."""
-        distances = torch.arange(-far, far + 1, device=like.device, dtype=torch.float32)
+    def table(self, first: int, last: int, query: Tensor, context: Context) -> Tensor:
+        """Map the vectors of the distances `first`, one less, … `last` for each head. Shapes: -> [H, E, N]."""
+        vectors = context.once(("distances", self.config, self.dim, first, last),
+                               lambda: self.vectors(first, last, query))
+        found: Tensor = self.map(vectors).view(len(vectors), query.shape[1], -1).permute(1, 2, 0)
+        return found
+
+    def vectors(self, first: int, last: int, like: Tensor) -> Tensor:
+        """Sines, then cosines, of the distances, in the format of `like`. Shapes: -> [N, D]."""
+        distances = torch.arange(first, last - 1, -1, device=like.device, dtype=torch.float32)
         if self.config.clamp is not None:
             distances = distances.clamp(-self.config.clamp, self.config.clamp)
         even = torch.arange(0, self.dim, 2, device=like.device, dtype=torch.float32)
@@ -68,14 +88,14 @@ class TransformerXLPositions(nn.Module):
         found = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :self.dim].to(like.dtype)
         return dropout(found, self.config.dropout) if self.training else found
 
-    def same_or_other(self, query: Tensor, segments: Tensor, keys: int, context: Context) -> Tensor:
-        """Score queries by their segment and the key's; the memory is of segment 0. Shapes: -> [B, H, Q, K]."""
+    def same_or_other(self, query: Tensor, segments: Tensor, scale: float, keys: int, context: Context) -> Tensor:
+        """Score scaled queries by their segment and the key's; the memory is of segment 0. Shapes: -> [B, H, Q, K]."""
         assert self.segments is not None and self.segment_bias is not None, "asked where they are"
         of_keys = F.pad(segments, (keys - segments.shape[1], 0))
         targets = context.span.targets
         of_queries = segments if targets is None else torch.cat([segments, segments.gather(1, targets)], dim=1)
         other = (of_queries[:, :, None] != of_keys[:, None, :]).long()[:, None]
-        scores = torch.einsum("bhqe,she->bhqs", query + self.segment_bias[:, None], self.segments)
+        scores = torch.einsum("bhqe,she->bhqs", query + (self.segment_bias * scale)[:, None], self.segments)
         return scores.gather(-1, other.expand(*scores.shape[:3], keys))
 
 

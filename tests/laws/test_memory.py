@@ -111,6 +111,22 @@ def test_text_written_beside_a_memory_is_that_of_reading_anew(name: str) -> None
     assert torch.equal(found, by_hand)
 
 
+def test_the_second_stream_writes_beside_a_memory_what_it_writes_reading_anew() -> None:
+    """XLNet, looking back only: the last two tokens are read again, since the first was read without the second."""
+    model = scrambled(MODELS["xlnet"])
+    ids = tokens(model.config, 2, 4)
+    found = saucier.generate(model, ids, max_new_tokens=6)
+    by_hand = ids
+    for _ in range(6):
+        longer = torch.cat([by_hand, torch.zeros_like(by_hand[:, :1])], dim=1)
+        hidden = torch.zeros(2, longer.shape[1], longer.shape[1])
+        hidden[:, :, -1] = 1
+        with torch.no_grad():
+            logits = model(longer, perm_mask=hidden, target_mapping=hidden[:, :1]).logits
+        by_hand = torch.cat([by_hand, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+    assert torch.equal(found, by_hand)
+
+
 def test_what_does_not_go_with_a_memory_is_refused() -> None:
     model = scrambled(MODELS["transformer-xl"])
     ids = tokens(model.config, 2, 4)

@@ -16,16 +16,24 @@ Baselines = Annotated[bool,
                                    help="Compare a language model with a unigram model, a 5-gram model and xz.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")]
 Beams = Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")]
+Stride = Annotated[int | None,
+                   typer.Option(min=1, help="Let rows overlap: each begins so many tokens after the last.")]
+Rows = Annotated[int | None, typer.Option("--batch", min=1, help="Rows in one pass; the recipe's by default.")]
+Memory = Annotated[int | None,
+                   typer.Option(min=1, help="Tokens that a model with a memory remembers; as in training by default.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
 
 def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
-             dtype: Dtype = "auto", as_json: AsJson = False) -> None:
+             stride: Stride = None, batch: Rows = None, memory: Memory = None, dtype: Dtype = "auto",
+             as_json: AsJson = False) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
+    from saucier.inspection.units import quantity
     from saucier.runs.evaluate import Question, answer
     from saucier.runs.verdict import lines
 
-    found = answer(Question(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit, dtype=dtype))
+    found = answer(Question(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit, dtype=dtype,
+                            stride=stride, rows=batch, memory=memory))
     if as_json:
         from saucier.inspection.screen import put_json
 
@@ -33,3 +41,4 @@ def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, bea
         return
     for line in lines(found.held_out, found.baselines, found.scores):
         typer.echo(line)
+    typer.echo(f"{quantity(found.tokens_per_second)} tokens/s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ from typing import Any
 
 import torch
 
+from saucier.adaptation.rebuilt import rebuilt
+from saucier.config.mapped import with_memory
 from saucier.devices import choose_device
 from saucier.errors import InputError, nearest
 from saucier.hub import folder_of
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.loading import model_folder_of
 from saucier.objectives.build import joint
+from saucier.objectives.config import Causal, ShuffledRows, Single, singles
 from saucier.recipes import Recipe
 from saucier.runs.collocations import stored
 from saucier.runs.folder import RunFolder, run_of
@@ -45,6 +49,12 @@ class Question:
     beams: int | None = None
     limit: int | None = None
     dtype: str = "auto"
+    stride: int | None = None
+    """Rows that overlap, each so many tokens after the last."""
+    rows: int | None = None
+    """Rows in one forward pass."""
+    memory: int | None = None
+    """Tokens that a model with a memory remembers; None: as many as in training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +64,44 @@ class Answer:
     held_out: HeldOut
     baselines: tuple[Baseline, ...]
     scores: tuple[Score, ...]
+    seconds: float
+    """What the held-out loss took."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Targets scored in a second."""
+        return self.held_out.tokens / self.seconds
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {"held_out": self.held_out.model_dump(mode="json"),
                 "baselines": [one.model_dump(mode="json") for one in self.baselines],
-                "scores": [one.model_dump(mode="json") for one in self.scores]}
+                "scores": [one.model_dump(mode="json") for one in self.scores],
+                "tokens_per_second": round(self.tokens_per_second, 1)}
 
 
 def answer(question: Question) -> Answer:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
     opened = open_model(question.run, dtype="float32")
-    recipe = adjusted(opened.needed_recipe(), question)
+    recipe, model = adjusted(opened.needed_recipe(), question), opened.model
+    if question.memory is not None:
+        model = rebuilt(model, with_memory(model.config, question.memory))
+        recipe = recipe.model_copy(update={"blueprint": model.config})
     lessons = make_lessons(recipe, opened.tokenizer, stored(recipe, RunFolder(run_of(question.run))))
     _, objective = joint(lessons, recipe.training.seed)
-    objective.bind(opened.model)
+    objective.bind(model)
     fill_modules(objective.modules, model_folder_of(folder_of(question.run)))
-    found = Candidate(recipe, opened.model, opened.tokenizer, dtype_of(question.dtype), lessons)
+    found = Candidate(recipe, model, opened.tokenizer, dtype_of(question.dtype), lessons)
     folder = RunFolder(run_of(question.run))
     with material(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
+        begin = time.perf_counter()
         held_out, beside = held_out_loss(found, store)
+        seconds = time.perf_counter() - begin
         return Answer(
-            held_out=held_out,
+            held_out=held_out, seconds=seconds,
             baselines=simpler_methods(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
             if compared else (),
             scores=beside + translation_scores(found, pairs))
@@ -87,8 +110,17 @@ def answer(question: Question) -> Answer:
 def adjusted(recipe: Recipe, question: Question) -> Recipe:
     """Return the recipe with what the person wants otherwise."""
     wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
+    wanted |= {"stride": question.stride, "batch": question.rows}
+    if question.stride is not None and not all(overlaps(one) for one in singles(recipe.objective)):
+        raise InputError("rows overlap only where the next token is learned, and without a memory", where="--stride",
+                         remedy="leave it out; a model with a memory takes --memory")
     changed = {name: value for name, value in wanted.items() if value is not None}
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+
+
+def overlaps(objective: Single) -> bool:
+    """Say whether held-out rows may overlap: some of their tokens are there to be read only."""
+    return isinstance(objective, Causal) and isinstance(objective.rows, ShuffledRows)
 
 
 def dtype_of(asked: str) -> Dtype:

@@ -58,7 +58,7 @@ class TransformerXLPositions(nn.Module):
         """
         queries, count = query.shape[2], query.shape[2] + keys
         scores = query @ self.table(keys - 1, -queries, query, context)
-        rows = scores.flatten(2)[..., queries - 1:queries * count - 1].unflatten(2, (queries, count - 1))
+        rows: Tensor = scores.flatten(2)[..., queries - 1:queries * count - 1].unflatten(2, (queries, count - 1))
         return rows[..., :keys]
 
     def anywhere(self, query: Tensor, places: Tensor, keys: int, context: Context) -> Tensor:

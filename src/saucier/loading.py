@@ -17,6 +17,7 @@ from saucier.families.layouts import LAYOUTS
 from saucier.hub import folder_of
 from saucier.model import Transformer
 from saucier.parts.changed import Origin
+from saucier.spelling import spell_from
 
 SUMS = {"lora", "qlora", "freeze", "bias"}
 """Kinds of rewrites whose result an ordinary model can hold."""
@@ -37,6 +38,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     folder = folder_of(path)
     place = choose_device(device)
     model = open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
+    spell_from(model, path)
     if not model.rewrites:
         model.origin = Origin.of(path, model)
     return model

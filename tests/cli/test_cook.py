@@ -99,6 +99,20 @@ def test_bert_learns_and_shows_its_guesses(learned: str, called: str, saucier: S
     assert "[MASK]" in (tmp_path / "run" / "samples.txt").read_text()
 
 
+@pytest.mark.parametrize(("name", "vocab"), [("elmo-nano", 35), ("elmo-characters-nano", 15)])
+def test_elmo_learns_and_tells_what_comes_next(name: str, vocab: int, saucier: Saucier, stories_file: Path,
+                                               tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    answer = saucier("cook", name, "--data", stories_file, "--out", out, "--no-calibrate", f"tokenizer.vocab={vocab}",
+                     "model.cells=24", *(one for one in small("model.length") if not one.startswith("model.heads")))
+    assert answer.code == 0, answer.err
+    lines = [line for line in (out / "samples.txt").read_text().splitlines() if line.startswith("[")]
+    given, written, true = (line.partition("]")[2].strip() for line in lines)
+    assert written.startswith(given)
+    assert true.startswith(given)
+    assert library.load(out).embed.tokens.num_embeddings == vocab
+
+
 def test_collocations_are_counted_once_and_found_again(saucier: Saucier, stories_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     wanted = ["cook", "bert-nano", "--data", stories_file, "--out", out, "--no-calibrate", "tokenizer.vocab=60",

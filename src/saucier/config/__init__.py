@@ -22,6 +22,7 @@ from saucier.config.anatomy import Node
 from saucier.config.asked import sees_prefix
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, ReadsWide
+from saucier.config.characters import CharacterNetwork
 from saucier.config.check import check, mixes_padding, reads_pooled
 from saucier.config.check_cells import keeps_apart
 from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
@@ -392,5 +393,5 @@ __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "B
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
             "StateReadout", "UniformInit"]
-__all__ += ["BidirectionalHead", "KeepActivations", "LayerMix", "ProjectTwice", "RecomputeActivations",
-            "keeps_apart"]
+__all__ += ["BidirectionalHead", "CharacterNetwork", "KeepActivations", "LayerMix", "ProjectTwice",
+            "RecomputeActivations", "keeps_apart"]

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_cells import check_apart, check_cells, check_mix, reads_encoder
+from saucier.config.check_characters import check_characters
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
@@ -75,6 +76,7 @@ def check(config: Transformer) -> None:
     check_tied(config)
     check_segments(config)
     check_adaptive(config)
+    check_characters(config)
     check_axial(config)
     check_streams(config)
     check_trigram(config)

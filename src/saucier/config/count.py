@@ -14,6 +14,7 @@ from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
 from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
+from saucier.config.count_characters import character_node
 from saucier.config.count_heads import head_node, mix_node
 from saucier.config.count_recurrent import kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled, OwnMaps
@@ -311,7 +312,8 @@ def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | N
 def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
     """Return the anatomy of an embedding."""
     narrow, width = embed.widths(dim)
-    children = [Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
+    children = [character_node(embed.characters, narrow) if embed.characters else
+                Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
                      0 if embed.tied else embed.vocab * narrow)]
     if isinstance(embed.positions, Learned):
         rows = embed.positions.length

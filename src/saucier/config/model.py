@@ -9,6 +9,7 @@ from pydantic import Field
 from saucier.config.adaptive import AdaptiveHead, ProjectClusters
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck
+from saucier.config.characters import CharacterNetwork
 from saucier.config.heads import (
     BidirectionalHead,
     DoubleHead,
@@ -224,6 +225,8 @@ class Embedding(Config):
     """Number of tokens."""
     tied: bool = False
     """Use the source side's token table (the decoder's own embedding only). Source: Press and Wolf 2017, §3."""
+    characters: CharacterNetwork | None = None
+    """What makes token vectors of a token's characters; None: a table has one for each token."""
     projection: EmbeddingProjection | None = None
     """The map from narrower tables to `dim`; None: the tables are as wide as the model."""
     positions: EmbeddingPositions = NoPositions()

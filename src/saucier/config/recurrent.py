@@ -37,6 +37,10 @@ class LSTM(Config):
     """Memory cells, projected to the layer's width. None: as many as the layer is wide, and no projection.
 
     Source: Sak et al. 2014, §2, arXiv:1402.1128."""
+    clip: float | None = Field(default=None, gt=0)
+    """Memory cells stay within ± this, and so does the projected output; None: no limit.
+
+    Source: Sak et al. 2014, §4.1 (cells); Peters et al. 2018 (ELMo), published options.json, which has 3 for both."""
 
 
 class GRU(Config):

@@ -20,6 +20,7 @@ from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer, build
 from saucier.parts.changed import Origin
+from saucier.spelling import spell
 from saucier.tasks.task import Wanted
 from saucier.text.tokenizer import Tokenizer
 
@@ -56,6 +57,7 @@ def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start:
     name, config = published or (None, own_config(other.config, wanted, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config
     model = build(config, seed=seed, device=device)
+    spell(model, tokenizer)
     removed = trimmed(other, config)
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried

@@ -21,6 +21,7 @@ from saucier.objectives.base import TokenIds
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import names, recipe
 from saucier.runs.writing import special
+from saucier.spelling import spell
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
 
@@ -112,6 +113,7 @@ class Scratch:
     def model(self, tokenizer: Tokenizer) -> Transformer:
         """Build it."""
         model = build(self.body(tokenizer), seed=self.seed)
+        spell(model, tokenizer)
         model.generation = dict(special(TokenIds.of(tokenizer)))
         return model
 

@@ -103,9 +103,13 @@ UNDERSTANDING = Chapter("B", "Understanding: encoders and their relatives", (
         (
             "tests/unit/objectives/test_bidirectional.py::test_the_loss_is_the_sum_of_both_directions",
             "tests/unit/parts/test_layer_mix.py::test_a_mix_is_its_equation",
+            "tests/unit/parts/test_characters.py::test_the_network_is_convolutions_highways_and_a_map",
+            "tests/unit/parts/test_characters.py::test_words_that_were_never_seen_get_vectors",
+            "tests/unit/finetuning/test_characters.py::test_words_of_no_vocabulary_are_tagged_by_their_characters",
+            "tests/unit/objectives/test_sampled.py::test_the_loss_is_a_softmax_over_target_and_drawn_tokens",
             "tests/unit/parts/test_layer_mix.py::test_the_published_size",
             "tests/learn/test_objectives_learn.py::test_the_loss_falls",
-        ), "partly", "the mix against the top layer alone with a language model of some size; characters"),
+        ), "partly", "the mix against the top layer alone with a language model of some size"),
     Row("B2", "GPT-1 with its four task forms and the auxiliary language-model loss",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -6,18 +6,21 @@ Letters: B batch, L length, D dim.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part, tensor
+from saucier.objectives.config.bidirectional import SampledSoftmax, Softmax, WholeSoftmax
 from saucier.objectives.cross_entropy import Sums, cross_entropy
 from saucier.objectives.forms import placed
 from saucier.objectives.prediction import chosen
+from saucier.objectives.sampled import sampled_cross_entropy
 from saucier.parts.heads import BidirectionalHead
 from saucier.text.rows import Rows
 
@@ -54,6 +57,9 @@ class BothDirections(Objective):
     Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365 (C eq 15).
     """
 
+    softmax: Softmax = field(default_factory=WholeSoftmax)
+    """Over which tokens the training loss is."""
+
     @property
     def parts(self) -> tuple[str, ...]:
         """The next tokens, and the previous ones."""
@@ -73,7 +79,8 @@ class BothDirections(Objective):
         """Return the summed losses."""
         inputs = {name: value for name, value in batch.items() if name not in ("labels", "previous")}
         ahead, back = model(**inputs, compute_logits=False).last_hidden_state.chunk(2, dim=-1)
-        next_one, previous = sums(model, ahead, batch["labels"]), sums(model, back, batch["previous"])
+        next_one, previous = (sums(model, hidden, batch[labels], self.softmax)
+                              for hidden, labels in ((ahead, "labels"), (back, "previous")))
         count = self.count(batch)
         both = sum(count.values())
         figures = {"nll": Part(next_one.nll + previous.nll, both),
@@ -82,11 +89,16 @@ class BothDirections(Objective):
                      "backward": Part(previous.loss, count["backward"])}, figures)
 
 
-def sums(model: nn.Module, hidden: Tensor, labels: Tensor) -> Sums:
+def sums(model: nn.Module, hidden: Tensor, labels: Tensor, softmax: Softmax) -> Sums:
     """Sum the losses of one direction. Shapes: hidden [B, L, D/2], labels [B, L]."""
     head = getattr(model, "head", None)
     if not isinstance(head, BidirectionalHead):
         raise InputError("both directions are learned by a head that reads them apart", where="model.head",
                          remedy="use kind: bidirectional")
     features, targets = chosen(hidden, labels)
-    return cross_entropy(head.language.prepare(features), head.language.matrix, head.language.bias, targets)
+    given = head.language.prepare(features), head.language.matrix, head.language.bias, targets
+    match softmax:
+        case SampledSoftmax(samples=samples) if torch.is_grad_enabled() and samples < len(head.language.matrix):
+            return sampled_cross_entropy(*given, samples=samples)
+        case _:
+            return cross_entropy(*given)

@@ -80,8 +80,8 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
     match config:
         case c.Causal():
             return causal(config, given)
-        case c.Bidirectional():
-            return BidirectionalCorruption(), BothDirections()
+        case c.Bidirectional(softmax=softmax):
+            return BidirectionalCorruption(), BothDirections(softmax)
         case c.Masked():
             return build_masked(config, given), Prediction(beside=masked_companions(config, given))
         case c.TranslationMasked(masking=masking) | c.MaskedSides(masking=masking):

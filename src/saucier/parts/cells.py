@@ -54,8 +54,14 @@ class Cell(nn.Module):
         """An LSTM's step. Source: Gers et al. 2000, Neural Computation 12. Gates: input, forget, candidate, output."""
         enter, keep, candidate, leave = sums.chunk(4, dim=-1)
         memory = torch.sigmoid(keep) * memory + torch.sigmoid(enter) * torch.tanh(candidate)
+        memory = self.clipped(memory)
         output = torch.sigmoid(leave) * torch.tanh(memory)
-        return (output if self.project is None else self.project(output)), memory
+        return (output if self.project is None else self.clipped(self.project(output))), memory
+
+    def clipped(self, values: Tensor) -> Tensor:
+        """Keep values within the config's limit; beyond it nothing is learned. Shapes: any -> the same."""
+        limit = self.config.clip if isinstance(self.config, c.LSTM) else None
+        return values if limit is None else values.clamp(-limit, limit)
 
 
 def gated(sums: Tensor, own: Tensor, output: Tensor) -> Tensor:

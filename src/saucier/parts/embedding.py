@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.adaptive import ClusterTables
+from saucier.parts.characters import CharacterTokens
 from saucier.parts.dropout import Dropout
 from saucier.parts.inputs import Side
 from saucier.parts.linear import Linear, Table
@@ -30,7 +31,9 @@ class Embedding(nn.Module):
         narrow, width = config.widths(dim)
         self.dim = dim
         clusters = config.projection if isinstance(config.projection, c.ProjectClusters) else None
-        self.tokens = ClusterTables(clusters, config.vocab, dim) if clusters else Table(config.vocab, narrow)
+        self.tokens = ClusterTables(clusters, config.vocab, dim) if clusters else \
+            CharacterTokens(config.characters, config.vocab, narrow) if config.characters else \
+            Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
         self.segments: nn.Embedding | None = None
         if isinstance(config.segments, c.SegmentTable | c.FirstSegment):
@@ -49,13 +52,22 @@ class Embedding(nn.Module):
         if isinstance(self.config.projection, c.ProjectTrigram):
             x = self.trigrams(side)
         else:
-            x = self.scaled(self.tokens(ids)) if side.vectors is None else side.packed(side.vectors)
+            x = self.scaled(self.looked_up(ids, side)) if side.vectors is None else side.packed(side.vectors)
         x = self.summed(self.projected(x, c.ProjectTokens), ids, side)
         x = self.projected(x, c.ProjectSum)
         if self.norm is not None:
             x = self.norm(x)
         x = self.projected(self.dropout(self.projected(x, c.ProjectUndropped)), c.ProjectNormed)
         return torch.cat([x, x], dim=-1) if isinstance(self.config.projection, c.ProjectTwice) else x
+
+    def looked_up(self, ids: Tensor, side: Side) -> Tensor:
+        """The vectors of tokens, by their ids or by the characters that the batch gives. Shapes: -> [B, L, D]."""
+        characters = side.inputs.get("characters")
+        if characters is None:
+            return self.tokens(ids)  # type: ignore[no-any-return]
+        if not isinstance(self.tokens, CharacterTokens):
+            raise InputError("this model reads no characters", where="characters", remedy="leave them out")
+        return self.tokens.read(side.packed(characters))
 
     def trigrams(self, side: Side) -> Tensor:
         """Each token with the next and the one before, widened; padding is dropped only then."""

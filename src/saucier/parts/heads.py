@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.adaptive import AdaptiveHead, ClusterTables
+from saucier.parts.characters import CharacterTokens
 from saucier.parts.dropout import Dropout
 from saucier.parts.embedding_head import EmbeddingHead
 from saucier.parts.inputs import Inputs
@@ -83,11 +84,14 @@ class Transform(nn.Module):
         changed = self.activation(self.dense(self.dropout(hidden)))
         return changed if self.norm is None else self.norm(changed)
 
+Tokens = nn.Embedding | ClusterTables | CharacterTokens
+"""What gives token vectors; a head may be tied to an embedding."""
+
 
 class LanguageHead(nn.Module):
     """Hidden vectors to logits over the vocabulary; `weight` is the token table itself when tied."""
 
-    def __init__(self, config: c.LanguageHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+    def __init__(self, config: c.LanguageHead, dim: int, tokens: Tokens) -> None:
         """Build around the token embedding that a tied head shares."""
         super().__init__()
         self.scale = config.scale
@@ -120,7 +124,7 @@ class LanguageHead(nn.Module):
 class PretrainingHead(nn.Module):
     """A language head, and a classifier of the pooled first token. Source: Devlin et al. 2019, §3.1."""
 
-    def __init__(self, config: c.PretrainingHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+    def __init__(self, config: c.PretrainingHead, dim: int, tokens: Tokens) -> None:
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
@@ -139,7 +143,7 @@ class PretrainingHead(nn.Module):
 class LengthHead(nn.Module):
     """A language head, and a classifier of the target's length. Source: Ghazvininejad et al. 2019, §3.1."""
 
-    def __init__(self, config: c.LengthHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+    def __init__(self, config: c.LengthHead, dim: int, tokens: Tokens) -> None:
         """Build both maps."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
@@ -256,7 +260,7 @@ class ReplacedTokenHead(nn.Module):
 class BidirectionalHead(nn.Module):
     """A language head over each half. Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365."""
 
-    def __init__(self, config: c.BidirectionalHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+    def __init__(self, config: c.BidirectionalHead, dim: int, tokens: Tokens) -> None:
         """Build the one head of both directions."""
         super().__init__()
         self.language = LanguageHead(config.language, dim // 2, tokens)
@@ -274,7 +278,7 @@ class BidirectionalHead(nn.Module):
 class DoubleHead(nn.Module):
     """A language head and a choice head. Source: Radford et al. 2018, §3.2, eq 5."""
 
-    def __init__(self, config: c.DoubleHead, dim: int, tokens: nn.Embedding | ClusterTables) -> None:
+    def __init__(self, config: c.DoubleHead, dim: int, tokens: Tokens) -> None:
         """Build both heads."""
         super().__init__()
         self.language = LanguageHead(config.language, dim, tokens)
@@ -313,7 +317,7 @@ class ReaderHead(nn.Module):
                 "relevance_logits": relevance[..., 0]}
 
 
-def build_head(config: c.Head, dim: int, tokens: nn.Embedding | ClusterTables) -> nn.Module:
+def build_head(config: c.Head, dim: int, tokens: Tokens) -> nn.Module:
     """Return the module for a head config."""
     match config:
         case c.AdaptiveHead():

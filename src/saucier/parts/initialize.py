@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.cells import Cell
+from saucier.parts.characters import CharacterTokens
 from saucier.parts.experts import Experts
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
 from saucier.parts.hashing import HashedAttention
@@ -33,7 +34,7 @@ def initialize(model: nn.Module, config: c.Transformer, seed: int) -> None:
                 fill(parameter, config, generator, table=id(parameter) in tables,
                      writers=depth if id(parameter) in writers else 0)
         for module in model.modules():
-            if isinstance(module, Cell | LayerMix):
+            if isinstance(module, Cell | CharacterTokens | LayerMix):
                 module.begin()
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)

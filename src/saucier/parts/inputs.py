@@ -37,6 +37,8 @@ class Inputs(TypedDict, total=False):
     """[B, L], 1 = a token that sees all and is seen by all, where the model has such tokens (of the encoder's side)."""
     inputs_embeds: Tensor | None
     """[B, L, width of the token table], in place of the token vectors of `input_ids`."""
+    characters: Tensor | None
+    """[B, L, C], of which characters each token is made, in place of `input_ids` in a model that reads them."""
     decoder_input_ids: Tensor | None
     """[B, T], what the decoder of an encoder-decoder reads."""
     decoder_attention_mask: Tensor | None

@@ -27,6 +27,7 @@ from saucier.runs.teach import teach
 from saucier.runs.voice import Voice
 from saucier.runs.warmed import begin_warm
 from saucier.runs.writing import special
+from saucier.spelling import spell
 from saucier.text.extension import spellings
 from saucier.text.tokenizer import load_tokenizer
 from saucier.training.processes import Processes, processes
@@ -117,6 +118,7 @@ def fresh_model(job: Cooking) -> Transformer:
     """Build the model with random weights, or with those of the model to start from."""
     config = job.recipe.model_for(job.pantry.tokenizer.vocab_size)
     model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
+    spell(model, job.pantry.tokenizer)
     if job.wishes.start is not None:
         begin_with(model, job.wishes.start, job)
     if job.recipe.warm_start is not None:

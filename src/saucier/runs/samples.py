@@ -15,6 +15,7 @@ from saucier.inspection.results import Sample
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
+    Bidirectional,
     Causal,
     ChosenTokens,
     ConditionalMasked,
@@ -57,6 +58,8 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
     match found.lessons[0].config:
         case Causal():
             return tuple(continuations(found, prompts(found, pantry)))
+        case Bidirectional():
+            return tuple(foreseen(found, starts(pantry, wanted)))
         case SequenceToSequence() | ConditionalMasked():
             return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
         case Permutation():
@@ -136,6 +139,19 @@ def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
         given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
         yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
                      reference=tokenizer.decode(ids))
+
+
+def foreseen(found: Candidate, documents: list[Document]) -> Iterator[Sample]:
+    """Let the model tell each token of held-out texts from those before it; the first ones it is given."""
+    tokenizer = found.tokenizer
+    for document in documents:
+        ids = first_tokens(document.text, tokenizer, found.recipe.training.length)
+        with torch.no_grad():
+            told = found.model(torch.tensor([ids], device=next(found.model.parameters()).device)).logits[0].argmax(-1)
+        written = [[ids[0], *told[:-1].tolist()], ids]
+        text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
+        yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
+                     source=Path(document.source).name, reference=true)
 
 
 def companions(found: Candidate) -> tuple[Beside, ...]:

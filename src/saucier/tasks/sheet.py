@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from saucier.objectives.base import MASKS, Batch, tensor
 from saucier.text.bucketed import Bucketed, LengthPlan, Limits
 from saucier.text.rows import Ints
+from saucier.text.spelling import spelled, tokens_spelled
+from saucier.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,30 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelled:
+    """The characters of a sheet's tokens, for models that read them."""
+
+    numbers: Ragged
+    """Which row of the table each token has."""
+    table: NDArray[np.int16]
+    """[different tokens, characters]."""
+
+    @classmethod
+    def of(cls, ids: Ragged, tokenizer: Tokenizer, *, longest: int, unknown: Mapping[int, str]) -> Spelled:
+        """Spell tokens; `unknown`: words that the vocabulary has not, by where they stand in `ids.values`."""
+        known, numbers = np.unique(ids.values, return_inverse=True)
+        words = sorted(set(unknown.values()))
+        places = {word: len(known) + number for number, word in enumerate(words)}
+        numbers[list(unknown)] = [places[word] for word in unknown.values()]
+        table = np.concatenate([tokens_spelled(tokenizer, known.tolist(), longest), spelled(words, longest)])
+        return cls(Ragged(numbers, ids.offsets, 0), table)
+
+    def of_rows(self, rows: Ints) -> NDArray[np.int16]:
+        """Return the characters of some rows. Shapes: [B] -> [B, L, characters]."""
+        return self.table[self.numbers.padded(rows)]
+
+
+@dataclass(frozen=True, slots=True)
 class Sheet:
     """Encoded examples.
 
@@ -92,6 +118,8 @@ class Sheet:
     """With a value for each position too, for the task alone: what it needs to understand the model's outputs."""
     part: Ints | None = None
     """[U], which task of a mixture each unit belongs to; None where there is one task."""
+    spelled: Spelled | None = None
+    """The characters of each token, where the model reads them."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 
@@ -115,6 +143,8 @@ class Sheet:
             found[name] = self.shaped(values)
             if name in MASKS:
                 found[MASKS[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
+        if self.spelled is not None:
+            found["characters"] = tensor(self.spelled.of_rows(rows))
         for name, column in self.flat.items():
             chosen = column[units]
             found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" else tensor(chosen)

@@ -23,7 +23,7 @@ from saucier.tasks.examples import Cells, Column, Example, Place, Tally, cells
 from saucier.tasks.framing import Frame, Framed, owners, windows
 from saucier.tasks.labels import label_numbers, refuse_unknown
 from saucier.tasks.metrics.entities import OUTSIDE, are_entities, lenient
-from saucier.tasks.sheet import Cut, Ragged, Sheet
+from saucier.tasks.sheet import Cut, Ragged, Sheet, Spelled
 from saucier.tasks.tag_schemes import Tags, all_tags, remarks, rewritten
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
 from saucier.text.rows import Ints
@@ -128,7 +128,9 @@ class WordTags(Task[Sentence]):
             fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
         if known:
             fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
-        return Sheet(fill, {}, np.array(item), Cut(what="tags"), {"words": Ragged.of(places, NOWHERE)})
+        stand = Ragged.of(places, NOWHERE)
+        return Sheet(fill, {}, np.array(item), Cut(what="tags"), {"words": stand},
+                     spelled=word_spellings(examples, item, fill["input_ids"], stand, encoding))
 
     def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
         """Return the number of the tag at each place that tells one."""
@@ -182,6 +184,19 @@ class WordTags(Task[Sentence]):
     def spoken(self, target: int, tokenizer: Tokenizer) -> str:
         """The tag."""
         return self.config.labels[target]
+
+
+def word_spellings(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
+                   encoding: Encoding) -> Spelled | None:
+    """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they stand."""
+    network, tokenizer = encoding.body.embed.characters, encoding.tokenizer
+    if network is None:
+        return None
+    owners = np.repeat(item, ids.lengths)
+    strange = np.flatnonzero((ids.values == tokenizer.unk_id) & (words.values != NOWHERE)) \
+        if tokenizer.unk_id is not None else ()
+    unknown = {int(place): examples[owners[place]].words[words.values[place]] for place in strange}
+    return Spelled.of(ids, tokenizer, longest=network.longest, unknown=unknown)
 
 
 def checked(sentence: Sentence) -> Sentence:

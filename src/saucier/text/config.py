@@ -191,6 +191,8 @@ BERT_TOKENS = SpecialTokens(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", 
 T5_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
 TRANSLATION_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>",
                                    single="$A </s>", pair="$A </s> $B </s>")
+WORD_TOKENS = SpecialTokens(unk="<UNK>", bos="<S>", eos="</S>", single="<S> $A </S>",
+                            pair="<S> $A </S> <S>:1 $B:1 </S>:1")
 CHARACTER_TOKENS = SpecialTokens(unk="<unk>", eos="<eos>")
 
 
@@ -275,6 +277,21 @@ class Characters(Config):
     """Special tokens."""
 
 
+class Words(Config):
+    """Whole words between white space, the commonest ones; any other is unknown (a model may read its characters yet).
+
+    Ids stand by falling frequency, behind the special tokens. Source: Peters et al. 2018 (ELMo), code release.
+    """
+
+    kind: Literal["words"] = "words"
+    vocab: int = Field(default=8000, gt=0)
+    """Size of the vocabulary, special tokens included."""
+    min_frequency: int = Field(default=1, ge=1)
+    """A word must occur so often."""
+    special: SpecialTokens = WORD_TOKENS
+    """Special tokens."""
+
+
 class Ready(Config):
     """A tokenizer that is there already: that of the model which a run begins with (`--from`)."""
 
@@ -287,5 +304,5 @@ class Ready(Config):
     """The special tokens that it has."""
 
 
-TokenizerConfig = Annotated[ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | Ready,
+TokenizerConfig = Annotated[ByteBPE | BPE | WordPiece | Unigram | Bytes | Characters | Words | Ready,
                             Field(discriminator="kind")]

@@ -23,6 +23,7 @@ from saucier.text.config import (
     TokenizerConfig,
     Unigram,
     WordPiece,
+    Words,
 )
 from saucier.text.repeatable import Affixed, Again, marked_symbols, settled_scores, without_special
 from saucier.text.tokenizer import ROLES, Tokenizer
@@ -30,7 +31,7 @@ from saucier.text.tokenizer import ROLES, Tokenizer
 WORD_END = "</w>"
 WORD_INSIDE = "##"
 BYTES = 256
-Trained = ByteBPE | BPE | WordPiece | Unigram
+Trained = ByteBPE | BPE | WordPiece | Unigram | Words
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -61,6 +62,8 @@ def _trained(config: TokenizerConfig, texts: Iterable[str]) -> Backend:
             return _bytes(config)
         case Characters():
             return _characters(config, texts)
+        case Words():
+            return _words(config, texts)
         case Ready():
             raise InputError("a tokenizer of kind ready is taken from a model, not trained", where="tokenizer.kind",
                              remedy="say which model with --from FOLDER")
@@ -193,7 +196,13 @@ def _characters(config: Characters, texts: Iterable[str]) -> Backend:
     return backend
 
 
-def _sizes(config: ByteBPE | BPE | WordPiece) -> dict[str, Any]:
+def _words(config: Words, texts: Iterable[str]) -> Backend:
+    backend = Backend(models.WordLevel(unk_token=_need_unk(config.special)))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return _train(backend, trainers.WordLevelTrainer(show_progress=False, **_sizes(config)), config, texts)
+
+
+def _sizes(config: ByteBPE | BPE | WordPiece | Words) -> dict[str, Any]:
     return {"vocab_size": config.vocab - config.special.sentinels, "min_frequency": config.min_frequency,
             "special_tokens": special_names(config.special)}
 

@@ -1,6 +1,6 @@
 """What a model learns, as data: one frozen type for each objective. Needs no torch."""
 
-from saucier.objectives.config.bidirectional import Bidirectional
+from saucier.objectives.config.bidirectional import Bidirectional, SampledSoftmax, WholeSoftmax
 from saucier.objectives.config.causal import Causal, Deeper, EveryPosition, LastPosition
 from saucier.objectives.config.choices import (
     Choice,
@@ -84,7 +84,8 @@ __all__ = [
     "EveryPosition",
     "EveryToken",
     "ExponentialTruth",
-    "FirstStage", "FullSentences",
+    "FirstStage",
+    "FullSentences",
     "Generator",
     "InverseSigmoidTruth",
     "LastPosition",
@@ -111,6 +112,7 @@ __all__ = [
     "Replaced",
     "RunningRows",
     "RunningText",
+    "SampledSoftmax",
     "SegmentPairs",
     "SentenceOrder",
     "SentencePairs",
@@ -133,6 +135,7 @@ __all__ = [
     "TruthSchedule",
     "TwoPieces",
     "TwoStages",
+    "WholeSoftmax",
     "WholeWordMasking",
     "singles",
 ]

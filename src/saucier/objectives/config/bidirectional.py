@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from saucier.config.base import Config
+
+
+class WholeSoftmax(Config):
+    """Over the whole vocabulary."""
+
+    kind: Literal["whole"] = "whole"
+
+
+class SampledSoftmax(Config):
+    """Over the right token and others that are drawn, the same for all targets of a batch, common ones most often.
+
+    They come with P(k) = log((k + 2) / (k + 1)) / log(V + 1), where k counts ids from 0 (so ids stand by falling
+    frequency), without repetition; each score is corrected by the logarithm of how often its token is expected.
+    Source: Jean et al. 2015, §3.1, arXiv:1412.2007; Peters et al. 2018 (ELMo), published training code: 8192 of them.
+    """
+
+    kind: Literal["sampled"] = "sampled"
+    samples: int = Field(default=8192, gt=0)
+    """Tokens that are drawn; with as many as there are or more, the whole vocabulary is taken."""
+
+
+Softmax = Annotated[WholeSoftmax | SampledSoftmax, Field(discriminator="kind")]
+"""Over which tokens a loss is."""
 
 
 class Bidirectional(Config):
@@ -14,3 +39,5 @@ class Bidirectional(Config):
     """
 
     kind: Literal["bidirectional"] = "bidirectional"
+    softmax: Softmax = WholeSoftmax()
+    """Over which tokens the training loss is; what is measured is over all of them."""

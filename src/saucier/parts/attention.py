@@ -27,6 +27,8 @@ from saucier.parts.random_blocks import Draw
 from saucier.parts.recurrence import parted, rejoined
 from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
 from saucier.parts.rotary import rotate, rotation
+from saucier.parts.sparse.choice import sparse_work
+from saucier.parts.sparse.mixing import sparse
 from saucier.parts.transformer_xl import TransformerXLPositions
 from saucier.parts.visibility import Mask
 
@@ -125,6 +127,10 @@ class SelfAttention(nn.Module):
             mix = partial(by_chunks, attention=self.config, context=context, rate=self.dropout)
             return in_rows(mix, (query * self.scale, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
+        work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
+        if work is not None:
+            keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if draw else (key, value)
+            return sparse(query, *keys, work)
         mask, bias = context.mask(self.config.visibility, draw), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()

@@ -5,7 +5,7 @@ Letters: B batch, L length, H heads, E head width, D dim, N most global tokens o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
-from saucier.parts.context import Context, padded
+from saucier.parts.context import Context
 from saucier.parts.global_tokens import global_tokens
 from saucier.parts.kernels import Scores, attend, stepwise
 from saucier.parts.linear import linear
-from saucier.parts.visibility import Mask
+from saucier.parts.visibility import Mask, Span, allowed_pairs, within_documents
 
 if TYPE_CHECKING:
     from saucier.parts.attention import SelfAttention
@@ -42,7 +42,7 @@ class Places:
 def places(visibility: c.Visibility, context: Context) -> Places:
     """Return where the global tokens of this pass stand, found once for all layers."""
     def find() -> Places:
-        span = padded(context.span, context.layout)
+        span = replace(context.span, padding=context.real_keys())
         tokens = torch.stack(torch.broadcast_tensors(
             *(global_tokens(term.otherwise, span) for term in c.global_terms(visibility)))).any(0)
         tokens = tokens.expand(context.rows, -1)
@@ -95,14 +95,22 @@ def global_heads(attention: SelfAttention, x: Tensor, found: Places) -> tuple[Te
 
 
 def global_rows(visibility: c.Visibility, found: Places, context: Context) -> Mask:
-    """Return the rows of this pass's mask that belong to global tokens. Shapes: -> [B, 1, N, L]."""
-    allowed, known = context.mask(visibility).allowed, context.real_keys()
-    assert allowed is not None, "global tokens are never a matter of a flag"
-    if known is not None:
-        allowed = allowed & known[:, None, None, :]
-    allowed = allowed.expand(len(found.index), -1, -1, -1)
-    rows = allowed.gather(2, found.index[:, None, :, None].expand(-1, 1, -1, allowed.shape[-1]))
-    return Mask(allowed=rows, whole=False, device=rows.device)
+    """Return which keys the global tokens see. Shapes: -> [B, 1, N, L]."""
+    span = replace(context.span, padding=context.real_keys())
+    keys = torch.arange(span.keys, device=span.device)[None]
+    rows = [seen_at(visibility, index, keys, span.of_row(row)) for row, index in enumerate(found.index)]
+    return Mask(allowed=torch.cat(rows), whole=False, device=span.device)
+
+
+def seen_at(visibility: c.Visibility, places: Tensor, keys: Tensor, span: Span) -> Tensor:
+    """Return which keys queries at some places see. Shapes: places [N], keys [1, L] -> [1, 1, N, L]."""
+    allowed = allowed_pairs(visibility, places[:, None], keys, span).expand(-1, -1, len(places), keys.shape[1])
+    if span.padding is not None:
+        allowed = allowed & span.padding[:, None, None]
+    if span.query_documents is not None and span.key_documents is not None:
+        asking = span.query_documents[:, places - span.start, None]
+        allowed = allowed & within_documents(asking, span.key_documents[:, None])[:, None]
+    return allowed
 
 
 def publish(visibility: c.Visibility, context: Context) -> None:

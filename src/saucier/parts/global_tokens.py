@@ -51,8 +51,9 @@ def firsts(span: Span) -> Tensor:
     """The first real token of every row, or of every document in it. Shapes: -> [B or 1, K]."""
     places = torch.arange(span.keys, device=span.device)
     if span.key_documents is not None:
-        same = span.key_documents[:, :, None] == span.key_documents[:, None, :]
-        return same.long().argmax(-1) == places
+        documents, order = span.key_documents.sort(dim=1, stable=True)
+        begins = F.pad(documents.diff(dim=1) != 0, (1, 0), value=True)
+        return torch.zeros_like(begins).scatter(1, order, begins)
     return places[None] == (0 if span.padding is None else span.padding.long().argmax(-1, keepdim=True))
 
 

@@ -5,7 +5,7 @@ Letters: B batch, Q queries, K keys, H heads. True = may attend.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +55,15 @@ class Span:
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
+    def of_row(self, row: int) -> Span:
+        """Return the span of one row alone."""
+        def cut(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[row if len(x) > 1 else 0][None]
+
+        return replace(self, padding=cut(self.padding), query_documents=cut(self.query_documents),
+                       key_documents=cut(self.key_documents), prefix=cut(self.prefix), ids=cut(self.ids),
+                       named=cut(self.named), visible=cut(self.visible), targets=cut(self.targets))
+
 
 @dataclass(slots=True)
 class Mask:
@@ -102,12 +111,17 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
     if span.padding is not None:
         allowed = both(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
-        keys = span.key_documents[:, None, :]
-        allowed = both(allowed, ((span.query_documents[:, :, None] == keys) | (keys == ANYWHERE))[:, None])
+        same = within_documents(span.query_documents[:, :, None], span.key_documents[:, None, :])
+        allowed = both(allowed, same[:, None])
     if c.permutes(visibility):
         allowed = streams(allowed, span.visible, span.start, span.queries, span.targets)
     whole = sees_itself(visibility) and (span.padding is None or span.starts_real)
     return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
+
+
+def within_documents(queries: Tensor, keys: Tensor) -> Tensor:
+    """Say whether keys belong to the document of a query, or to none. Shapes: broadcast together."""
+    return (queries == keys) | (keys == ANYWHERE)
 
 
 def resolved(visibility: c.Visibility, keys: int) -> c.Visibility:
@@ -154,7 +168,7 @@ def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
 def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
     """Evaluate the algebra with repetitions: a sum adds, `&` multiplies, `|` takes the larger.
 
-    Shapes: queries [Q, 1], keys [1, K] -> broadcasts to [B, H, Q, K], int16.
+    Shapes: queries [Q, 1], keys [1, K] or [H, 1, K] -> broadcasts to [B, H, Q, K], int16.
     """
     def counted(terms: tuple[c.Visibility, ...]) -> Tensor:
         return torch.stack(torch.broadcast_tensors(*(counted_pairs(term, queries, keys, span) for term in terms)))
@@ -162,7 +176,8 @@ def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
     match visibility:
         case c.RandomBlocks(size=size):
             counts = random_counts(visibility, blocks_of(span, size), span.draw).to(queries.device)
-            return counts[:, queries // size, keys // size][None]
+            heads = torch.arange(len(counts), device=queries.device)[:, None, None]
+            return counts[heads, queries // size, keys // size][None]
         case c.Plus(terms=terms):
             return counted(terms).sum(0, dtype=torch.int16)
         case c.And(terms=terms):
@@ -181,33 +196,23 @@ def blocks_of(span: Span, size: int) -> int:
 
 
 def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
-    """Evaluate the algebra on positions. Shapes: queries [Q, 1], keys [1, K] -> broadcasts to [B, 1, Q, K]."""
+    """Evaluate the algebra on places of a row, all of them or some.
+
+    Shapes: queries [Q, 1], keys [1, K] or [H, 1, K] -> broadcasts to [B, 1 or H, Q, K].
+    """
     match visibility:
-        case c.Full():
-            return torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
-        case c.Permutation():
-            return torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
-        case c.SameLength():
-            return (queries - keys <= span.memory)[None, None]
-        case c.Causal():
-            return (keys <= queries)[None, None]
-        case c.Window(size=size):
-            return ((queries - keys).abs() < size)[None, None]
+        case c.Full() | c.Permutation():
+            return torch.ones(1, 1, len(queries), keys.shape[-1], dtype=torch.bool, device=span.device)
         case c.Prefix() if span.prefix is None and span.queries == 1 and span.start == span.keys - 1:
-            return (keys <= queries)[None, None]  # the last position sees all, whatever the prefix
+            return by_place(keys <= queries)  # the last position sees all, whatever the prefix
         case c.Prefix():
             if span.prefix is None:
                 raise InputError("a prefix visibility needs to know the prefix", where="prefix_length",
                                  remedy="give prefix_length, one number for each row")
-            return (keys <= queries)[None, None] | (keys[None, None] < span.prefix[:, None, None, None])
+            return by_place(keys <= queries) | (by_place(keys) < span.prefix[:, None, None, None])
         case c.Global(otherwise=otherwise):
             tokens = global_tokens(otherwise, span)
-            return (tokens[:, span.start:span.start + span.queries, None] | tokens[:, None, :])[:, None]
-        case c.BlockWindow(size=size, reach=reach):
-            return ((queries // size - keys // size).abs() <= reach)[None, None]
-        case c.GlobalBlocks(size=size):
-            ends = torch.tensor([0, blocks_of(span, size) - 1], device=span.device)
-            return (torch.isin(queries // size, ends) | torch.isin(keys // size, ends))[None, None]
+            return by_row(tokens[:, queries]) | by_row(tokens[:, keys])
         case c.RandomBlocks() | c.Plus():
             return counted_pairs(visibility, queries, keys, span) > 0
         case c.Beyond():
@@ -218,3 +223,32 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Or(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).any(0)
+        case _:
+            return by_place(placed_pairs(visibility, queries, keys, span))
+
+
+def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
+    """Evaluate a term that depends on places alone. Shapes: queries [Q, 1], keys [.., 1, K] -> [.., Q, K]."""
+    match visibility:
+        case c.SameLength():
+            return queries - keys <= span.memory
+        case c.Causal():
+            return keys <= queries
+        case c.Window(size=size):
+            return (queries - keys).abs() < size
+        case c.BlockWindow(size=size, reach=reach):
+            return (queries // size - keys // size).abs() <= reach
+        case c.GlobalBlocks(size=size):
+            ends = torch.tensor([0, blocks_of(span, size) - 1], device=span.device)
+            return torch.isin(queries // size, ends) | torch.isin(keys // size, ends)
+    raise TypeError(visibility.kind)
+
+
+def by_place(found: Tensor) -> Tensor:
+    """Say the same of every row, and of every head where it is not by head. Shapes: [Q, K] or [H, Q, K] -> 4 axes."""
+    return found[(None,) * (4 - found.dim())]
+
+
+def by_row(found: Tensor) -> Tensor:
+    """Say the same of every head, where it is not by head. Shapes: [B, Q, K] or [B, H, Q, K] -> 4 axes."""
+    return found if found.dim() == 4 else found[:, None]

@@ -1,0 +1,113 @@
+"""Which keys a stretch of queries may see at most, from the algebra alone: intervals of places, and single places.
+
+What is found here may be too much, never too little; the exact mask of a tile is the visibility itself, evaluated at
+the tile's places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from saucier import config as c
+from saucier.parts.random_blocks import Draw
+from saucier.parts.visibility import resolved
+
+Interval = tuple[int, int]
+"""Places from the first up to, and without, the second."""
+Conjunction = tuple[c.Visibility, ...]
+"""Terms that must all allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of one row of a batch before its tensors are looked at: all that its candidates depend on."""
+
+    visibility: c.Visibility
+    queries: int
+    keys: int
+    start: int = 0
+    """Place of the first query."""
+    memory: int = 0
+    """Keys before the text that come from earlier segments."""
+    first: int = 0
+    """Place of the first real key."""
+    end: int = 0
+    """Place behind the last real key."""
+    prefix: int | None = None
+    """Length of the prefix that all may see."""
+    globals: tuple[int, ...] = ()
+    """Places of the global tokens."""
+    draw: Draw | None = None
+    """For whom random blocks are drawn; None outside training."""
+
+
+def conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
+    """Return a visibility as alternatives of terms that must all allow; how often a key counts is left out."""
+    match visibility:
+        case c.Or(terms=terms) | c.Plus(terms=terms):
+            return [found for term in terms for found in conjunctions(term, keys)]
+        case c.And(terms=terms):
+            every = (conjunctions(term, keys) for term in terms)
+            return [tuple(term for part in parts for term in part) for parts in product(*every)]
+        case c.Beyond():
+            return conjunctions(resolved(visibility, keys), keys)
+        case _:
+            return [(visibility,)]
+
+
+def united(intervals: list[Interval]) -> list[Interval]:
+    """Return the same places as intervals in order that do not touch."""
+    found: list[Interval] = []
+    for begin, end in sorted(one for one in intervals if one[0] < one[1]):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def shared(first: list[Interval], second: list[Interval]) -> list[Interval]:
+    """Return the places that are in both."""
+    return [(max(a, x), min(b, y)) for a, b in first for x, y in second if max(a, x) < min(b, y)]
+
+
+def seen_by(term: c.Visibility, first: int, last: int, row: Row) -> list[Interval]:
+    """Return the places that some query from `first` to `last` may see by one term.
+
+    Global tokens and drawn blocks are not among them. Raises `TypeError` for a term that says nothing of places.
+    """
+    match term:
+        case c.Full():
+            return [(0, row.keys)]
+        case c.Causal():
+            return [(0, last + 1)]
+        case c.Prefix():
+            return [(0, max(last + 1, row.prefix or 0))]
+        case c.Window(size=size):
+            return [(first - size + 1, last + size)]
+        case c.SameLength():
+            return [(first - row.memory, row.keys)]
+        case c.Global():
+            return []
+        case c.RandomBlocks() if row.draw:
+            return []
+        case c.BlockWindow(size=size, reach=reach):
+            return [((first // size - reach) * size, (last // size + reach + 1) * size)]
+        case c.GlobalBlocks(size=size):
+            ends = [(0, size), ((row.keys - 1) // size * size, row.keys)]
+            return [(0, row.keys)] if first < size or last >= ends[1][0] else ends
+        case c.RandomBlocks(size=size):
+            return [(0, size)]
+    raise TypeError(term.kind)
+
+
+def candidates(alternatives: list[Conjunction], first: int, last: int, row: Row) -> list[Interval]:
+    """Return the real places that some query from `first` to `last` may see by some alternative."""
+    found: list[Interval] = []
+    for terms in alternatives:
+        kept = [(row.first, row.end)]
+        for term in terms:
+            kept = shared(kept, seen_by(term, first, last, row))
+        found += kept
+    return united(found)

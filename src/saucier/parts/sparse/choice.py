@@ -1,0 +1,106 @@
+"""Where attention is computed by a plan, and the plan of a pass: made once for all layers that see alike.
+
+Dense attention stays where it is faster, where weights are wanted, and where scores depend on more than two vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.config.visibility import terms_of, visible_keys
+from saucier.parts.context import Context
+from saucier.parts.global_tokens import global_tokens
+from saucier.parts.random_blocks import Draw
+from saucier.parts.sparse.candidates import Row
+from saucier.parts.sparse.mixing import Stretch, Work
+from saucier.parts.sparse.plan import Facts, planned
+from saucier.parts.visibility import Span
+
+LENGTH = 1024
+"""Keys below which dense attention is taken: its one call is faster there."""
+SHARE = 0.4
+"""The most that may be visible of all pairs: beyond it dense attention is faster."""
+PLANNED = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks, c.RandomBlocks,
+           c.And, c.Or, c.Plus, c.Beyond)
+"""Terms that candidates can be told of."""
+
+
+def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, dropout: float,
+                draw: Draw | None) -> Work | None:
+    """Return the work of an attention where a plan pays; None where dense attention is to be taken."""
+    if not isinstance(attention.positions, c.NoPositions | c.Rotary) or not pays(attention.visibility, context, draw):
+        return None
+    key = ("plan", attention.visibility, attention.global_maps is None, draw)
+    stretches = context.once(key, lambda: stretches_of(attention, context, draw))
+    return Work(stretches, scale, dropout)
+
+
+def pays(visibility: c.Visibility, context: Context, draw: Draw | None) -> bool:
+    """Say whether the plan of a visibility is faster than dense attention, and can be made."""
+    span = context.span
+    if span.keys < LENGTH or context.want_weights or torch.compiler.is_compiling():
+        return False
+    terms = terms_of(visibility)
+    if span.visible is not None or span.targets is not None or not all(isinstance(term, PLANNED) for term in terms):
+        return False
+    if visible_keys(visibility, span.keys) + 2 * most_named(visibility, span) > SHARE * span.keys:
+        return False
+    unknown = span.prefix is None and any(isinstance(term, c.Prefix) for term in terms)
+    several = span.named is None and len(set(c.global_terms(visibility))) > 1
+    drawn = {term for term in terms if isinstance(term, c.RandomBlocks)} if draw else ()
+    return not unknown and not several and len(drawn) < 2
+
+
+def most_named(visibility: c.Visibility, span: Span) -> int:
+    """Return the most tokens of a row that the batch names global, where that matters."""
+    return 0 if span.named is None or not c.global_terms(visibility) else int(span.named.sum(1).max())
+
+
+def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None) -> list[Stretch]:
+    """Return what every row of the pass is to do; packed rows stand behind each other."""
+    span, layout = replace(context.span, padding=context.real_keys()), context.layout
+    found, begin = [], 0
+    tokens = globals_of(attention.visibility, span, context.rows)
+    for number, (first, end) in enumerate(real_ranges(span, context.rows)):
+        row = Row(attention.visibility, span.queries, span.keys, span.start, span.memory, first, end,
+                  None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw)
+        tiles = planned(row, facts_of(span, number, first, end), span.device, rows=attention.global_maps is None)
+        if layout is None:
+            found.append(Stretch(number, slice(0, span.queries), slice(0, span.keys), tiles))
+        else:
+            place = slice(begin, begin + layout.lengths[number])
+            found.append(Stretch(0, place, place, tiles))
+            begin = place.stop
+    return found
+
+
+def real_ranges(span: Span, rows: int) -> list[tuple[int, int]]:
+    """Return the place of the first real key of each row, and the place behind its last one."""
+    if span.padding is None:
+        return [(0, span.keys)] * rows
+    real = span.padding.long()
+    begins, ends = real.argmax(1), span.keys - real.flip(1).argmax(1)
+    return [(int(first), int(end) if some else int(first))
+            for first, end, some in zip(begins, ends, real.any(1), strict=True)]
+
+
+def facts_of(span: Span, row: int, first: int, end: int) -> Facts:
+    """Return what only tensors tell of a row."""
+    real = None if span.padding is None else span.padding[row]
+    holes = real is not None and not bool(real[first:end].all())
+    documents = [None if x is None else x[row] for x in (span.query_documents, span.key_documents)]
+    return Facts(real if holes else None, *documents)
+
+
+def globals_of(visibility: c.Visibility, span: Span, rows: int) -> list[tuple[int, ...]]:
+    """Return the places of the global tokens of each row that are real; nothing where none can be."""
+    terms = c.global_terms(visibility)
+    if not terms:
+        return []
+    tokens: Tensor = global_tokens(terms[0].otherwise, span)
+    tokens = tokens if span.padding is None else tokens & span.padding
+    return [tuple(row.nonzero()[:, 0].tolist()) for row in tokens.expand(rows, -1)]

@@ -1,0 +1,260 @@
+"""The plan of a sparse attention: which keys are read for which queries together, and what masks them.
+
+Every allowed pair of a query and a key is in exactly one tile. Letters: H heads, Q queries and W keys of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.config.visibility import repeats, terms_of
+from saucier.parts.random_blocks import Draw, random_counts
+from saucier.parts.sparse.candidates import Conjunction, Interval, Row, candidates, conjunctions
+from saucier.parts.visibility import ANYWHERE, Span, allowed_pairs, counted_pairs, within_documents
+
+TILE = 128
+"""Queries of a tile where nothing else decides: the fastest of 64, 128, 256 and 512 for a window of 512 in both number
+formats (torch 2.13, one thread)."""
+KEYS = 4096
+"""The most keys of a tile; more are read in several."""
+PLANS = 64
+"""How many plans are kept from one pass to the next."""
+
+Places = slice | Tensor
+"""Places of a row: a slice, an index [W], or one for each head [H, W]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Queries that read the same keys."""
+
+    queries: Places
+    """Counted from the first query of the pass."""
+    keys: tuple[Places, ...]
+    addend: Tensor | None
+    """[1 or H, 1 or Q, W], added to the scores: the logarithm of how often a key counts; None for zeros."""
+    fresh: bool
+    """Whether these queries have read nothing before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Keys behind each other in a tile."""
+
+    places: Places
+    valid: Tensor | None = None
+    """[H, W], False where another run has the place already; None where all are this run's own."""
+
+
+
+@dataclass(slots=True)
+class Facts:
+    """What only tensors tell of a row."""
+
+    real: Tensor | None = None
+    """[K], False where padding stands among real keys; None where there is none."""
+    query_documents: Tensor | None = None
+    """[Q]."""
+    key_documents: Tensor | None = None
+    """[K]."""
+
+
+def planned(row: Row, facts: Facts, device: torch.device, *, rows: bool) -> list[Tile]:
+    """Return the tiles of a row, remembered where the batch's tensors do not matter.
+
+    `rows` False leaves out what global tokens see beyond what others would see in their place.
+    """
+    if facts.real is None and facts.key_documents is None:
+        return remembered(row, device, rows)
+    return list(Planner(row, facts, device).tiles(rows=rows))
+
+
+@lru_cache(maxsize=PLANS)
+def remembered(row: Row, device: torch.device, rows: bool) -> list[Tile]:
+    """Return the tiles of a row of real tokens."""
+    return list(Planner(row, Facts(), device).tiles(rows=rows))
+
+
+class Planner:
+    """Makes the tiles of one row."""
+
+    def __init__(self, row: Row, facts: Facts, device: torch.device) -> None:
+        """Resolve the visibility for this row's length."""
+        self.row, self.facts, self.device = row, facts, device
+        self.alternatives: list[Conjunction] = conjunctions(row.visibility, row.keys)
+        self.length = tile_length(row)
+        self.columns = torch.tensor(row.globals, dtype=torch.long, device=device)
+        named = torch.zeros(1, row.keys, dtype=torch.bool, device=device)
+        named[:, self.columns] = True
+        prefix = None if row.prefix is None else torch.tensor([row.prefix], device=device)
+        self.span = Span(row.queries, row.keys, row.start, device, prefix=prefix, named=named, draw=row.draw,
+                         memory=row.memory)
+        self.extents = extents_of(facts.key_documents)
+        self.last: Tensor | None = None
+
+    def tiles(self, *, rows: bool) -> Iterator[Tile]:
+        """Yield all tiles: stretches of queries in order, then what global queries see beyond them."""
+        first, end = max(self.row.start, self.row.first), min(self.row.start + self.row.queries, self.row.end)
+        beyond: list[tuple[list[int], list[Run]]] = []
+        for begin in range(first - first % self.length, end, self.length):
+            stretch = slice(max(begin, first), min(begin + self.length, end))
+            keys = self.runs(stretch)
+            yield from self.tile(stretch, keys)
+            among = [place for place in self.row.globals if stretch.start <= place < stretch.stop] if rows else []
+            if among:
+                beyond.append((among, keys))
+        for among, keys in beyond:
+            yield from self.rest(among, keys)
+
+    def runs(self, stretch: slice) -> list[Run]:
+        """Return the keys that a stretch of queries reads, each once."""
+        intervals = candidates(self.alternatives, stretch.start, stretch.stop - 1, self.within(stretch))
+        found = [Run(slice(*one)) for interval in intervals for one in pieces(interval)]
+        single = self.columns[~inside(self.columns, intervals)]
+        if len(single):
+            found.append(Run(single))
+        return found if self.row.draw is None else [*found, self.drawn(self.row.draw, stretch, intervals)]
+
+    def within(self, stretch: slice) -> Row:
+        """Return the row cut to the documents of a stretch."""
+        if self.extents is None:
+            return self.row
+        begin, end = self.extents[0][stretch].min(), self.extents[1][stretch].max()
+        return replace(self.row, first=max(self.row.first, int(begin)), end=min(self.row.end, int(end) + 1))
+
+    def drawn(self, draw: Draw, stretch: slice, intervals: list[Interval]) -> Run:
+        """Return the keys of the blocks that are drawn for the block of a stretch; heads with fewer are filled up."""
+        term = next(term for term in terms_of(self.row.visibility) if isinstance(term, c.RandomBlocks))
+        counts = random_counts(term, -(-self.row.keys // term.size), draw)[:, stretch.start // term.size]
+        most = max(1, int((counts > 0).sum(1).max()))
+        chosen = counts.argsort(dim=1, descending=True, stable=True)[:, :most, None]
+        places = (chosen * term.size + torch.arange(term.size)).flatten(1).to(self.device)
+        valid = (counts.gather(1, chosen[..., 0]) > 0).repeat_interleave(term.size, dim=1).to(self.device)
+        valid &= (places >= self.row.first) & (places < self.row.end)
+        valid &= ~inside(places, intervals) & ~torch.isin(places, self.columns)
+        return Run(places.clamp(self.row.first, max(self.row.first, self.row.end - 1)), valid)
+
+    def tile(self, stretch: slice, keys: list[Run]) -> Iterator[Tile]:
+        """Yield the tiles of one stretch."""
+        asking = torch.arange(stretch.start, stretch.stop, device=self.device)
+        queries, fresh = slice(stretch.start - self.row.start, stretch.stop - self.row.start), True
+        for part in portions(keys):
+            addend = self.shared_addend(self.counts(asking, part))
+            yield Tile(queries, tuple(run.places for run in part), addend, fresh)
+            fresh = False
+
+    def rest(self, among: list[int], keys: list[Run]) -> Iterator[Tile]:
+        """Yield what global queries read beyond the tile that they stand in."""
+        asking = torch.tensor(among, device=self.device)
+        covered = torch.zeros(self.row.keys, dtype=torch.bool, device=self.device)
+        for run in keys:
+            covered[run.places] = True
+        for interval in pieces((self.row.first, self.row.end)):
+            run = Run(slice(*interval))
+            counts = self.counts(asking, [run]) * ~covered[run.places]
+            if bool(counts.any()):
+                yield Tile(asking - self.row.start, (run.places,), addend_of(counts), fresh=False)
+
+    def counts(self, asking: Tensor, keys: list[Run]) -> Tensor:
+        """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
+        places, valid = joined(keys, self.device)
+        seen = counted_pairs if repeats(self.row.visibility) else allowed_pairs
+        found = seen(self.row.visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
+        found = found.expand(*found.shape[:-2], len(asking), places.shape[-1])
+        if self.facts.real is not None:
+            found = found * self.facts.real[places][..., None, :]
+        if self.facts.query_documents is not None and self.facts.key_documents is not None:
+            found = found * within_documents(self.facts.query_documents[asking - self.row.start][:, None],
+                                             self.facts.key_documents[places][..., None, :])
+        return found if valid is None else found * valid[:, None]
+
+    def shared_addend(self, counts: Tensor) -> Tensor | None:
+        """Return the addend, the same tensor as that of the tile before where they are equal."""
+        found = addend_of(counts)
+        if found is not None and self.last is not None and torch.equal(found, self.last):
+            return self.last
+        self.last = found
+        return found
+
+
+def tile_length(row: Row) -> int:
+    """Return how many queries a tile has: whole blocks where the visibility has blocks, one where they are drawn."""
+    sizes = [term.size for term in terms_of(row.visibility)
+             if isinstance(term, c.BlockWindow | c.GlobalBlocks | c.RandomBlocks)]
+    if not sizes:
+        return TILE
+    return max(sizes) * (1 if row.draw else max(1, TILE // max(sizes)))
+
+
+def width(places: Places) -> int:
+    """Return how many places there are."""
+    return len(range(places.start, places.stop, places.step or 1)) if isinstance(places, slice) else places.shape[-1]
+
+
+def pieces(interval: Interval) -> Iterator[Interval]:
+    """Cut an interval into parts that a tile can hold."""
+    for begin in range(interval[0], interval[1], KEYS):
+        yield begin, min(begin + KEYS, interval[1])
+
+
+def portions(keys: list[Run]) -> Iterator[list[Run]]:
+    """Put runs together up to the most keys of a tile."""
+    held: list[Run] = []
+    for run in keys:
+        if held and sum(width(one.places) for one in held) + width(run.places) > KEYS:
+            yield held
+            held = []
+        held = [*held, run]
+    if held:
+        yield held
+
+
+def inside(places: Tensor, intervals: list[Interval]) -> Tensor:
+    """Say which places are in one of the intervals. Shapes: [N] -> [N]."""
+    found = torch.zeros_like(places, dtype=torch.bool)
+    for begin, end in intervals:
+        found |= (places >= begin) & (places < end)
+    return found
+
+
+def joined(keys: list[Run], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Return the places of all runs behind each other, and which are valid. Shapes: -> [W], or [H, W] twice."""
+    found = [torch.arange(run.places.start, run.places.stop, device=device) if isinstance(run.places, slice)
+             else run.places for run in keys]
+    heads = max((len(run) for run in found if run.dim() == 2), default=0)
+    if not heads:
+        return torch.cat(found), None
+    every = [torch.ones_like(places, dtype=torch.bool) if run.valid is None else run.valid
+             for places, run in zip(found, keys, strict=True)]
+    return (torch.cat([one.expand(heads, -1) for one in found], dim=1),
+            torch.cat([one.expand(heads, -1) for one in every], dim=1))
+
+
+def extents_of(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Return the first and the last place of the document of each key; None where they do not narrow what is seen.
+
+    Shapes: [K] -> [K] twice.
+    """
+    if documents is None or bool((documents == ANYWHERE).any()):
+        return None
+    _, number = documents.unique(return_inverse=True)
+    places = torch.arange(len(documents), device=documents.device)
+    ends = torch.zeros(int(number.max()) + 1, dtype=torch.long, device=documents.device)
+    return (ends.scatter_reduce(0, number, places, "amin", include_self=False)[number],
+            ends.scatter_reduce(0, number, places, "amax", include_self=False)[number])
+
+
+def addend_of(counts: Tensor) -> Tensor | None:
+    """Return the logarithm of counts, one row or one head for all where they are equal; None for ones."""
+    if bool((counts == 1).all()):
+        return None
+    for axis in (0, 1):
+        one = counts.narrow(axis, 0, 1)
+        counts = one if bool((counts == one).all()) else counts
+    return counts.float().log()

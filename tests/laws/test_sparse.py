@@ -1,0 +1,217 @@
+"""A plan gives what the dense softmax gives under the same mask, in values and gradients, and in linear memory.
+
+Shapes, paddings, documents, global tokens and visibilities are drawn; the dense path is the one beside it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from tests.tolerances import PART
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from saucier import config as c
+from saucier.families.big_bird import blocks
+from saucier.parts.attention import SelfAttention
+from saucier.parts.context import Context
+from saucier.parts.ragged import ragged_of
+from saucier.parts.sparse import choice
+from saucier.parts.visibility import Span
+
+DIM, HEADS = 24, 4
+NEVER, ALWAYS = 10**9, 0
+
+
+def drawn_visibility(chance: random.Random, depth: int = 2) -> c.Visibility:
+    """Draw from the whole algebra that plans can be made of."""
+    size, reach = chance.choice([1, 3, 8, 40]), chance.randint(0, 2)
+    leaves: list[c.Visibility] = [
+        c.Window(chance.choice([1, 2, 17, 60])), c.Causal(), c.Prefix(), c.Global(), c.SameLength(), c.Full(),
+        c.BlockWindow(size=size, reach=reach), c.GlobalBlocks(size=size), blocks(chance.choice([4, 16]), 2, 4096),
+        c.Beyond(length=chance.choice([10, 500]), inner=c.Window(5))]
+    if not depth or chance.random() < 0.4:
+        return chance.choice(leaves)
+    terms = (drawn_visibility(chance, depth - 1), drawn_visibility(chance, depth - 1))
+    return chance.choice([c.And(terms=terms), c.Or(terms=terms), c.Plus(terms=terms)])
+
+
+def drawn_span(chance: random.Random, rows: int) -> Span:
+    """Draw a pass: its length, and what hides keys; queries may be the last of the keys alone."""
+    keys = chance.choice([1, 7, 130, 257, 300])
+    queries = chance.choice([keys, keys, 1, max(1, keys // 2)])
+    generator = torch.Generator().manual_seed(chance.randrange(10**6))
+    places = torch.arange(keys)
+    padding = documents = None
+    if chance.random() < 0.6:
+        begin, end = sorted(torch.randint(0, keys + 1, (2,), generator=generator).tolist())
+        padding = torch.stack([(places >= begin) & (places < end), *[places < keys] * (rows - 1)])
+        if chance.random() < 0.5:  # holes
+            padding &= torch.rand(rows, keys, generator=generator) < 0.8
+    if chance.random() < 0.4:
+        documents = torch.randint(0, 3, (rows, keys), generator=generator)
+        documents = documents.cumsum(1) // 40 if chance.random() < 0.7 else documents
+    named = torch.rand(rows, keys, generator=generator) < chance.choice([0.0, 0.02, 0.2])
+    return Span(queries, keys, keys - queries, places.device, padding,
+                None if documents is None else documents[:, keys - queries:], documents,
+                prefix=torch.randint(0, keys + 1, (rows,), generator=generator), named=named,
+                memory=chance.choice([0, 5]))
+
+
+def attended(config: c.SelfAttention, span: Span, length: int,
+             monkeypatch: pytest.MonkeyPatch) -> tuple[list[Tensor], bool]:
+    """Return what one attention gives at real queries, with the gradients, and whether a plan was used."""
+    monkeypatch.setattr(choice, "LENGTH", length)
+    monkeypatch.setattr(choice, "SHARE", 1e9)
+    rows = span.named.shape[0] if span.named is not None else 2
+    generator = torch.Generator().manual_seed(span.keys)
+    head, groups = DIM // HEADS, config.projection.kv_heads or HEADS
+    query, key, value = (torch.randn(rows, heads, keys, head, generator=generator, requires_grad=True)
+                         for heads, keys in ((HEADS, span.queries), (groups, span.keys), (groups, span.keys)))
+    slope = torch.randn(query.shape, generator=generator)
+    attention = SelfAttention(config, DIM).eval()
+    context = Context(span, torch.arange(span.queries)[None], rows=rows)
+    mixed = attention.attend(query, key, value, context)
+    if span.padding is not None:
+        mixed = mixed * span.padding[:, None, span.start:, None]
+    found = torch.autograd.grad((mixed * slope).sum(), (query, key, value))
+    return [mixed.detach(), *found], any(isinstance(one, tuple) and one[0] == "plan" for one in context.made)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random visibilities over random passes: the same values and gradients, zeros where nothing is seen."""
+    chance = random.Random(seed)
+    projection = c.Projection(heads=HEADS, kv_heads=chance.choice([None, 2, 1]))
+    config = c.SelfAttention(projection=projection, visibility=drawn_visibility(chance))
+    span = drawn_span(chance, rows=2)
+    dense, without = attended(config, span, NEVER, monkeypatch)
+    sparse, used = attended(config, span, ALWAYS, monkeypatch)
+    assert used and not without
+    for expected, found in zip(dense, sparse, strict=True):
+        assert found.isfinite().all()
+        torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
+
+
+def assert_scaled(found: Tensor, expected: Tensor) -> None:
+    """Fail where two tensors differ by more than the tolerance of a part, on the scale of the largest value."""
+    scale = max(1.0, float(expected.detach().abs().max()))
+    torch.testing.assert_close(found / scale, expected / scale, rtol=PART, atol=PART)
+
+
+def scrambled(config: c.SelfAttention, dim: int) -> SelfAttention:
+    """Return an attention with random weights, as it is in training."""
+    attention, generator = SelfAttention(config, dim), torch.Generator().manual_seed(0)
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    return attention
+
+
+@pytest.mark.parametrize("visibility", [c.Window(9) | c.Global(), c.Causal() & c.Window(30), blocks(8, 1, 4096)],
+                         ids=["global", "causal", "blocks"])
+@pytest.mark.parametrize("maps", [False, True], ids=["shared maps", "own maps"])
+def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, maps: bool,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows packed without their padding, global tokens with maps of their own: as with the dense softmax."""
+    if maps and not c.global_terms(visibility):
+        visibility = visibility | c.Global()
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS), visibility=visibility,
+                             global_maps=c.GlobalMaps() if maps else None)
+    attention, length = scrambled(config, DIM), 150
+    mask = torch.arange(length) < torch.tensor([[150], [70], [1]])
+    layout, named = ragged_of(mask), torch.zeros(3, length, dtype=torch.bool)
+    named[:2, [0, 40]] = True
+    found: list[list[Tensor]] = []
+    for least in (NEVER, ALWAYS):
+        monkeypatch.setattr(choice, "LENGTH", least)
+        monkeypatch.setattr(choice, "SHARE", 1e9)
+        x = torch.randn(1, 221, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        context = Context(Span(length, length, 0, x.device, named=named), torch.arange(length)[None], layout=layout,
+                          rows=3)
+        output = attention(x, context)
+        inputs = [x, *(one for one in attention.parameters())]
+        found.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    for expected, sparse in zip(*found, strict=True):
+        assert_scaled(sparse, expected)
+
+
+def test_drawn_blocks_are_read_as_they_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BigBird in training: each head and layer reads the blocks that were drawn for it."""
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=blocks(8, 2, 4096))
+    attention = scrambled(config, DIM)
+    found = []
+    for least in (NEVER, ALWAYS):
+        monkeypatch.setattr(choice, "LENGTH", least)
+        monkeypatch.setattr(choice, "SHARE", 1e9)
+        x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        context = Context(Span(333, 333, 0, x.device), torch.arange(333)[None], rows=2)
+        output = attention(x, context)
+        found.append([output, *torch.autograd.grad(output.square().sum(), [x, *attention.parameters()])])
+    for expected, sparse in zip(*found, strict=True):
+        assert_scaled(sparse, expected)
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the bytes of the largest tensor that any operation gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        found = function(*given, **(named or {}))
+        for one in found if isinstance(found, tuple | list) else [found]:
+            if isinstance(one, Tensor):
+                self.bytes = max(self.bytes, one.untyped_storage().nbytes())
+        return found
+
+
+@pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.FirstToken()), c.Causal() & c.Window(64),
+                                        blocks(32, 1, 4096)], ids=["global", "causal", "blocks"])
+def test_memory_grows_with_the_length_alone(visibility: c.Visibility) -> None:
+    """Four times the text needs no tensor of more than four times the size, forward and backward."""
+    attention = scrambled(c.SelfAttention(projection=c.Projection(heads=2), visibility=visibility), 16)
+    largest = []
+    for length in (2048, 8192):
+        x = torch.randn(1, length, 16, requires_grad=True)
+        with Largest() as seen:
+            context = Context(Span(length, length, 0, x.device), torch.arange(length)[None])
+            attention(x, context).sum().backward()
+        largest.append(seen.bytes)
+    assert largest[1] <= 4.2 * largest[0]
+    assert largest[1] < 8192 * 8192 / 4, "a mask of single bytes would be larger"
+
+
+def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dropout the mean over many draws is the attention without, and the gradient belongs to the same draw."""
+    monkeypatch.setattr(choice, "LENGTH", ALWAYS)
+    config = c.SelfAttention(projection=c.Projection(heads=2), visibility=c.Window(5), kernel=c.Softmax(dropout=0.3))
+    attention, x = scrambled(config, 8), torch.randn(1, 40, 8, generator=torch.Generator().manual_seed(0))
+
+    def once(x: Tensor) -> Tensor:
+        result: Tensor = attention(x, Context(Span(40, 40, 0, x.device), torch.arange(40)[None]))
+        return result
+
+    attention.eval()
+    expected = once(x)
+    attention.train()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        mean = torch.stack([once(x) for _ in range(600)]).mean(0)
+    torch.testing.assert_close(mean, expected.detach(), rtol=0, atol=0.05)
+    moved = x.double().requires_grad_()
+    attention.double()
+
+    def same_draw(x: Tensor) -> Tensor:
+        torch.manual_seed(2)
+        return once(x).sin().sum()
+
+    (gradient,) = torch.autograd.grad(same_draw(moved), moved)
+    step = torch.zeros_like(moved)
+    step[0, 7, 3] = 1e-6
+    with torch.no_grad():
+        slope = (same_draw(moved + step) - same_draw(moved - step)) / 2e-6
+    torch.testing.assert_close(gradient[0, 7, 3], slope, rtol=1e-5, atol=1e-6)

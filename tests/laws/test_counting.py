@@ -16,9 +16,10 @@ from saucier.recipes import names, recipe
 MODELS = everything()
 LENGTH = 12
 EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta", "xlnet", "transfo",
-                  "part-xl", "pair-led", "crowded")
+                  "part-xl", "pair-led", "crowded", "favor")
 """Positions with matrix products of their own, which the count leaves out; maps for global tokens, whose work depends
-on how many a batch has; and experts that have no room for some tokens."""
+on how many a batch has; experts that have no room for some tokens; and features,
+of which a pass makes the weights of pairs only where they are asked for."""
 
 
 def built_parameters(config: c.Transformer) -> int:

@@ -126,10 +126,13 @@ def decoders() -> dict[str, c.Transformer]:
     chunked = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Causal(), kernel=c.Chunks(length=3))
     hashed = c.SelfAttention(projection=HEADS, visibility=c.Causal(), kernel=c.Hashing(
         chunks=c.Chunks(length=3), rounds=2, buckets=c.FixedBuckets(factors=(2, 4)), seed=1))
+    featured = c.SelfAttention(projection=GROUPED, positions=c.Rotary(), visibility=c.Causal(),
+                               kernel=c.Favor(features=24, block=5))
     return found | recurrent_decoders() | {
                     "window": decoder(windowed), "learned": family("gpt2"), "shared": shared(), "cycle": cycled(),
                     "two-attentions": doubled(), "chunks": decoder(chunked), "streams": reversible(chunked),
-                    "hashed": decoder(hashed), "uneven": uneven(), "experts": with_experts(),
+                    "hashed": decoder(hashed), "favor": decoder(featured), "uneven": uneven(),
+                    "experts": with_experts(),
                     "post": decoder(windowed, place=c.PostNorm), "sandwich": decoder(windowed, place=c.SandwichNorm),
                     "from-norm": decoder(windowed, place=c.FromNorm), "abreast": abreast()}
 
@@ -209,13 +212,14 @@ def encoders() -> dict[str, c.Transformer]:
     block = c.SelfAttention(projection=GROUPED, visibility=c.BlockWindow(size=2) + c.BlockWindow(size=3, reach=0))
     first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
     ring = c.SelfAttention(projection=HEADS, kernel=c.Chunks(length=3, before=1, after=1))
+    features = c.SelfAttention(projection=GROUPED, kernel=c.Favor(features=24, block=5))
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
     return found | recurrent_encoders() | {
                     "convolution": convolved(), "window": encoder(window), "global": encoder(first),
                     "global-maps": encoder(maps), "blocks": encoder(block), "chunks": encoder(ring),
-                    "crowded": crowded()} | {
+                    "favor": encoder(features), "crowded": crowded()} | {
         f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
 
 

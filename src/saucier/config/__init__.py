@@ -28,6 +28,7 @@ from saucier.config.check_cells import keeps_apart
 from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
+from saucier.config.favor import Favor
 from saucier.config.heads import (
     BidirectionalHead,
     ChoiceHead,
@@ -244,6 +245,7 @@ __all__ = [
     "ExactDistances",
     "Experts",
     "FanInInit",
+    "Favor",
     "FeedForward",
     "First",
     "FirstReal",

@@ -8,6 +8,7 @@ from saucier.config.check_adaptive import check_adaptive
 from saucier.config.check_cells import check_apart, check_cells, check_mix, reads_encoder
 from saucier.config.check_characters import check_characters
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
+from saucier.config.check_favor import check_favor
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.check_source import check_source
@@ -208,6 +209,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                     check_projection(path, attention.projection, dim)
                     check_positions(path, attention, dim)
                     check_kernel(path, attention)
+                    check_favor(path, attention, dim)
                     check_global_maps(path, name, attention)
                     if isinstance(attention.positions, T5Bias):
                         biases[path] = (attention.positions, attention.projection.heads)

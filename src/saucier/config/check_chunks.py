@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier.config.chunks import Chunks, Hashing
-from saucier.config.layers import SelfAttention, Softmax
+from saucier.config.layers import SelfAttention
 from saucier.config.model import Transformer
 from saucier.config.positions import Axial, NoPositions, Rotary
 from saucier.config.streams import Reversible
@@ -33,7 +33,7 @@ def check_streams(config: Transformer) -> None:
 def check_kernel(path: str, attention: SelfAttention) -> None:
     """Chunks are laid out by place alone, and hashes need one map for queries and keys."""
     kernel, projection = attention.kernel, attention.projection
-    if isinstance(kernel, Softmax):
+    if not isinstance(kernel, Chunks | Hashing):
         return
     chunks = kernel.chunks if isinstance(kernel, Hashing) else kernel
     causal = isinstance(attention.visibility, Causal)

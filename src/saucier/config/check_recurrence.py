@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier.config.heads import QueryStream
-from saucier.config.layers import CrossAttention, SelfAttention
+from saucier.config.layers import CrossAttention, SelfAttention, Softmax
 from saucier.config.model import Block, Stack, Transformer
 from saucier.config.positions import NoPositions, Rotary, TransformerXL
 from saucier.config.recurrence import FromZeros
@@ -45,6 +45,9 @@ def check_memory(name: str, stack: Stack, config: Transformer) -> None:
                              remedy="put one attention first, or remove memory")
         attention = block.sublayers[0].inner
         assert isinstance(attention, SelfAttention), "begins_with_attention has looked"
+        if not isinstance(attention.kernel, Softmax):
+            raise InputError(f"kernel {attention.kernel.kind} reads no memory",
+                             where=f"{name}.blocks.{index}.attention", remedy="use kernel softmax, or remove memory")
         if isinstance(attention.positions, Rotary) or attention.global_maps:
             raise InputError("a memory goes neither with rotated keys nor with maps for global tokens",
                              where=f"{name}.blocks.{index}.attention", remedy="use kind: transformer_xl")

@@ -13,11 +13,12 @@ from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
-from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
+from saucier.config.count_attention import attention_nodes
 from saucier.config.count_characters import character_node
 from saucier.config.count_heads import head_node, mix_node
 from saucier.config.count_recurrent import kept_values, recurrent_nodes
-from saucier.config.disentangled import Disentangled, OwnMaps
+from saucier.config.disentangled import Disentangled
+from saucier.config.favor import Favor
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -43,15 +44,10 @@ from saucier.config.model import (
 from saucier.config.positions import (
     Axial,
     Learned,
-    MusicTransformer,
-    RelativeKey,
-    RelativeKeyQuery,
-    Shaw,
     T5Bias,
     TransformerXL,
 )
 from saucier.config.recurrent import Recurrent
-from saucier.config.visibility import visible_keys
 
 
 @singledispatch
@@ -60,72 +56,7 @@ def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
     raise TypeError(type(part))
 
 
-@sublayer_nodes.register
-def _self_attention(part: SelfAttention, dim: int, length: int) -> list[Node]:
-    if isinstance(part.kernel, Hashing):
-        return hashing_nodes(part, part.kernel, dim, length)
-    query, key, _ = part.projection.widths(dim)
-    keys = chunk_keys(part.kernel, length) if isinstance(part.kernel, Chunks) else visible_keys(part.visibility, length)
-    maps = linear("qkv", dim, query + 2 * key, bias=part.projection.bias)
-    if part.projection.bias and not part.projection.key_bias:
-        maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
-    nodes = [maps, *position_nodes(part, dim)]
-    if part.global_maps:  # their keys and values are made of all tokens, their queries of few
-        maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
-        nodes.append(replace(maps, flops=4.0 * dim * key))
-    nodes.append(
-        Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query)
-    )
-    return [*nodes, linear("out", query, dim, bias=part.projection.output_bias)]
-
-
-def hashing_nodes(part: SelfAttention, kernel: Hashing, dim: int, length: int) -> list[Node]:
-    """Return the parts of an attention by hashes, whose queries and keys are one map."""
-    width, keys = part.projection.widths(dim)[0], chunk_keys(kernel, length)
-    return [linear("qkv", dim, 2 * width, bias=part.projection.bias),
-            Node("hashes", kernel.kind, f"{kernel.rounds} a position",
-                 flops=2.0 * width * hash_products(kernel, length)),
-            Node("scores", kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * width),
-            linear("out", width, dim, bias=part.projection.output_bias)]
-
-
-def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
-    """Return the trained tables of a self-attention's positions; a T5 bias belongs to the stack instead."""
-    head = part.projection.widths(dim)[2]
-    match part.positions:
-        case Shaw(max_distance=reach):
-            rows = 2 * reach + 1
-            return [Node("positions", "shaw", "keys and values", f"2 × {rows} × {head}", 2 * rows * head)]
-        case RelativeKey(kind=kind, length=length) | RelativeKeyQuery(kind=kind, length=length):
-            rows = 2 * length - 1
-            return [Node("positions", kind, "shared by the heads", f"{rows} × {head}", rows * head)]
-        case MusicTransformer(length=rows):
-            heads = part.projection.heads
-            return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]
-        case Disentangled() as positions:
-            return disentangled_nodes(positions, part.projection, dim)
-        case TransformerXL(shared_biases=shared, segments=segments):
-            query = part.projection.widths(dim)[0]
-            count = dim * query + (0 if shared else 2 * query) + (3 * query if segments else 0)
-            return [Node("positions", "transformer_xl", "", f"{dim} → {query}", count)]
-        case other:
-            return [] if other.kind == "none" else [Node("positions", other.kind)]
-
-
-def disentangled_nodes(positions: Disentangled, projection: Projection, dim: int) -> list[Node]:
-    """Return the maps from the distance table, and the products of every token with its rows.
-
-    The maps themselves run once a pass, over the table, and are not counted per token.
-    """
-    width, nodes = projection.widths(dim)[0], []
-    if isinstance(positions.maps, OwnMaps):
-        if positions.content_to_position:
-            nodes.append(linear("distance_key", dim, width, bias=positions.maps.key_bias))
-        if positions.position_to_content:
-            nodes.append(linear("distance_query", dim, width, bias=True))
-    nodes = [replace(node, flops=0.0, detail="once a pass") for node in nodes]
-    work = 2.0 * positions.distances.rows * width * (positions.terms - 1)
-    return [*nodes, Node("distance scores", "disentangled", f"{positions.distances.rows} rows", flops=work)]
+sublayer_nodes.register(SelfAttention, attention_nodes)
 
 
 @sublayer_nodes.register
@@ -386,13 +317,16 @@ def cache_bytes(
     config: Transformer, *, batch: int, length: int, source_length: int = 0, bytes_per_value: int = 2
 ) -> int:
     """Return the size of the cache that generation needs: keys and values, the encoder's too, and recurrent states."""
-    values = 0
+    values, sums = 0, 0
     for block in config.decoder.blocks() if config.decoder else ():
         for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention):
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.kernel, Favor):
+                query, _, head = residual.inner.projection.widths(config.dim)
+                sums += 4 * residual.inner.kernel.state_values(query, head)
+            elif isinstance(residual.inner, SelfAttention):
                 values += 2 * length * residual.inner.projection.widths(config.dim)[1]
             elif isinstance(residual.inner, CrossAttention):
                 values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
             elif isinstance(residual.inner, Recurrent):
                 values += kept_values(residual.inner, config.dim, source_length)
-    return batch * values * bytes_per_value
+    return batch * (values * bytes_per_value + sums)

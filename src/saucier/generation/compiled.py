@@ -25,11 +25,13 @@ import torch
 from torch import Tensor, nn
 
 from saucier import __version__
+from saucier import config as c
 from saucier import parts as parts_package
 from saucier.errors import InputError, WorkError
 from saucier.generation.feed import ReadToken, State
 from saucier.generation.frozen import Remembered
 from saucier.model import Transformer
+from saucier.parts.attention import SelfAttention
 from saucier.parts.cache import Cache
 from saucier.parts.experts import Experts
 from saucier.parts.recurrent import Recurrent
@@ -114,8 +116,10 @@ def compiled_reader(model: Transformer) -> ReadToken:
     if any(isinstance(module, Experts) for module in model.modules()):
         raise InputError("the model has experts, which are chosen token by token", where="compile",
                          remedy="use compile=False")
-    if any(isinstance(module, Recurrent) for module in model.modules()):
-        raise InputError("the model has recurrent layers, whose states are not compiled", where="compile",
+    if any(isinstance(module, Recurrent) or (isinstance(module, SelfAttention)
+                                             and isinstance(module.config.kernel, c.Favor))
+           for module in model.modules()):
+        raise InputError("the model has layers that keep states, which are not compiled", where="compile",
                          remedy="use compile=False")
     runs: dict[Kind, Run] = {}
 

@@ -119,7 +119,14 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_computed_again.py::test_what_streams_keep_does_not_grow_with_depth",
         ), "works"),
     Row("G8", "Linformer: keys and values projected to fewer"),
-    Row("G9", "Performer: random features for softmax"),
+    Row("G9", "Performer: random features for softmax",
+        (
+            "tests/unit/parts/test_favor.py::test_sums_are_the_pairs_of_the_same_features",
+            "tests/unit/parts/test_favor.py::test_the_error_falls_as_the_root_of_the_features",
+            "tests/unit/parts/test_favor.py::test_products_of_features_have_the_mean_of_the_softmax_kernel",
+            "tests/unit/parts/test_favor.py::test_a_cache_of_sums_gives_the_numbers_of_one_pass",
+            "tests/unit/parts/test_favor.py::test_directions_are_drawn_anew_while_training_and_saved",
+        ), "partly", "recipes"),
     Row("G10", "ELECTRA: telling replaced tokens",
         (
             "tests/golden/test_published_folders.py::test_folder",

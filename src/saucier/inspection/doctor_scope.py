@@ -66,7 +66,8 @@ def left_reason(config: c.Transformer) -> Reason:
     """Rows with padding, or other text, before them."""
     if reason := right_reason(config):
         return reason
-    if not all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax) for part in attentions(config)):
+    if not all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax | c.Favor)
+               for part in attentions(config)):
         return "its blocks or chunks are counted from the row's beginning"
     if isinstance(config.head, c.QuestionSpanHead):
         return "its question is counted from the row's beginning, as published"

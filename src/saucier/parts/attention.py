@@ -18,6 +18,7 @@ from saucier.parts.chunks import by_chunks, in_rows
 from saucier.parts.context import Context
 from saucier.parts.disentangled import DisentangledPositions
 from saucier.parts.dropout import dropout
+from saucier.parts.favor import by_features
 from saucier.parts.global_attention import publish, with_global_maps
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.linear import Linear, PartlyBiased
@@ -112,7 +113,7 @@ class SelfAttention(nn.Module):
                                 lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
-        if context.cache is not None:
+        if context.cache is not None and not isinstance(self.config.kernel, c.Favor):
             key, value = context.cache.extend(number, key, value)
         mixed = join(rejoined(self.attend(query, key, value, context), context))
         if self.global_qkv is not None:
@@ -126,6 +127,9 @@ class SelfAttention(nn.Module):
         if isinstance(self.config.kernel, c.Chunks):
             mix = partial(by_chunks, attention=self.config, context=context, rate=self.dropout)
             return in_rows(mix, (query * self.scale, key, value), context.layout)
+        if isinstance(self.config.kernel, c.Favor):
+            features = partial(by_features, attention=self.config, context=context, scale=self.scale)
+            return in_rows(features, (query, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
         work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
@@ -195,8 +199,9 @@ class SelfAttention(nn.Module):
     def dropout(self) -> float:
         """Dropout on the weights, in training only."""
         kernel = self.config.kernel
-        rate = kernel.chunks.dropout if isinstance(kernel, c.Hashing) else kernel.dropout
-        return rate if self.training else 0.0
+        if isinstance(kernel, c.Favor) or not self.training:
+            return 0.0
+        return kernel.chunks.dropout if isinstance(kernel, c.Hashing) else kernel.dropout
 
 
 def build_maps(projection: c.Projection, dim: int) -> Linear:

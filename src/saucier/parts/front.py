@@ -144,7 +144,8 @@ def key_widths(stack: c.Stack, dim: int) -> list[tuple[int, int]]:
             if isinstance(residual.inner, c.SelfAttention):
                 width = block.bottleneck.width if block.bottleneck else dim
                 _, key, head = residual.inner.projection.widths(width)
-                widths.append((key // head, head))
+                keys = 0 if isinstance(residual.inner.kernel, c.Favor) else key // head  # it keeps sums in their place
+                widths.append((keys, head))
     return widths
 
 

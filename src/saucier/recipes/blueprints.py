@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Tag, create_model
 
-from saucier.config import Head, Transformer
+from saucier.config import Head, SelfAttention, Transformer
 from saucier.config.base import Config
+from saucier.config.layers import Kernel
+from saucier.config.rewriting import rewritten
 from saucier.families import FAMILIES
 
 TREE = "tree"
 """The tag of a model that is written out as a whole tree."""
+
+
+COMMON = ("family", "head", "kernel")
+"""Keys that are no hyper-parameters of a family: every family has them."""
 
 
 class Family(Config):
@@ -26,12 +32,21 @@ class Family(Config):
     """None: as many as the tokenizer has."""
     head: Head | None = None
     """What stands on top, in place of the family's own; None: the family's."""
+    kernel: Kernel | None = None
+    """How every self-attention weighs its keys, in place of the family's own ways; None: the family's."""
 
     def tree(self, vocab: int) -> Transformer:
         """Return the whole config; `vocab` is used where the recipe does not say."""
-        settings = {name: getattr(self, name) for name in type(self).model_fields if name not in ("family", "head")}
+        settings = {name: getattr(self, name) for name in type(self).model_fields if name not in COMMON}
         tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        tree = tree if self.kernel is None else with_kernel(tree, self.kernel)
         return tree if self.head is None else tree.model_copy(update={"head": self.head})
+
+
+def with_kernel(tree: Transformer, kernel: Kernel) -> Transformer:
+    """Return a model whose self-attentions all have this kernel."""
+    return rewritten(tree, lambda part: part.model_copy(update={"kernel": kernel})
+                     if isinstance(part, SelfAttention) else part)
 
 
 def family_type(name: str) -> type[Family]:
@@ -39,7 +54,7 @@ def family_type(name: str) -> type[Family]:
     signature = inspect.signature(FAMILIES[name], eval_str=True)
     fields: dict[str, Any] = {"family": (Literal[name], name)}
     fields |= {key: (found.annotation, found.default) for key, found in signature.parameters.items() if key != "vocab"}
-    fields |= {"vocab": (int | None, None), "head": (Head | None, None)}
+    fields |= {"vocab": (int | None, None), "head": (Head | None, None), "kernel": (Kernel | None, None)}
     return create_model(name, __base__=Family, __doc__=inspect.getdoc(FAMILIES[name]), **fields)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from saucier.errors import WorkError
 from saucier.model import Transformer
 from saucier.objectives.base import Objective
+from saucier.parts.favor import Redraws
 from saucier.parts.stack import choose_activations
 from saucier.text.rows import share
 from saucier.training import resume as r
@@ -104,6 +105,7 @@ class Run:
     updater: Updater
     state: r.State
     reporter: Reporter
+    redraws: Redraws
     loss: float | None = None
 
     @classmethod
@@ -113,7 +115,9 @@ class Run:
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
-        choose_activations([model, *modules.values()], training.activations)
+        models = [model, *modules.values()]
+        choose_activations(models, training.activations)
+        redraws = Redraws(models)
         optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
         found = r.latest(folder, notes.append)
         if found is None:
@@ -122,6 +126,7 @@ class Run:
             r.refuse_other(r.State.read(found).recipe, recipe, folder)
             state = r.restore(found, model, optimizer, modules)
             carry_on(study.objective, r.read_carried(found), us, next(model.parameters()).device)
+            redraws.at(max(0, state.step - 1))
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
@@ -130,7 +135,7 @@ class Run:
             reporter.note(text)
         updater = Updater(model, study, us, cast(Dtype, state.dtype), seed=training.seed,
                           micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
-        return cls(model, training, folder, us, optimizer, updater, state, reporter)
+        return cls(model, training, folder, us, optimizer, updater, state, reporter, redraws)
 
     def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> Result:
         """Do the steps that are left."""
@@ -169,6 +174,7 @@ class Run:
     def update(self) -> None:
         """One update of the weights."""
         begin, state, training = time.perf_counter(), self.state, self.training
+        self.redraws.at(state.step)
         learned = self.updater.gradients(state.step)
         self.optimizer.step(factor(training.schedule, state.step, training.steps))
         self.updater.study.objective.settle(self.model, state.step)

@@ -1,0 +1,24 @@
+"""Any family with any kernel, by one line of a recipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.recipes import recipe
+
+
+@pytest.mark.parametrize("name", ["gpt-nano", "bert-nano", "llama-nano", "bart-nano"])
+def test_one_line_gives_every_self_attention_a_kernel(name: str) -> None:
+    body = recipe(name, ["model.kernel.kind=favor", "model.kernel.features=64"]).model
+    stacks = [stack for stack in (body.encoder, body.decoder) if stack]
+    assert {attention.kernel for stack in stacks for attention in stack.attentions()} == {c.Favor(features=64)}
+    plain = recipe(name).model
+    assert c.parameters(body) == c.parameters(plain)
+    assert body.head == plain.head
+
+
+def test_a_kernel_that_does_not_fit_is_refused_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"t5-nano.yaml:\d+: .*blocks.0.attention.positions: kernel favor cannot"):
+        recipe("t5-nano", ["model.kernel.kind=favor"])

@@ -47,8 +47,8 @@ CASES = (
     Case("RTE", "classification", "classification/rte", "accuracy", words=PAIR),
     Case("SNLI, small", "classification", "classification/snli_small", "accuracy", words=PAIR),
     Case("STS-B", "regression", "classification/stsb", "Spearman", 0.84, (*PAIR, "task.score=score")),
-    Case("CoNLL-2003 entities", "tagging", "ner/conll2003", "F1", 0.84),
-    Case("UD English, parts of speech", "tagging", "ner/ud_ewt_pos", "accuracy", 0.93, ("training.epochs=2",)),
+    Case("CoNLL-2003 entities", "tagging", "ner/conll2003", "entity F1", 0.84),
+    Case("UD English, parts of speech", "tagging", "ner/ud_ewt_pos", "tag accuracy", 0.93, ("training.epochs=2",)),
 )
 
 

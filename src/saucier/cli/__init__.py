@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from saucier.cli import (
+    attention,
     attention_map,
     backtranslate,
     clean,
@@ -63,6 +64,7 @@ app.command()(diff.diff)
 app.command()(doctor.doctor)
 app.command()(plan.plan)
 app.command()(prompt.prompt)
+app.command()(attention.attention)
 app.command()(attention_map.attention_map)
 app.command()(compare.compare)
 app.command()(scaling.scaling)

@@ -5,7 +5,8 @@ Knows nothing of models: attention maps and patterns of attention are drawn with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,16 @@ def save_picture(found: HeatMap, path: Path) -> None:
 
     Errors: `InputError` for another kind of file than SVG, PNG and PDF, and where matplotlib is missing.
     """
+    with figure_file(path, (CELL * len(found.columns) + 1.6, CELL * len(found.rows) + 1.4)) as figure:
+        draw(figure, found)
+
+
+@contextmanager
+def figure_file(path: Path, inches: tuple[float, float]) -> Iterator[Figure]:
+    """Give a figure to be drawn, and write it into a file; the same drawing gives the same bytes.
+
+    Errors: `InputError` for another kind of file than SVG, PNG and PDF, and where matplotlib is missing.
+    """
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot draw a {path.suffix or 'file without suffix'}", where=str(path),
                          remedy=f"use {', '.join(SUFFIXES)}")
@@ -50,8 +61,8 @@ def save_picture(found: HeatMap, path: Path) -> None:
         raise InputError("a picture needs matplotlib, which is not installed",
                          remedy="pip install 'saucier[report]', or leave out --out") from None
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9}):
-        figure = Figure(figsize=(CELL * len(found.columns) + 1.6, CELL * len(found.rows) + 1.4))
-        draw(figure, found)
+        figure = Figure(figsize=inches)
+        yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
 

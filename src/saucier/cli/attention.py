@@ -1,0 +1,83 @@
+"""`saucier attention`: what attends to what in a model, and what that costs as texts grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from saucier.cli.arguments import AsJson
+
+if TYPE_CHECKING:
+    from saucier.inspection.pattern import Text
+    from saucier.inspection.subject import Subject
+
+What = Annotated[str, typer.Argument(metavar="MODEL", help="A recipe's name or file, a run, or a model's folder.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Changes to a recipe.")]
+Length = Annotated[int, typer.Option(min=1, max=2048, help="Tokens of the text that is drawn.")]
+Layer = Annotated[int | None, typer.Option(min=0, help="One layer alone, from 0.")]
+Head = Annotated[int | None, typer.Option(min=0, help="One head alone, from 0.")]
+Globals = Annotated[int, typer.Option("--global", min=0, help="First tokens that are global, where a model has such.")]
+Prefix = Annotated[int | None, typer.Option(min=0, help="First tokens that all may see, where a model has a prefix; a "
+                                                        "quarter without it.")]
+Training = Annotated[bool, typer.Option("--training", help="As in training: random blocks are drawn, and passes that "
+                                                           "are measured go backwards too.")]
+Lengths = Annotated[str | None, typer.Option(metavar="N,N,...", help="Measure time and memory at these lengths.")]
+Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw into an SVG, PNG or PDF file.")]
+
+
+def attention(what: What, words: Words = None, *, length: Length = 64, layer: Layer = None, head: Head = None,
+              global_tokens: Globals = 1, prefix: Prefix = None, training: Training = False, lengths: Lengths = None,
+              out: Picture = None, as_json: AsJson = False) -> None:
+    """Draw which tokens see which in every layer and head, or measure what growing lengths cost.
+
+    The picture is read off the built attention, with random weights; feed-forwards and vocabulary are left out.
+    """
+    from saucier.inspection.pattern import Text
+    from saucier.inspection.subject import subject
+
+    found = subject(what, words or [])
+    if lengths is not None:
+        grown(found, lengths, out, training=training, as_json=as_json)
+        return
+    shown = length // 4 if prefix is None else prefix
+    drawn(found, Text(length, global_tokens, shown), (layer, head), out, training=training, as_json=as_json)
+
+
+def drawn(found: Subject, text: Text, which: tuple[int | None, int | None], out: Path | None, *, training: bool,
+          as_json: bool) -> None:
+    """Draw patterns."""
+    from saucier.inspection.pattern import as_plain, chosen, patterns
+    from saucier.inspection.pattern_picture import lines, save_patterns
+    from saucier.inspection.screen import put_json
+
+    every = chosen(patterns(found.model, text, training=training), *which)
+    if out is not None:
+        save_patterns(every, found.name, out)
+    if as_json:
+        put_json(as_plain(every))
+    elif out is not None:
+        typer.echo(f"{out}: {len(every)} patterns of {text.length} tokens")
+    else:
+        typer.echo("\n".join(lines(every)))
+
+
+def grown(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
+    """Measure growing lengths."""
+    from saucier.inspection.growth import measured, wanted_lengths
+    from saucier.inspection.growth_picture import as_json as plain
+    from saucier.inspection.growth_picture import save_growth, table
+    from saucier.inspection.screen import put, put_json
+
+    wanted = wanted_lengths(lengths)
+    points = list(measured(found.model, wanted, training=training,
+                           heard=lambda one: typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)))
+    if out is not None:
+        save_growth(points, found.name, out)
+    if as_json:
+        put_json(plain(points))
+    else:
+        put(table(points))
+    if len(points) < len(wanted):
+        typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

@@ -14,8 +14,8 @@ from tests.laws import zoo
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.block_patterns import blocks
 from saucier.errors import InputError
-from saucier.families.big_bird import blocks
 from saucier.model import Output, Transformer
 
 LENGTH = 9

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from saucier import config as c
-from saucier.families.big_bird import blocks
+from saucier.config.block_patterns import blocks
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.ragged import ragged_of

@@ -9,9 +9,9 @@ from tests.laws.zoo_recurrent import recurrent_decoders, recurrent_encoders, rec
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.block_patterns import blocks
 from saucier.config.check_cells import recurrent_parts
 from saucier.families import FAMILIES
-from saucier.families.big_bird import blocks
 from saucier.inspection.doctor_scope import attentions, left_reason, padding_reason, right_reason
 from saucier.model import Transformer, build
 from saucier.parts.initialize import fold_scale

@@ -285,14 +285,21 @@ class Layout:
         those that do, are taken from it, and its class is tried first.
         """
         said, first = said or {}, None
+        refused: InputError | None = None
         unread = {name: value for name, value in said.items() if name in self.free | COMMON}
         for name in self.likely(said):
             document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
                         **self.written(tree, name, said)}
-            again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
+            try:
+                again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
+            except InputError as error:  # a class for a head that the tree has not
+                refused = refused or error
+                continue
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
                 return document
             first = first or again
+        if first is None and refused is not None:
+            raise refused
         raise InputError(f"this model cannot be written as {self.model_type}: {different(tree, first)}", where="model",
                          remedy="save it in our own layout")
 

@@ -1,4 +1,4 @@
-"""`saucier convert`: a model in another layout or number format, or with an adapter merged."""
+"""`saucier convert`: a model in another layout, number format or shape, or with an adapter merged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,44 @@ Target = Annotated[Path, typer.Argument(metavar="DST", help="A new folder.")]
 To = Annotated[str, typer.Option("--to", help="own, published, a model_type, or auto: published where one fits.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16; stored keeps what the files have.")]
 Head = Annotated[str, typer.Option(help="Read the folder as this published class.")]
+SHAPE = "Another shape"
+Attention = Annotated[str | None,
+                      typer.Option(metavar="KIND", rich_help_panel=SHAPE,
+                                   help="What a token sees: window:512 (neighbours; of an encoder makes a Longformer), "
+                                        "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird).")]
+Global = Annotated[str | None,
+                   typer.Option("--global", metavar="TOKENS", rich_help_panel=SHAPE,
+                                help="Beside a window: the tokens that see all and are seen by all where a batch names "
+                                     "none: none, cls, question or choices.")]
+Room = Annotated[int | None,
+                 typer.Option("--positions", min=1, rich_help_panel=SHAPE,
+                              help="Tokens to have room for: the table of positions is tiled.")]
+KeyHeads = Annotated[int | None,
+                     typer.Option("--kv-heads", min=1, rich_help_panel=SHAPE,
+                                  help="Heads for keys and values, each the mean of a group; 1: multi-query.")]
+Order = Annotated[str | None,
+                  typer.Option("--layers", metavar="NUMBERS", rich_help_panel=SHAPE,
+                               help="The layers to have, from 0: 0,2,4 leaves some out, 0-5,0-5 stacks them.")]
+DecoderOrder = Annotated[str | None,
+                         typer.Option("--decoder-layers", metavar="NUMBERS", rich_help_panel=SHAPE,
+                                      help="The same for the decoder of a model with two stacks.")]
+Text = Annotated[list[str] | None,
+                 typer.Option("--text", metavar="FILE", rich_help_panel=SHAPE,
+                              help="Compare the model with what it was on this text. Can be given again.")]
 
 
 def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "stored", head: Head = "auto",
+            attention: Attention = None, tokens: Global = None, positions: Room = None, kv_heads: KeyHeads = None,
+            layers: Order = None, decoder_layers: DecoderOrder = None, text: Text = None,
             as_json: AsJson = False) -> None:
-    """Write a model into a new folder: in another layout or number format, or with an adapter merged."""
+    """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged."""
+    from saucier.adaptation.surgery.asked import Asked
     from saucier.inspection.screen import put_json
     from saucier.runs import convert as work
 
-    done = work.convert(source, target, layout=to, dtype=dtype, head=head)
+    asked = Asked(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
+                  decoder_layers=decoder_layers)
+    done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=asked, texts=text or ())
     if as_json:
         put_json(asdict(done) | {"folder": str(done.folder)})
         return
@@ -31,3 +60,5 @@ def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "
     layout += f", {done.published}" if done.published else ""
     typer.echo(f"{done.parameters:,} parameters, {done.dtype}, {done.size:,} bytes, {layout} → {done.folder}")
     typer.echo(f"tokenizer: {', '.join(done.tokenizer) or 'none in the source'}")
+    for line in done.equivalence.lines() if done.equivalence else ():
+        typer.echo(line)

@@ -10,20 +10,10 @@ from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Publish
 from saucier.checkpoints.places import attentions
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import as_decoder, as_encoder
+from saucier.config.block_patterns import blocks
 from saucier.config.visibility import terms_of
 from saucier.families import lineage
 from saucier.families.bert import bert, both
-
-
-def blocks(size: int, drawn: int, length: int) -> c.Visibility:
-    """Return what a BigBird of at most `length` positions sees; all, as long as the blocks could not leave gaps.
-
-    Source: Zaheer et al. 2020, §2 and appendix D, arXiv:2007.14062; the limit is that of its code release.
-    """
-    pattern: c.Visibility = c.BlockWindow(size=size) | c.GlobalBlocks(size=size)
-    if drawn:
-        pattern = pattern + c.RandomBlocks(size=size, count=drawn, length=length)
-    return c.Beyond(length=(5 + 2 * drawn) * size, inner=pattern)
 
 
 def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50358, length: int = 4096,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout, Published, put
 from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.config.turns import in_turns
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
 from saucier.families.longformer import WINDOW, finding, reaches, windows
-from saucier.families.shapes import in_turns
 
 
 def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,

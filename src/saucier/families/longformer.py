@@ -8,9 +8,9 @@ from dataclasses import replace
 from saucier import config as c
 from saucier.checkpoints.choices import encoder_classes, labelling
 from saucier.checkpoints.keys import Document, Key, Layout, Published, put
+from saucier.config.turns import in_turns
 from saucier.families import lineage
 from saucier.families.roberta import PADDING
-from saucier.families.shapes import in_turns
 
 
 def longformer(

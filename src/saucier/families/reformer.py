@@ -7,7 +7,7 @@ from math import lcm
 from typing import Any, Literal
 
 from saucier import config as c
-from saucier.families.shapes import in_turns
+from saucier.config.turns import in_turns
 
 Kind = Literal["local", "lsh"]
 PAPER: tuple[Kind, ...] = ("local", "lsh") * 3

@@ -9,8 +9,8 @@ from saucier.checkpoints.choices import bare, encoder_alone, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import tied_output
+from saucier.config.turns import in_turns
 from saucier.errors import InputError
-from saucier.families.shapes import in_turns
 from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, weights
 
 

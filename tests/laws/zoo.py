@@ -213,6 +213,9 @@ def encoders() -> dict[str, c.Transformer]:
     first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
     ring = c.SelfAttention(projection=HEADS, kernel=c.Chunks(length=3, before=1, after=1))
     features = c.SelfAttention(projection=GROUPED, kernel=c.Favor(features=24, block=5))
+    mixed = {sharing.kind: c.SelfAttention(projection=GROUPED, positions=c.Rotary(),
+                                           kernel=c.LowRank(length=LENGTH, rank=5, sharing=sharing))
+             for sharing in (c.Headwise(), c.KeyValue(), c.Layerwise())}
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
@@ -220,7 +223,7 @@ def encoders() -> dict[str, c.Transformer]:
                     "convolution": convolved(), "window": encoder(window), "global": encoder(first),
                     "global-maps": encoder(maps), "blocks": encoder(block), "chunks": encoder(ring),
                     "favor": encoder(features), "crowded": crowded()} | {
-        f"part-{name}": encoder(attention) for name, attention in full_positions().items()}
+        f"part-{name}": encoder(attention) for name, attention in (full_positions() | mixed).items()}
 
 
 def convolved() -> c.Transformer:

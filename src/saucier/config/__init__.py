@@ -85,6 +85,7 @@ from saucier.config.layers import (
     Sublayer,
     TopOfSoftmax,
 )
+from saucier.config.low_rank import Headwise, KeyValue, Layerwise, LowRank
 from saucier.config.memory import Memory, memory
 from saucier.config.mixing import FourierMixing
 from saucier.config.model import (
@@ -395,5 +396,5 @@ __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "B
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
             "StateReadout", "UniformInit"]
-__all__ += ["BidirectionalHead", "CharacterNetwork", "KeepActivations", "LayerMix", "ProjectTwice",
-            "RecomputeActivations", "keeps_apart"]
+__all__ += ["BidirectionalHead", "CharacterNetwork", "Headwise", "KeepActivations", "KeyValue", "LayerMix", "Layerwise",
+            "LowRank", "ProjectTwice", "RecomputeActivations", "keeps_apart"]

@@ -9,6 +9,7 @@ from saucier.config.check_cells import check_apart, check_cells, check_mix, read
 from saucier.config.check_characters import check_characters
 from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_favor import check_favor
+from saucier.config.check_low_rank import check_low_rank, check_shared_map
 from saucier.config.check_narrow import check_bottleneck, check_trigram
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.check_source import check_source
@@ -187,9 +188,20 @@ def check_mixing(name: str, stack: Stack) -> None:
 def check_layout(name: str, stack: Stack, dim: int) -> None:
     """What concerns a stack as a whole."""
     check_groups(name, stack)
+    check_shared_map(name, stack)
     check_convolution(name, stack, dim)
     check_mixing(name, stack)
     check_parallel(name, stack)
+
+
+def check_attention(path: str, stack: str, attention: SelfAttention, dim: int) -> None:
+    """What concerns one self-attention, by each of its slots."""
+    check_projection(path, attention.projection, dim)
+    check_positions(path, attention, dim)
+    check_kernel(path, attention)
+    check_favor(path, attention, dim)
+    check_low_rank(path, attention)
+    check_global_maps(path, stack, attention)
 
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
@@ -206,11 +218,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
             path = f"{name}.blocks.{index}.{residual.inner.kind}" + (f"_{before + 1}" if before else "")
             match residual.inner:
                 case SelfAttention() as attention:
-                    check_projection(path, attention.projection, dim)
-                    check_positions(path, attention, dim)
-                    check_kernel(path, attention)
-                    check_favor(path, attention, dim)
-                    check_global_maps(path, name, attention)
+                    check_attention(path, name, attention, dim)
                     if isinstance(attention.positions, T5Bias):
                         biases[path] = (attention.positions, attention.projection.heads)
                     if isinstance(attention.positions, Disentangled):

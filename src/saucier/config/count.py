@@ -13,6 +13,7 @@ from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
+from saucier.config.check_low_rank import layerwise
 from saucier.config.count_attention import attention_nodes
 from saucier.config.count_characters import character_node
 from saucier.config.count_heads import head_node, mix_node
@@ -222,6 +223,9 @@ def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | N
     if projection := shared_biases(stack):
         width = projection.widths(dim)[0]
         children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
+    if found := layerwise(stack):
+        rank, longest = found[0].rank, found[0].length
+        children.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
     match stack.layers:
         case Repeat(block=block, times=times):
             children.append(group("blocks", "repeat", unlent(block_nodes(block, dim, length), lender, 0), times=times))

@@ -12,6 +12,7 @@ from saucier.config.chunks import Chunks, Hashing, chunk_keys, hash_products
 from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.favor import Favor, feature_flops, mixing_flops
 from saucier.config.layers import Projection, SelfAttention
+from saucier.config.low_rank import LowRank
 from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery, Shaw, TransformerXL
 from saucier.config.visibility import is_causal, visible_keys
 
@@ -32,6 +33,9 @@ def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
     if isinstance(part.kernel, Favor):
         return [*nodes, *feature_nodes(part, part.kernel, dim, length),
                 linear("out", query, dim, bias=part.projection.output_bias)]
+    if isinstance(part.kernel, LowRank):
+        nodes += mixture_nodes(part.kernel, key)
+        keys = part.kernel.rank
     nodes.append(
         Node("scores", part.kernel.kind, f"{keys:g} keys a query, {part.visibility.kind}", flops=4.0 * keys * query)
     )
@@ -44,6 +48,16 @@ def feature_nodes(part: SelfAttention, kernel: Favor, dim: int, length: int) -> 
     mixing = mixing_flops(kernel, query, head, length=length, causal=is_causal(part.visibility))
     return [Node("features", kernel.kind, f"{kernel.features} a head", flops=feature_flops(kernel, query, key, head)),
             Node("sums", kernel.kind, part.visibility.kind, flops=mixing)]
+
+
+def mixture_nodes(kernel: LowRank, width: int) -> list[Node]:
+    """Return the maps along the text that mix keys and values, `width` of each for a token."""
+    found = Node("mixtures", kernel.kind, "the stack's map", flops=4.0 * kernel.rank * width)
+    if kernel.maps:
+        shape = f"{kernel.maps} × {kernel.length} → {kernel.rank}"
+        found = replace(found, detail=kernel.sharing.kind.replace("_", " "), shape=shape,
+                        parameters=kernel.maps * kernel.length * kernel.rank)
+    return [found]
 
 
 def hashing_nodes(part: SelfAttention, kernel: Hashing, dim: int, length: int) -> list[Node]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.config.chunks import Chunks, Hashing
 from saucier.config.favor import Favor
+from saucier.config.low_rank import LowRank
 from saucier.config.mixing import FourierMixing
 from saucier.config.norms import LayerNorm as LayerNorm
 from saucier.config.norms import Norm as Norm
@@ -58,7 +59,7 @@ class Softmax(Config):
     """Dropout on the attention weights."""
 
 
-Kernel = Annotated[Softmax | Chunks | Hashing | Favor, Field(discriminator="kind")]
+Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank, Field(discriminator="kind")]
 
 
 class GlobalMaps(Config):

@@ -119,7 +119,12 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_computed_again.py::test_streams_give_the_ordinary_gradients",
             "tests/unit/parts/test_computed_again.py::test_what_streams_keep_does_not_grow_with_depth",
         ), "works"),
-    Row("G8", "Linformer: keys and values projected to fewer"),
+    Row("G8", "Linformer: keys and values projected to fewer",
+        (
+            "tests/unit/parts/test_low_rank.py::test_it_is_the_softmax_over_mixtures",
+            "tests/unit/parts/test_low_rank.py::test_as_many_maps_as_published",
+            "tests/unit/parts/test_low_rank.py::test_packed_documents_have_their_own_mixtures",
+        ), "works"),
     Row("G9", "Performer: random features for softmax",
         (
             "tests/unit/parts/test_favor.py::test_sums_are_the_pairs_of_the_same_features",
@@ -127,7 +132,7 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_favor.py::test_products_of_features_have_the_mean_of_the_softmax_kernel",
             "tests/unit/parts/test_favor.py::test_a_cache_of_sums_gives_the_numbers_of_one_pass",
             "tests/unit/parts/test_favor.py::test_directions_are_drawn_anew_while_training_and_saved",
-        ), "partly", "recipes"),
+        ), "works"),
     Row("G10", "ELECTRA: telling replaced tokens",
         (
             "tests/golden/test_published_folders.py::test_folder",

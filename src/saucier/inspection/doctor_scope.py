@@ -66,7 +66,7 @@ def left_reason(config: c.Transformer) -> Reason:
     """Rows with padding, or other text, before them."""
     if reason := right_reason(config):
         return reason
-    if not all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax | c.Favor)
+    if not all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax | c.Favor | c.LowRank)
                for part in attentions(config)):
         return "its blocks or chunks are counted from the row's beginning"
     if isinstance(config.head, c.QuestionSpanHead):

@@ -22,6 +22,7 @@ from saucier.parts.favor import by_features
 from saucier.parts.global_attention import publish, with_global_maps
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.linear import Linear, PartlyBiased
+from saucier.parts.low_rank import build_mixtures, by_mixtures
 from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
 from saucier.parts.ragged import Ragged
 from saucier.parts.random_blocks import Draw
@@ -94,6 +95,7 @@ class SelfAttention(nn.Module):
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, dim)
+        self.mixtures = build_mixtures(config)
         self.reads_past = True
         """A block's memory stands before the rows that it reads."""
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
@@ -113,7 +115,7 @@ class SelfAttention(nn.Module):
                                 lambda: rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
-        if context.cache is not None and not isinstance(self.config.kernel, c.Favor):
+        if context.cache is not None and not isinstance(self.config.kernel, c.Favor | c.LowRank):
             key, value = context.cache.extend(number, key, value)
         mixed = join(rejoined(self.attend(query, key, value, context), context))
         if self.global_qkv is not None:
@@ -130,6 +132,11 @@ class SelfAttention(nn.Module):
         if isinstance(self.config.kernel, c.Favor):
             features = partial(by_features, attention=self.config, context=context, scale=self.scale)
             return in_rows(features, (query, key, value), context.layout)
+        if isinstance(self.config.kernel, c.LowRank):
+            maps = self.mixtures or context.mixtures
+            assert maps is not None, "the stack has what the layer has not"
+            mixtures = partial(by_mixtures, maps=maps, context=context, scale=self.scale, rate=self.dropout)
+            return in_rows(mixtures, (query, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
         work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:

@@ -21,6 +21,7 @@ from saucier.parts.random_blocks import Draw
 from saucier.parts.visibility import Mask, Span, materialize
 
 if TYPE_CHECKING:
+    from saucier.parts.low_rank import Mixtures
     from saucier.parts.transformer_xl import RelativeBiases
 
 T = TypeVar("T")
@@ -73,6 +74,8 @@ class Context:
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
     biases: RelativeBiases | None = None
     """The biases of Transformer-XL's positions, where the stack's layers share them."""
+    mixtures: Mixtures | None = None
+    """The map along the text, where the stack's layers share it."""
     recalled: tuple[Tensor, ...] | None = None
     """[B, M, D] for each block: the memory of earlier segments."""
     past: Tensor | None = None

@@ -20,6 +20,7 @@ from saucier.config.favor import at_step
 from saucier.errors import InputError
 from saucier.parts.chunks import lengthened, places
 from saucier.parts.context import Context
+from saucier.parts.documents import refuse_pieces
 from saucier.parts.kernels import spread
 
 PIECE = 2**20
@@ -249,16 +250,6 @@ def document_of(context: Context) -> Tensor | None:
                              remedy="give one text a row, or no cache")
         context.once("documents in one piece", lambda: refuse_pieces(found))
     return found
-
-
-def refuse_pieces(document: Tensor) -> None:
-    """Refuse documents that stop and go on again. Shapes: [B, L]. Raises `InputError` with the row."""
-    for row, numbers in enumerate(document):
-        runs = torch.unique_consecutive(numbers)
-        runs = runs[runs >= 0]
-        if len(runs) != len(torch.unique(runs)):
-            raise InputError(f"row {row}: a document goes on behind another one", where="documents",
-                             remedy="put each document's tokens together")
 
 
 def of_earlier(asking: Tensor, keys: Tensor, value: Tensor, document: Tensor) -> Tensor:

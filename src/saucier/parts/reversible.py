@@ -79,7 +79,8 @@ class Run:
 
     sublayers: list[nn.Module]
     context: Context
-    biases: nn.Module | None
+    shared: Sequence[nn.Module]
+    """Parts of the stack that the sublayers read."""
     format: NumberFormat
     turns: list[Turn] = field(default_factory=list)
 
@@ -90,8 +91,8 @@ class Run:
 
     def beside(self) -> list[Tensor]:
         """Return those of them that are no sublayer's own."""
-        biases = [] if self.biases is None else list(self.biases.parameters())
-        return distinct([self.context.memory, self.context.shared, *biases])
+        weights = [weight for part in self.shared for weight in part.parameters()]
+        return distinct([self.context.memory, self.context.shared, *weights])
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
@@ -172,13 +173,13 @@ class Sums:
         return [self.found.get(id(one)) for one in self.learned]
 
 
-def undone(x: Tensor, blocks: Sequence[nn.Module], context: Context, biases: nn.Module | None) -> Tensor:
+def undone(x: Tensor, blocks: Sequence[nn.Module], context: Context, shared: Sequence[nn.Module]) -> Tensor:
     """Apply blocks as `two_streams` does, and keep for the backward pass only what the last ones give.
 
-    What stood before a sublayer is computed from what stands behind it. `biases` are parameters of the stack that its
-    blocks read. Shapes: x [B, L, D] -> [B, L, 2D].
+    What stood before a sublayer is computed from what stands behind it. `shared` are parts of the stack that its blocks
+    read. Shapes: x [B, L, D] -> [B, L, 2D].
     Source: Gomez et al. 2017, §3.2, arXiv:1707.04585; Kitaev et al. 2020, §3, eq 10.
     """
     sublayers = [sublayer for block in blocks for sublayer in block.children()]
-    run = Run(sublayers, context, biases, NumberFormat.now(x))
+    run = Run(sublayers, context, shared, NumberFormat.now(x))
     return Undone.apply(run, x, *run.learned())  # type: ignore[no-untyped-call, no-any-return]

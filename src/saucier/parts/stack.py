@@ -18,6 +18,7 @@ from saucier.parts.context import Context
 from saucier.parts.disentangled import DistanceTable
 from saucier.parts.dropout import Dropout
 from saucier.parts.linear import Linear
+from saucier.parts.low_rank import build_shared_mixtures
 from saucier.parts.neighbours import Convolution
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
@@ -71,6 +72,8 @@ class Stack(nn.Module):
         found_biases = shared_biases(config)
         self.biases = None if found_biases is None else RelativeBiases(found_biases.heads, found_biases.widths(dim)[2])
         """Transformer-XL's biases, where all layers share them."""
+        self.mixtures = build_shared_mixtures(config)
+        """The map along the text, where all layers share it."""
         self.queries = Queries(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
         self.reversible = isinstance(config.residual, c.Reversible)
@@ -88,7 +91,7 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
-        context.biases = self.biases
+        context.biases, context.mixtures = self.biases, self.mixtures
         x = self.zeroed(x, context)
         if self.queries is not None and context.asked is not None:
             x = self.queries(x, context.asking)
@@ -104,7 +107,7 @@ class Stack(nn.Module):
         if self.reversible:
             blocks: list[nn.Module] = [self.blocks[place] for place in self.order]
             if self.repeatable and may_be_undone(x, context, record):
-                return undone(x, blocks, context, self.biases)
+                return undone(x, blocks, context, [part for part in (self.biases, self.mixtures) if part is not None])
             return two_streams(x, blocks, context, record)
         again = isinstance(self.activations, c.RecomputeActivations) and torch.is_grad_enabled()
         apply = forgetful if again else plainly

@@ -43,3 +43,11 @@ def test_the_public_names_are_there() -> None:
     assert set(saucier.__all__) <= set(dir(saucier))
     with pytest.raises(AttributeError, match="no attribute 'recipee'"):
         saucier.recipee  # noqa: B018  # the access is what is tested
+
+
+def test_a_warning_is_a_note() -> None:
+    """A person reads ours without the code that gave them; those of others keep it."""
+    from saucier.cli import told
+
+    assert told(UserWarning("two rows were cut"), UserWarning, "code.py", 3) == "note: two rows were cut\n"
+    assert "code.py:3" in told(DeprecationWarning("old"), DeprecationWarning, "code.py", 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -44,6 +45,8 @@ from saucier.cli import (
 from saucier.errors import SaucierError
 
 FAILED, INTERRUPTED = 1, 130
+TRACED = warnings.formatwarning
+"""How Python writes a warning: with the file and the line of the code."""
 
 app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
@@ -97,6 +100,7 @@ def options(context: typer.Context, show_version: ShowVersion = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    warnings.formatwarning = told
     try:
         code = typer.main.get_command(app)(list(sys.argv[1:] if arguments is None else arguments), prog_name="saucier",
                                            standalone_mode=False)
@@ -120,3 +124,8 @@ def complain(text: str) -> None:
     """Say on standard error what is wrong; a line for each fault."""
     for line in text.splitlines():
         print(f"error: {line}", file=sys.stderr)
+
+
+def told(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+    """Write a warning of ours for a person, and any other for an engineer."""
+    return f"note: {message}\n" if category is UserWarning else TRACED(message, category, filename, lineno, line)

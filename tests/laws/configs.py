@@ -33,12 +33,16 @@ plain_visibilities = st.one_of(st.just(c.Full()), st.just(c.Causal()), st.just(c
                                st.builds(c.Global, otherwise=st.sampled_from([c.NoTokens(), c.FirstToken()])),
                                st.builds(c.BlockWindow, size=st.integers(1, 4), reach=st.integers(0, 2)),
                                st.builds(c.GlobalBlocks, size=st.integers(1, 4)),
+                               st.builds(c.Dilated, size=st.integers(1, 3), dilation=st.integers(1, 3)),
+                               st.builds(c.Strided, stride=st.integers(1, 4)),
+                               st.builds(c.Columns, stride=st.integers(1, 4), count=st.integers(1, 2)),
                                st.builds(c.RandomBlocks, size=st.integers(1, 3), count=st.integers(1, 2),
                                          length=st.just(POSITIONS)))
 visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first & second, inner, inner),
     st.builds(lambda first, second: first | second, inner, inner),
     st.builds(lambda first, second: first + second, inner, inner),
+    st.builds(lambda first, second: c.ByHead(terms=(first, second)), inner, inner),
     st.builds(c.Beyond, length=st.sampled_from([3, 20]), inner=inner)), max_leaves=3)
 
 scalings = st.sampled_from([

@@ -88,7 +88,9 @@ def unmasked(config: c.Transformer, length: int) -> float:
 
 
 @pytest.mark.parametrize(("visibility", "length"), [(visibility, length) for length in (1, 2, 7) for visibility in (
-    c.Full(), c.Causal(), c.Window(1), c.Window(3), c.Window(50), c.Causal() & c.Window(3), c.Causal() & c.Window(50))])
+    c.Full(), c.Causal(), c.Window(1), c.Window(3), c.Window(50), c.Causal() & c.Window(3), c.Causal() & c.Window(50),
+    c.Dilated(size=2, dilation=3), c.Causal() & c.Dilated(size=3, dilation=2), c.Causal() & c.Strided(stride=3),
+    c.Strided(stride=2), c.Columns(stride=3, count=2))])
 def test_visible_keys_are_counted_exactly(visibility: c.Visibility, length: int) -> None:
     """The average number of keys of a query is that of the mask."""
     from tests.laws.test_leaks import allowed

@@ -32,6 +32,9 @@ VISIBILITIES: dict[str, c.Visibility] = {
     "global-blocks": c.BlockWindow(size=2, reach=0) | c.GlobalBlocks(size=2), "bigbird": blocks(1, 1, 64),
     "bigbird-short": blocks(2, 1, 64), "causal-blocks": c.Causal() & blocks(1, 1, 64),
     "random": c.Window(1) + c.RandomBlocks(size=2, count=2, length=64),
+    "dilated": c.Dilated(size=2, dilation=3), "strided": c.Causal() & c.Strided(stride=3),
+    "columns": (c.Causal() & c.Columns(stride=4, count=2)) | c.Window(1),
+    "by-head": c.ByHead(terms=(c.Causal() & c.Window(2), c.Causal() & c.Strided(stride=4))),
     "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),
 }
 ATTENTIONS: dict[str, c.SelfAttention] = {
@@ -60,6 +63,14 @@ def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
             return query in GLOBAL or key in GLOBAL
         case c.BlockWindow(size=size, reach=reach):
             return abs(query // size - key // size) <= reach
+        case c.Dilated(size=size, dilation=step):
+            return key in [query + step * away for away in range(1 - size, size)]
+        case c.Strided(stride=step):
+            return query % step == key % step
+        case c.Columns(stride=step, count=count):
+            return step - count <= key % step
+        case c.ByHead(terms=terms):  # of all heads together
+            return any(may_see(term, query, key) for term in terms)
         case c.GlobalBlocks(size=size):
             return bool({query // size, key // size} & {0, (LENGTH - 1) // size})
         case c.RandomBlocks(size=size):  # outside training

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from saucier import config as c
 from saucier.config.block_patterns import blocks
+from saucier.config.visibility import repeats, terms_of
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.ragged import ragged_of
@@ -32,7 +33,10 @@ def drawn_visibility(chance: random.Random, depth: int = 2) -> c.Visibility:
     leaves: list[c.Visibility] = [
         c.Window(chance.choice([1, 2, 17, 60])), c.Causal(), c.Prefix(), c.Global(), c.SameLength(), c.Full(),
         c.BlockWindow(size=size, reach=reach), c.GlobalBlocks(size=size), blocks(chance.choice([4, 16]), 2, 4096),
-        c.Beyond(length=chance.choice([10, 500]), inner=c.Window(5))]
+        c.Beyond(length=chance.choice([10, 500]), inner=c.Window(5)),
+        c.Dilated(size=chance.choice([1, 4, 20]), dilation=chance.choice([1, 2, 7])),
+        c.Strided(stride=chance.choice([1, 3, 16, 400])), c.Columns(stride=chance.choice([1, 5, 40]), count=2),
+        c.ByHead(terms=(c.Window(5), c.Causal() & c.Strided(stride=8)))]
     if not depth or chance.random() < 0.4:
         return chance.choice(leaves)
     terms = (drawn_visibility(chance, depth - 1), drawn_visibility(chance, depth - 1))
@@ -81,7 +85,12 @@ def attended(config: c.SelfAttention, span: Span, length: int,
     return [mixed.detach(), *found], any(isinstance(one, tuple) and one[0] == "plan" for one in context.made)
 
 
-@pytest.mark.parametrize("seed", range(120))
+def gaps_that_count(visibility: c.Visibility) -> bool:
+    """Say whether keys count more than once beside gaps, which stays dense."""
+    return repeats(visibility) and any(isinstance(term, c.Dilated | c.Strided) for term in terms_of(visibility))
+
+
+@pytest.mark.parametrize("seed", range(150))
 def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random visibilities over random passes: the same values and gradients, zeros where nothing is seen."""
     chance = random.Random(seed)
@@ -90,7 +99,8 @@ def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytes
     span = drawn_span(chance, rows=2)
     dense, without = attended(config, span, NEVER, monkeypatch)
     sparse, used = attended(config, span, ALWAYS, monkeypatch)
-    assert used and not without
+    assert not without
+    assert used or gaps_that_count(config.visibility)
     for expected, found in zip(dense, sparse, strict=True):
         assert found.isfinite().all()
         torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
@@ -167,6 +177,29 @@ class Largest(TorchDispatchMode):
             if isinstance(one, Tensor):
                 self.bytes = max(self.bytes, one.untyped_storage().nbytes())
         return found
+
+
+STRIDED = (c.Causal() & c.Window(17), c.Causal() & c.Strided(stride=16))
+FIXED = (c.Causal() & c.BlockWindow(size=16, reach=0), c.Causal() & c.Columns(stride=16, count=3))
+SPARSE_TRANSFORMER = {
+    "strided, merged": STRIDED[0] | STRIDED[1], "fixed, merged": FIXED[0] | FIXED[1],
+    "strided, first": STRIDED[0], "strided, second": STRIDED[1], "fixed, second": FIXED[1],
+    "strided, by head": c.ByHead(terms=STRIDED), "fixed, by head": c.ByHead(terms=FIXED),
+    "dilated by head": c.ByHead(terms=(c.Window(9), c.Dilated(size=9, dilation=2), c.Dilated(size=9, dilation=3),
+                                       c.Dilated(size=9, dilation=4))) | c.Global(otherwise=c.FirstToken())}
+
+
+@pytest.mark.parametrize("name", SPARSE_TRANSFORMER)
+@pytest.mark.parametrize("length", [255, 256, 270])
+def test_the_published_forms_of_gaps(name: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sparse Transformer's two patterns in its three forms, and windows dilated by head, at lengths that do not fit."""
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=SPARSE_TRANSFORMER[name])
+    span = Span(length, length, 0, torch.device("cpu"), named=None)
+    dense, _ = attended(config, span, NEVER, monkeypatch)
+    sparse, used = attended(config, span, ALWAYS, monkeypatch)
+    assert used
+    for expected, found in zip(dense, sparse, strict=True):
+        torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
 
 
 @pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.FirstToken()), c.Causal() & c.Window(64),

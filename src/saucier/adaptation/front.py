@@ -96,10 +96,10 @@ def counts_distances(stack: c.Stack) -> bool:
 def windowed(visibility: c.Visibility) -> bool:
     """Say whether a visibility ends at some distance."""
     match visibility:
-        case c.And(terms=terms) | c.Or(terms=terms):
+        case c.And(terms=terms) | c.Or(terms=terms) | c.ByHead(terms=terms):
             return any(windowed(term) for term in terms)
         case _:
-            return isinstance(visibility, c.Window)
+            return isinstance(visibility, c.Window | c.Dilated | c.Strided)
 
 
 def plain(visibility: c.Visibility) -> bool:

@@ -9,23 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.algebra import Algebra
 from saucier.config.base import Config
-
-
-class Algebra(Config):
-    """Gives every visibility the operators `&` (both must allow) and `|` (one must allow)."""
-
-    def __and__(self, other: Visibility) -> And:
-        """Allow what both allow."""
-        return And(terms=(self, other))
-
-    def __or__(self, other: Visibility) -> Or:
-        """Allow what at least one allows."""
-        return Or(terms=(self, other))
-
-    def __add__(self, other: Visibility) -> Plus:
-        """Allow what at least one allows, and count a key as often as they allow it together."""
-        return Plus(terms=(self, other))
+from saucier.config.patterns import Columns as Columns
+from saucier.config.patterns import Dilated as Dilated
+from saucier.config.patterns import Strided as Strided
 
 
 class Full(Algebra):
@@ -194,16 +182,29 @@ class Or(Algebra):
     terms: tuple[Visibility, ...] = Field(min_length=1)
 
 
+class ByHead(Algebra):
+    """Heads that see differently: the first term is for the first heads, each for as many as the others."""
+
+    kind: Literal["by_head"] = "by_head"
+    terms: tuple[Visibility, ...] = Field(min_length=1)
+    """As many as the heads, or a divisor of their number."""
+
+    def of_head(self, head: int, heads: int) -> Visibility:
+        """Return what one of so many heads sees."""
+        return self.terms[head * len(self.terms) // heads]
+
+
 Blocks = BlockWindow | GlobalBlocks | RandomBlocks
 Visibility = Annotated[
-    Full | Causal | Prefix | Window | Global | Blocks | Permutation | SameLength | And | Or | Plus | Beyond,
+    Full | Causal | Prefix | Window | Global | Blocks | Permutation | SameLength | Dilated | Strided | Columns
+    | And | Or | Plus | Beyond | ByHead,
     Field(discriminator="kind"),
 ]
 
 DecoderVisibility = Annotated[Causal | Prefix, Field(discriminator="kind")]
 """What a decoder that writes from left to right may see: the past, or the whole of a prefix too."""
 
-for rebuilt in (And, Or, Plus, Beyond):
+for rebuilt in (And, Or, Plus, Beyond, ByHead):
     rebuilt.model_rebuild()
 
 
@@ -227,10 +228,12 @@ def visible_keys(visibility: Visibility, length: int) -> float:
             return 2 * causal_window_keys(reach, length) - 1
         case And(terms=terms):
             terms = flat(terms)
-            windows = [term.size for term in terms if isinstance(term, Window)]
-            if windows and any(isinstance(term, Causal) for term in terms):
-                return causal_window_keys(min(*windows, length), length)
-            return min(visible_keys(term, length) for term in terms)
+            past = any(isinstance(term, Causal) for term in terms)
+            narrow = min((visible_keys(term, length) for term in terms if not isinstance(term, Causal)),
+                         default=float(length))
+            if past and all(isinstance(term, Causal | EVEN) for term in terms):
+                return (narrow + 1) / 2
+            return min(narrow, (length + 1) / 2) if past else narrow
         case Or(terms=terms):
             return min(float(length), sum(visible_keys(term, length) for term in terms))
         case Plus(terms=terms):
@@ -239,6 +242,19 @@ def visible_keys(visibility: Visibility, length: int) -> float:
             return visible_keys(inner, length) if length > limit else float(length)
         case BlockWindow() | GlobalBlocks() | RandomBlocks():
             return block_keys(visibility, length)
+        case Dilated(size=size, dilation=step):
+            return 2 * sum(max(0, length - step * away) for away in range(size)) / length - 1
+        case Strided(stride=step):
+            return 2 * sum(range(length, 0, -step)) / length - 1
+        case Columns(stride=step, count=count):
+            whole, rest = divmod(length, step)
+            return float(whole * min(count, step) + max(0, rest - max(0, step - count)))
+        case ByHead(terms=terms):
+            return sum(visible_keys(term, length) for term in terms) / len(terms)
+
+
+EVEN = Full | Window | Dilated | Strided | BlockWindow
+"""Visibilities in which two positions see each other or not, and every one sees itself."""
 
 
 def block_keys(visibility: Blocks, length: int) -> float:
@@ -271,7 +287,7 @@ def is_causal(visibility: Visibility) -> bool:
             return True
         case And(terms=terms):
             return any(is_causal(term) for term in terms)
-        case Or(terms=terms) | Plus(terms=terms):
+        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
             return all(is_causal(term) for term in terms)
         case _:
             return False
@@ -282,7 +298,7 @@ def global_terms(visibility: Visibility) -> tuple[Global, ...]:
     match visibility:
         case Global():
             return (visibility,)
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms):
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
             return tuple(found for term in terms for found in global_terms(term))
         case _:
             return ()
@@ -300,7 +316,7 @@ def sliding(visibility: Visibility) -> int | None:
 def terms_of(visibility: Visibility) -> list[Visibility]:
     """Return a visibility and everything inside it."""
     match visibility:
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms):
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
             inner: tuple[Visibility, ...] = terms
         case Beyond(inner=one):
             inner = (one,)
@@ -312,6 +328,11 @@ def terms_of(visibility: Visibility) -> list[Visibility]:
 def draws_blocks(visibility: Visibility) -> bool:
     """Say whether some of what is visible is drawn in training."""
     return any(isinstance(term, RandomBlocks) for term in terms_of(visibility))
+
+
+def tells_heads(visibility: Visibility) -> bool:
+    """Say whether heads see differently."""
+    return any(isinstance(term, ByHead) for term in terms_of(visibility))
 
 
 def repeats(visibility: Visibility) -> bool:
@@ -326,7 +347,8 @@ def fits_any_length(visibility: Visibility) -> bool:
 
 def fits_any_place(visibility: Visibility) -> bool:
     """Say whether what two positions see of each other also stays when they stand further right in their row."""
-    return fits_any_length(visibility) and not any(isinstance(term, BlockWindow) for term in terms_of(visibility))
+    counted = any(isinstance(term, BlockWindow | Columns) for term in terms_of(visibility))
+    return fits_any_length(visibility) and not counted
 
 
 def has_prefix(visibility: Visibility) -> bool:

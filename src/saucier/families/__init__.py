@@ -40,6 +40,7 @@ from saucier.families.reformer import reformer
 from saucier.families.roberta import camembert, roberta, xlm_roberta
 from saucier.families.roformer import roformer
 from saucier.families.seq2seq import seq2seq
+from saucier.families.sparse_transformer import sparse_transformer
 from saucier.families.switch import switch_transformers
 from saucier.families.t5 import mt5, t5, t5_decoder, t5_shared
 from saucier.families.transfo_xl import transfo_xl
@@ -59,5 +60,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
+    "sparse_transformer": sparse_transformer,
 }
 """Family name -> function from hyper-parameters to a config."""

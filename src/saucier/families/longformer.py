@@ -22,10 +22,12 @@ def longformer(
     length: int = 4098,
     hidden: int | None = None,
     window: int | Sequence[int] = 512,
+    padding: int = 1,
     dropout: float = 0.1,
 ) -> c.Transformer:
     """Longformer with its language head. Source: Beltagy et al. 2020, §3 and §5, arXiv:2004.05150.
 
+    Positions are counted from `padding` + 1, the id of the padding.
     `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all.
     """
     norm = c.LayerNorm()
@@ -39,8 +41,8 @@ def longformer(
 
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding()), norm=norm,
-                          dropout=dropout, segments=c.SegmentTable(count=1)),
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=padding)),
+                          norm=norm, dropout=dropout, segments=c.SegmentTable(count=1)),
         encoder=c.Stack(layers=in_turns(tuple(map(block, reaches(window, layers))))),
         pooler=c.Pooler(),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),

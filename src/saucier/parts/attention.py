@@ -140,9 +140,9 @@ class SelfAttention(nn.Module):
         draw = self.draw(query.shape[1], context)
         work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
-            keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if draw else (key, value)
+            keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if work.by_head else (key, value)
             return sparse(query, *keys, work)
-        mask, bias = context.mask(self.config.visibility, draw), self.bias(query.shape[1], context)
+        mask, bias = context.mask(self.config.visibility, draw, query.shape[1]), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
         if bias is not None and mask.whole and not context.want_weights:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.visibility import tells_heads
 from saucier.parts.cache import Cache
 from saucier.parts.inputs import Inputs
 from saucier.parts.ragged import Ragged
@@ -149,11 +150,12 @@ class Context:
         self.recurrent += 1
         return self.recurrent - 1
 
-    def mask(self, visibility: c.Visibility, draw: Draw | None = None) -> Mask:
+    def mask(self, visibility: c.Visibility, draw: Draw | None = None, heads: int = 1) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone."""
+        span = replace(padded(self.span, self.layout), draw=draw, heads=heads if tells_heads(visibility) else 1)
         if draw is not None:
-            return materialize(visibility, replace(padded(self.span, self.layout), draw=draw))
-        return self.once(("mask", visibility), lambda: materialize(visibility, padded(self.span, self.layout)))
+            return materialize(visibility, span)
+        return self.once(("mask", visibility, span.heads), lambda: materialize(visibility, span))
 
     def real_keys(self) -> Tensor | None:
         """Return which keys are no padding, packed away or not; None when all are. Shapes: -> [B, K]."""

@@ -66,8 +66,7 @@ def with_global_maps(attention: SelfAttention, mixed: Tensor, x: Tensor, context
         return mixed
     full = x if layout is None else layout.unpack(x)
     query, key, value = global_heads(attention, full, found)
-    scores = Scores(global_rows(attention.config.visibility, found, context), attention.scale,
-                    dropout=attention.dropout)
+    scores = Scores(global_rows(attention.config, found, context), attention.scale, dropout=attention.dropout)
     row, place = found.pairs
     if context.want_weights:
         read, weights = stepwise(query, key, value, scores)
@@ -94,16 +93,17 @@ def global_heads(attention: SelfAttention, x: Tensor, found: Places) -> tuple[Te
     return (*(part.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2) for part in (query, key, value)),)
 
 
-def global_rows(visibility: c.Visibility, found: Places, context: Context) -> Mask:
-    """Return which keys the global tokens see. Shapes: -> [B, 1, N, L]."""
-    span = replace(context.span, padding=context.real_keys())
+def global_rows(attention: c.SelfAttention, found: Places, context: Context) -> Mask:
+    """Return which keys the global tokens see. Shapes: -> [B, 1 or H, N, L]."""
+    visibility = attention.visibility
+    span = replace(context.span, padding=context.real_keys(), heads=attention.projection.heads)
     keys = torch.arange(span.keys, device=span.device)[None]
     rows = [seen_at(visibility, index, keys, span.of_row(row)) for row, index in enumerate(found.index)]
     return Mask(allowed=torch.cat(rows), whole=False, device=span.device)
 
 
 def seen_at(visibility: c.Visibility, places: Tensor, keys: Tensor, span: Span) -> Tensor:
-    """Return which keys queries at some places see. Shapes: places [N], keys [1, L] -> [1, 1, N, L]."""
+    """Return which keys queries at some places see. Shapes: places [N], keys [1, L] -> [1, 1 or H, N, L]."""
     allowed = allowed_pairs(visibility, places[:, None], keys, span).expand(-1, -1, len(places), keys.shape[1])
     if span.padding is not None:
         allowed = allowed & span.padding[:, None, None]

@@ -67,7 +67,10 @@ def one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tens
     Shapes: as `attend`, Q = 1.
     """
     grouped = query[:, :, 0].unflatten(1, (key.shape[1], -1))
-    mixed = F.scaled_dot_product_attention(grouped, key, value, attn_mask=scores.mask.allowed, dropout_p=scores.dropout,
+    allowed = scores.mask.allowed
+    if allowed is not None and allowed.shape[1] > 1:
+        allowed = allowed[:, :, 0].unflatten(1, (key.shape[1], -1))
+    mixed = F.scaled_dot_product_attention(grouped, key, value, attn_mask=allowed, dropout_p=scores.dropout,
                                            scale=scores.scale)
     return mixed.flatten(1, 2)[:, :, None]
 

@@ -52,6 +52,8 @@ class Span:
     """[B, L, L], False where the batch hides a key from a query."""
     targets: Tensor | None = None
     """[B, P], the places that rows behind the queries ask about."""
+    heads: int = 1
+    """Heads of the attention that asks, where it tells them apart."""
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
@@ -134,9 +136,9 @@ def resolved(visibility: c.Visibility, keys: int) -> c.Visibility:
 def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
     match visibility:
-        case c.Global() | c.GlobalBlocks() | c.RandomBlocks() | c.Permutation():
+        case c.Global() | c.GlobalBlocks() | c.RandomBlocks() | c.Permutation() | c.Columns():
             return False
-        case c.And(terms=terms):
+        case c.And(terms=terms) | c.ByHead(terms=terms):
             return all(sees_itself(term) for term in terms)
         case c.Or(terms=terms) | c.Plus(terms=terms):
             return any(sees_itself(term) for term in terms)
@@ -184,6 +186,8 @@ def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             return counted(terms).prod(0, dtype=torch.int16)
         case c.Or(terms=terms):
             return counted(terms).amax(0)
+        case c.ByHead(terms=terms):
+            return by_heads([counted_pairs(term, queries, keys, span) for term in terms], span)
         case c.Beyond():
             return counted_pairs(resolved(visibility, span.keys), queries, keys, span)
         case _:
@@ -223,6 +227,8 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Or(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).any(0)
+        case c.ByHead(terms=terms):
+            return by_heads([allowed_pairs(term, queries, keys, span) for term in terms], span)
         case _:
             return by_place(placed_pairs(visibility, queries, keys, span))
 
@@ -236,6 +242,13 @@ def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: 
             return keys <= queries
         case c.Window(size=size):
             return (queries - keys).abs() < size
+        case c.Dilated(size=size, dilation=step):
+            apart = (queries - keys).abs()
+            return (apart % step == 0) & (apart < size * step)
+        case c.Strided(stride=step):
+            return (queries - keys) % step == 0
+        case c.Columns(stride=step, count=count):
+            return (keys % step >= step - count).expand(*keys.shape[:-2], len(queries), -1)
         case c.BlockWindow(size=size, reach=reach):
             return (queries // size - keys // size).abs() <= reach
         case c.GlobalBlocks(size=size):
@@ -247,6 +260,15 @@ def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: 
 def by_place(found: Tensor) -> Tensor:
     """Say the same of every row, and of every head where it is not by head. Shapes: [Q, K] or [H, Q, K] -> 4 axes."""
     return found[(None,) * (4 - found.dim())]
+
+
+def by_heads(terms: list[Tensor], span: Span) -> Tensor:
+    """Give each term to its share of the heads. Shapes: each broadcasts to [B, 1 or H, Q, K] -> [B, H, Q, K]."""
+    share = max(1, span.heads // len(terms))
+    parts = [part if part.shape[1] == 1 else part[:, number * share:(number + 1) * share]
+             for number, part in enumerate(terms)]
+    rows, queries, keys = (max(part.shape[axis] for part in parts) for axis in (0, 2, 3))
+    return torch.cat([part.expand(rows, share, queries, keys) for part in parts], dim=1)
 
 
 def by_row(found: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ PUBLISHED = {
     "llama": 6_738_415_616, "t5-small": 60_506_624, "t5": 222_903_552,
     "bart-base": 139_470_681, "bart-large": 406_341_721,
     "transformer-xl": 151_107_538, "transformer-xl-large": 285_205_322,
+    "longformer": 149301849, "led": 459_851_865, "bigbird": 128_112_824,
     "xlnet": 116_750_336, "xlnet-large": 360_300_800,
     "electra": 13_549_057, "electra-base": 109_483_009, "electra-large": 335_142_913,
     "deberta-v3-small": 141_304_320 + 592_897, "deberta-v3": 183_831_552 + 592_897,
@@ -73,6 +74,7 @@ def test_claims_are_those_of_the_published_models() -> None:
 
 
 def test_the_base_transformer_is_as_large_as_in_the_paper() -> None:
+    assert parameters(recipe("sparse-transformer").model) == pytest.approx(95e6, rel=0.005)  # Child et al. 2019, §7.2
     assert parameters(recipe("transformer").model) == pytest.approx(65e6, rel=0.03)  # table 3 gives two digits
 
 

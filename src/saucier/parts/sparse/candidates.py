@@ -6,6 +6,7 @@ the tile's places.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -56,6 +57,48 @@ def conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
             return [(visibility,)]
 
 
+def of_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility:
+    """Return what one of so many heads sees."""
+    match visibility:
+        case c.ByHead():
+            return of_head(visibility.of_head(head, heads), head, heads)
+        case c.And(terms=terms) | c.Or(terms=terms) | c.Plus(terms=terms):
+            return visibility.model_copy(update={"terms": tuple(of_head(term, head, heads) for term in terms)})
+        case c.Beyond(inner=inner):
+            return visibility.model_copy(update={"inner": of_head(inner, head, heads)})
+        case _:
+            return visibility
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Alternatives whose queries and keys stand a multiple of `step` apart."""
+
+    step: int
+    alternatives: tuple[Conjunction, ...]
+
+    @property
+    def visibility(self) -> c.Visibility:
+        """The alternatives as a visibility again."""
+        return c.Or(terms=tuple(c.And(terms=terms) for terms in self.alternatives))
+
+
+def step_of(terms: Conjunction) -> int:
+    """Return how far apart at least what is seen stands; tokens named global, or drawn, may stand anywhere."""
+    if any(isinstance(term, c.Global | c.RandomBlocks) for term in terms):
+        return 1
+    return math.lcm(*(term.dilation if isinstance(term, c.Dilated) else term.stride for term in terms
+                      if isinstance(term, c.Dilated | c.Strided)))
+
+
+def groups_of(visibility: c.Visibility, keys: int) -> list[Group]:
+    """Return the alternatives of a visibility by step, those without gaps first."""
+    found: dict[int, list[Conjunction]] = {}
+    for terms in conjunctions(visibility, keys):
+        found.setdefault(step_of(terms), []).append(terms)
+    return [Group(step, tuple(found[step])) for step in sorted(found)]
+
+
 def united(intervals: list[Interval]) -> list[Interval]:
     """Return the same places as intervals in order that do not touch."""
     found: list[Interval] = []
@@ -92,6 +135,12 @@ def seen_by(term: c.Visibility, first: int, last: int, row: Row) -> list[Interva
             return []
         case c.RandomBlocks() if row.draw:
             return []
+        case c.Dilated(size=size, dilation=step):
+            return [(first - (size - 1) * step, last + (size - 1) * step + 1)]
+        case c.Strided():
+            return [(0, row.keys)]
+        case c.Columns(stride=step, count=count):
+            return [(end - min(count, step), end) for end in range(step, row.keys + step, step)]
         case c.BlockWindow(size=size, reach=reach):
             return [((first // size - reach) * size, (last // size + reach + 1) * size)]
         case c.GlobalBlocks(size=size):
@@ -102,7 +151,7 @@ def seen_by(term: c.Visibility, first: int, last: int, row: Row) -> list[Interva
     raise TypeError(term.kind)
 
 
-def candidates(alternatives: list[Conjunction], first: int, last: int, row: Row) -> list[Interval]:
+def candidates(alternatives: tuple[Conjunction, ...], first: int, last: int, row: Row) -> list[Interval]:
     """Return the real places that some query from `first` to `last` may see by some alternative."""
     found: list[Interval] = []
     for terms in alternatives:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.visibility import terms_of, visible_keys
+from saucier.config.visibility import repeats, tells_heads, terms_of, visible_keys
 from saucier.parts.context import Context
 from saucier.parts.global_tokens import global_tokens
 from saucier.parts.random_blocks import Draw
-from saucier.parts.sparse.candidates import Row
+from saucier.parts.sparse.candidates import Row, of_head
 from saucier.parts.sparse.mixing import Stretch, Work
 from saucier.parts.sparse.plan import Facts, planned
 from saucier.parts.visibility import Span
@@ -25,7 +25,7 @@ LENGTH = 1024
 SHARE = 0.4
 """The most that may be visible of all pairs: beyond it dense attention is faster."""
 PLANNED = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks, c.RandomBlocks,
-           c.And, c.Or, c.Plus, c.Beyond)
+           c.Dilated, c.Strided, c.Columns, c.And, c.Or, c.Plus, c.Beyond, c.ByHead)
 """Terms that candidates can be told of."""
 
 
@@ -36,7 +36,8 @@ def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, d
         return None
     key = ("plan", attention.visibility, attention.global_maps is None, draw)
     stretches = context.once(key, lambda: stretches_of(attention, context, draw))
-    return Work(stretches, scale, dropout)
+    by_head = draw is not None or len({(one.heads.start, one.heads.stop) for one in stretches}) > 1
+    return Work(stretches, scale, dropout, by_head)
 
 
 def pays(visibility: c.Visibility, context: Context, draw: Draw | None) -> bool:
@@ -52,7 +53,8 @@ def pays(visibility: c.Visibility, context: Context, draw: Draw | None) -> bool:
     unknown = span.prefix is None and any(isinstance(term, c.Prefix) for term in terms)
     several = span.named is None and len(set(c.global_terms(visibility))) > 1
     drawn = {term for term in terms if isinstance(term, c.RandomBlocks)} if draw else ()
-    return not unknown and not several and len(drawn) < 2
+    gaps, apart = any(isinstance(term, c.Dilated | c.Strided) for term in terms), tells_heads(visibility)
+    return not (unknown or several or len(drawn) > 1 or (draw and (apart or gaps)) or (gaps and repeats(visibility)))
 
 
 def most_named(visibility: c.Visibility, span: Span) -> int:
@@ -65,16 +67,29 @@ def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
     tokens = globals_of(attention.visibility, span, context.rows)
+    groups = head_groups(attention.visibility, attention.projection.heads)
     for number, (first, end) in enumerate(real_ranges(span, context.rows)):
-        row = Row(attention.visibility, span.queries, span.keys, span.start, span.memory, first, end,
-                  None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw)
-        tiles = planned(row, facts_of(span, number, first, end), span.device, rows=attention.global_maps is None)
-        if layout is None:
-            found.append(Stretch(number, slice(0, span.queries), slice(0, span.keys), tiles))
-        else:
-            place = slice(begin, begin + layout.lengths[number])
-            found.append(Stretch(0, place, place, tiles))
-            begin = place.stop
+        facts, place = facts_of(span, number, first, end), (slice(0, span.queries), slice(0, span.keys))
+        if layout is not None:
+            place = (slice(begin, begin + layout.lengths[number]),) * 2
+            begin = place[0].stop
+        for heads, visibility in groups:
+            row = Row(visibility, span.queries, span.keys, span.start, span.memory, first, end,
+                      None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw)
+            tiles = planned(row, facts, span.device, rows=attention.global_maps is None)
+            found.append(Stretch(0 if layout else number, heads, *place, tiles))
+    return found
+
+
+def head_groups(visibility: c.Visibility, heads: int) -> list[tuple[slice, c.Visibility]]:
+    """Return the heads that see alike, and what they see."""
+    if not tells_heads(visibility):
+        return [(slice(None), visibility)]
+    found: list[tuple[slice, c.Visibility]] = []
+    for head in range(heads):
+        one = of_head(visibility, head, heads)
+        begin = found.pop()[0].start if found and found[-1][1] == one else head
+        found.append((slice(begin, head + 1), one))
     return found
 
 

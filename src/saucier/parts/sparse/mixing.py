@@ -19,9 +19,10 @@ from saucier.parts.sparse.plan import Places, Tile, width
 
 @dataclass(slots=True)
 class Stretch:
-    """One row of the batch, or one of several rows that are packed into one."""
+    """One row of the batch, or one of several rows that are packed into one; all heads, or some."""
 
     row: int
+    heads: slice
     queries: slice
     keys: slice
     tiles: list[Tile]
@@ -35,6 +36,8 @@ class Work:
     scale: float
     dropout: float = 0.0
     """On the weights."""
+    by_head: bool = False
+    """Whether heads read different keys, so that each needs its own."""
 
 
 def sparse(query: Tensor, key: Tensor, value: Tensor, work: Work) -> Tensor:
@@ -57,8 +60,8 @@ class Mixing(torch.autograd.Function):
         total = torch.full(query.shape[:-1], -torch.inf, dtype=exact(query), device=query.device)
         mixer = Mixer(work.scale, work.dropout, int(torch.randint(2**62, ())) if work.dropout else 0, query.device)
         for stretch in work.stretches:
-            q, out, sums = (x[stretch.row, :, stretch.queries] for x in (query, mixed, total))
-            k, v = (x[stretch.row, :, stretch.keys] for x in (key, value))
+            q, out, sums = (x[stretch.row, stretch.heads, stretch.queries] for x in (query, mixed, total))
+            k, v = (x[stretch.row, stretch.heads, stretch.keys] for x in (key, value))
             for tile in stretch.tiles:
                 found = mixer.forward(picked(q, tile.queries), gathered(k, tile), gathered(v, tile), tile.addend)
                 put(tile, out, sums, *found)
@@ -77,9 +80,9 @@ class Mixing(torch.autograd.Function):
         total = total.masked_fill(total == -torch.inf, 0.0)
         mixer = Mixer(work.scale, work.dropout, ctx.seed, query.device)
         for stretch in work.stretches:
-            q, out, sums, given, to_q = (x[stretch.row, :, stretch.queries]
+            q, out, sums, given, to_q = (x[stretch.row, stretch.heads, stretch.queries]
                                          for x in (query, mixed, total, slope, slopes[0]))
-            k, v, to_k, to_v = (x[stretch.row, :, stretch.keys] for x in (key, value, *slopes[1:]))
+            k, v, to_k, to_v = (x[stretch.row, stretch.heads, stretch.keys] for x in (key, value, *slopes[1:]))
             for tile in stretch.tiles:
                 of_tile = [picked(x, tile.queries) for x in (given, q, out, sums)]
                 found = mixer.backward(of_tile, gathered(k, tile), gathered(v, tile), tile.addend)

@@ -15,7 +15,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.config.visibility import repeats, terms_of
 from saucier.parts.random_blocks import Draw, random_counts
-from saucier.parts.sparse.candidates import Conjunction, Interval, Row, candidates, conjunctions
+from saucier.parts.sparse.candidates import Group, Interval, Row, candidates, groups_of
 from saucier.parts.visibility import ANYWHERE, Span, allowed_pairs, counted_pairs, within_documents
 
 TILE = 128
@@ -23,6 +23,8 @@ TILE = 128
 formats (torch 2.13, one thread)."""
 KEYS = 4096
 """The most keys of a tile; more are read in several."""
+LONG = 32
+"""Fewer keys in a row than these are gathered one by one."""
 PLANS = 64
 """How many plans are kept from one pass to the next."""
 
@@ -51,6 +53,14 @@ class Run:
     valid: Tensor | None = None
     """[H, W], False where another run has the place already; None where all are this run's own."""
 
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a tile is to show: a visibility without what was shown before."""
+
+    visibility: c.Visibility
+    earlier: list[Group]
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ class Planner:
     def __init__(self, row: Row, facts: Facts, device: torch.device) -> None:
         """Resolve the visibility for this row's length."""
         self.row, self.facts, self.device = row, facts, device
-        self.alternatives: list[Conjunction] = conjunctions(row.visibility, row.keys)
+        self.groups = groups_of(row.visibility, row.keys)
         self.length = tile_length(row)
         self.columns = torch.tensor(row.globals, dtype=torch.long, device=device)
         named = torch.zeros(1, row.keys, dtype=torch.bool, device=device)
@@ -99,24 +109,50 @@ class Planner:
         self.last: Tensor | None = None
 
     def tiles(self, *, rows: bool) -> Iterator[Tile]:
-        """Yield all tiles: stretches of queries in order, then what global queries see beyond them."""
+        """Yield all tiles: stretches of queries in order, what global queries see beyond them, and what has gaps."""
         first, end = max(self.row.start, self.row.first), min(self.row.start + self.row.queries, self.row.end)
+        if first >= end:
+            return  # no real query
+        if self.groups[0].step == 1:
+            yield from self.near(first, end, rows=rows)
+        for number, group in enumerate(self.groups):
+            if group.step > 1:
+                earlier = self.groups[:number]
+                for residue in range(min(group.step, end - first)):
+                    yield from self.gapped(group, earlier, range(first + residue, end, group.step))
+
+    def gapped(self, group: Group, earlier: list[Group], places: range) -> Iterator[Tile]:
+        """Yield the tiles of queries that stand a step apart, and see keys that do so too."""
+        step = group.step
+        for begin in range(0, len(places), TILE):
+            asking = places[begin:begin + TILE]
+            stretch = slice(asking[0], asking[-1] + 1, step)
+            found = candidates(group.alternatives, asking[0], asking[-1], self.within(stretch))
+            aligned = ((one + (asking[0] - one) % step, end) for one, end in found)
+            keys = [Run(slice(*one, step)) for interval in aligned for one in pieces(interval, step)]
+            yield from self.tile(stretch, keys, Seen(group.visibility, earlier))
+
+    def near(self, first: int, end: int, *, rows: bool) -> Iterator[Tile]:
+        """Yield the tiles of what has no gaps, from one place up to, and without, another."""
         beyond: list[tuple[list[int], list[Run]]] = []
+        seen = Seen(self.row.visibility if len(self.groups) == 1 else self.groups[0].visibility, [])
         for begin in range(first - first % self.length, end, self.length):
             stretch = slice(max(begin, first), min(begin + self.length, end))
             keys = self.runs(stretch)
-            yield from self.tile(stretch, keys)
+            yield from self.tile(stretch, keys, seen)
             among = [place for place in self.row.globals if stretch.start <= place < stretch.stop] if rows else []
             if among:
                 beyond.append((among, keys))
         for among, keys in beyond:
-            yield from self.rest(among, keys)
+            yield from self.rest(among, keys, seen)
 
     def runs(self, stretch: slice) -> list[Run]:
         """Return the keys that a stretch of queries reads, each once."""
-        intervals = candidates(self.alternatives, stretch.start, stretch.stop - 1, self.within(stretch))
-        found = [Run(slice(*one)) for interval in intervals for one in pieces(interval)]
-        single = self.columns[~inside(self.columns, intervals)]
+        intervals = candidates(self.groups[0].alternatives, stretch.start, stretch.stop - 1, self.within(stretch))
+        long = [one for one in intervals if one[1] - one[0] >= LONG]
+        found = [Run(slice(*one)) for interval in long for one in pieces(interval)]
+        short = [torch.arange(*one, device=self.device) for one in intervals if one[1] - one[0] < LONG]
+        single = torch.cat([*short, self.columns[~inside(self.columns, intervals)]])
         if len(single):
             found.append(Run(single))
         return found if self.row.draw is None else [*found, self.drawn(self.row.draw, stretch, intervals)]
@@ -140,16 +176,17 @@ class Planner:
         valid &= ~inside(places, intervals) & ~torch.isin(places, self.columns)
         return Run(places.clamp(self.row.first, max(self.row.first, self.row.end - 1)), valid)
 
-    def tile(self, stretch: slice, keys: list[Run]) -> Iterator[Tile]:
+    def tile(self, stretch: slice, keys: list[Run], seen: Seen) -> Iterator[Tile]:
         """Yield the tiles of one stretch."""
-        asking = torch.arange(stretch.start, stretch.stop, device=self.device)
-        queries, fresh = slice(stretch.start - self.row.start, stretch.stop - self.row.start), True
+        asking = torch.arange(stretch.start, stretch.stop, stretch.step or 1, device=self.device)
+        queries = slice(stretch.start - self.row.start, stretch.stop - self.row.start, stretch.step)
+        fresh = not seen.earlier
         for part in portions(keys):
-            addend = self.shared_addend(self.counts(asking, part))
+            addend = self.shared_addend(self.counts(asking, part, seen))
             yield Tile(queries, tuple(run.places for run in part), addend, fresh)
             fresh = False
 
-    def rest(self, among: list[int], keys: list[Run]) -> Iterator[Tile]:
+    def rest(self, among: list[int], keys: list[Run], seen: Seen) -> Iterator[Tile]:
         """Yield what global queries read beyond the tile that they stand in."""
         asking = torch.tensor(among, device=self.device)
         covered = torch.zeros(self.row.keys, dtype=torch.bool, device=self.device)
@@ -157,16 +194,18 @@ class Planner:
             covered[run.places] = True
         for interval in pieces((self.row.first, self.row.end)):
             run = Run(slice(*interval))
-            counts = self.counts(asking, [run]) * ~covered[run.places]
+            counts = self.counts(asking, [run], seen) * ~covered[run.places]
             if bool(counts.any()):
                 yield Tile(asking - self.row.start, (run.places,), addend_of(counts), fresh=False)
 
-    def counts(self, asking: Tensor, keys: list[Run]) -> Tensor:
+    def counts(self, asking: Tensor, keys: list[Run], visible: Seen) -> Tensor:
         """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
         places, valid = joined(keys, self.device)
-        seen = counted_pairs if repeats(self.row.visibility) else allowed_pairs
-        found = seen(self.row.visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
+        seen = counted_pairs if repeats(visible.visibility) else allowed_pairs
+        found = seen(visible.visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
         found = found.expand(*found.shape[:-2], len(asking), places.shape[-1])
+        for group in visible.earlier:
+            found = found * ~allowed_pairs(group.visibility, asking[:, None], places[..., None, :], self.span)[0]
         if self.facts.real is not None:
             found = found * self.facts.real[places][..., None, :]
         if self.facts.query_documents is not None and self.facts.key_documents is not None:
@@ -197,10 +236,10 @@ def width(places: Places) -> int:
     return len(range(places.start, places.stop, places.step or 1)) if isinstance(places, slice) else places.shape[-1]
 
 
-def pieces(interval: Interval) -> Iterator[Interval]:
-    """Cut an interval into parts that a tile can hold."""
-    for begin in range(interval[0], interval[1], KEYS):
-        yield begin, min(begin + KEYS, interval[1])
+def pieces(interval: Interval, step: int = 1) -> Iterator[Interval]:
+    """Cut an interval into parts that a tile can hold, of every so-manieth key."""
+    for begin in range(interval[0], interval[1], KEYS * step):
+        yield begin, min(begin + KEYS * step, interval[1])
 
 
 def portions(keys: list[Run]) -> Iterator[list[Run]]:
@@ -225,8 +264,8 @@ def inside(places: Tensor, intervals: list[Interval]) -> Tensor:
 
 def joined(keys: list[Run], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Return the places of all runs behind each other, and which are valid. Shapes: -> [W], or [H, W] twice."""
-    found = [torch.arange(run.places.start, run.places.stop, device=device) if isinstance(run.places, slice)
-             else run.places for run in keys]
+    found = [torch.arange(run.places.start, run.places.stop, run.places.step or 1, device=device)
+             if isinstance(run.places, slice) else run.places for run in keys]
     heads = max((len(run) for run in found if run.dim() == 2), default=0)
     if not heads:
         return torch.cat(found), None

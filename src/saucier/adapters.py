@@ -34,7 +34,7 @@ from saucier.families.layouts import LAYOUTS
 from saucier.files import write_atomically
 from saucier.hub import folder_of
 from saucier.model import Transformer
-from saucier.parts.changed import Origin
+from saucier.parts.changed import Origin, marks
 
 LAYOUT_NAMES = ("auto", "peft", "own")
 FILES = {CONFIG, WEIGHTS}
@@ -121,14 +121,33 @@ def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dty
     """Load an adapter in PEFT's layout on its base model."""
     opened, layout, source = opened_base(adapter, base)
     modules = source.take_pairs()
-    name = adapter.published(layout) if head == "auto" else head
-    model = assembled(opened, layout, published=name, dtype=dtype, device=device)
+    model = on_base(adapter, (opened, layout, source), head, dtype=dtype, device=device)
     names = Names(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
     unlike = frozenset(own for own, _ in model.named_parameters() if replaced(own, names, source))
     model.origin = Origin.of(opened.folder, model, unlike)
     if adapter.options.get("peft_type") in LEARNED_INPUTS:
         return put_front(model, adapter)
     return put_on(model, adapter, modules, names)
+
+
+def on_base(adapter: Adapter, found: tuple[Opened, Layout, Adapted], head: str, *, dtype: torch.dtype,
+            device: torch.device) -> Transformer:
+    """Build an adapter's base model with what the adapter holds whole, and its sums that were not taken out.
+
+    Raises `InputError` for another base than the one that the adapter was learned on, where the adapter tells.
+    """
+    opened, layout, source = found
+    name = adapter.published(layout) if head == "auto" else head
+    model = assembled(opened, layout, published=name, dtype=dtype, device=device)
+    names = Names(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
+    here, changed = marks(model), {*source.instead, *source.changes}
+    for parameter, mark in adapter.marks.items():
+        match = names.rules.match(parameter)
+        own = match is not None and any(names.present(one, source) in changed for one in match.theirs)
+        if not own and here.get(parameter, mark) != mark:
+            raise InputError("the base model is not the one that the adapter was learned on", where=str(adapter.folder),
+                             remedy=f"give {adapter.base} as it was, with --base")
+    return model
 
 
 def replaced(name: str, names: Names, source: Adapted) -> bool:
@@ -154,7 +173,11 @@ def opened_base(adapter: Adapter, base: str | None = None) -> tuple[Opened, Layo
 def beside(folder: Path, base: str) -> Path:
     """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
     near = folder / base
-    found = folder_of(near if near.is_dir() else base)
+    try:
+        found = folder_of(near if near.is_dir() else base)
+    except InputError as error:
+        raise InputError(f"its base model is not there: {error}", where=str(folder),
+                         remedy="put it back, or write where it is as base_model_name_or_path") from error
     if (found / CONFIG).is_file() and not (found / "config.json").is_file():
         raise InputError("the base model is itself an adapter", where=str(folder),
                          remedy="merge that one first, and name the result as base_model_name_or_path")

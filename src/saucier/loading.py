@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from saucier.checkpoints.adapters import CONFIG, LEARNED_INPUTS, OWN, is_adapter_folder, read_adapter, read_settings
-from saucier.checkpoints.foreign import assembled, read_foreign
+from saucier.checkpoints.foreign import read_foreign
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
 from saucier.checkpoints.sentence import is_sentence_folder, put_head, read_modules
 from saucier.checkpoints.source import Weights
@@ -91,15 +91,13 @@ def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) 
 
 def open_adapted_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
     """Read the base model of an adapter with the adapter in it: merged into the weights, where weights can hold it."""
-    from saucier.adapters import open_apart, opened_base
+    from saucier.adapters import on_base, open_apart, opened_base
 
     if not merges_in_reading(folder):
         model = open_apart(folder, None, head, dtype=dtype, device=device)
         return merged_if_possible(model)
     adapter = read_adapter(folder)
-    opened, layout, _ = opened_base(adapter)
-    name = adapter.published(layout) if head == "auto" else head
-    return assembled(opened, layout, published=name, dtype=dtype, device=device)
+    return on_base(adapter, opened_base(adapter), head, dtype=dtype, device=device)
 
 
 def base_of(folder: Path) -> Path:

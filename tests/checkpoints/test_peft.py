@@ -87,6 +87,31 @@ def test_peft_reads_ours(case: str, tmp_path: Path) -> None:
             assert_close(numbers(ours(tmp_path / "adapter")(IDS, **inputs(kind))), expected)
 
 
+@pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "t5"])
+def test_another_base_is_refused_where_we_wrote_the_adapter(case: str, tmp_path: Path) -> None:
+    """PEFT's files tell nothing of the base's values; ours do, in a note that PEFT does not read."""
+    kind, rewrites = OURS[case]
+    base_model(kind, tmp_path / "base")
+    model = ours(tmp_path / "base")
+    for by in rewrites:
+        rewrite(model, by=by)
+    learned(model)
+    assert save_adapter(model, tmp_path / "adapter") == "peft"
+    other = ours(tmp_path / "base")
+    with torch.no_grad():
+        next(one for name, one in other.named_parameters() if "norm" in name).add_(0.5)
+    other.save(tmp_path / "other")
+    wrong = rf"adapter: the base model is not the one .*; give {tmp_path}/base as it was, with --base"
+    with pytest.raises(saucier.InputError, match=wrong):
+        open_adapter(tmp_path / "adapter", base=str(tmp_path / "other"), dtype="float32", device="cpu")
+    (tmp_path / "base").rename(tmp_path / "moved")
+    with pytest.raises(saucier.InputError, match="its base model is not there"):
+        ours(tmp_path / "adapter")
+    (tmp_path / "other").rename(tmp_path / "base")
+    with pytest.raises(saucier.InputError, match=wrong):
+        ours(tmp_path / "adapter")
+
+
 PEFTS: dict[str, tuple[str, Options]] = {
     "bert": ("bert", {"target_modules": ["query", "value"]}),
     "bert-all": ("bert", {"target_modules": "all-linear", "r": 3}),

@@ -24,7 +24,7 @@ from saucier.checkpoints.model_folder import fill_named
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, unfilled
-from saucier.parts.changed import Origin, digest
+from saucier.parts.changed import Origin, digest, marks
 
 FORMAT = 1
 """Raised when the form changes in a way that older readers cannot read."""
@@ -88,7 +88,7 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
         if found != document.get("base_digest"):
             raise InputError("the base model is not the one that the adapter was learned on", where=str(path.parent),
                              remedy=f"give {document.get('base_model_name_or_path')} as it was, with --base")
-        model.origin = Origin(str(document.get("base_model_name_or_path")), found, unlike)
+        model.origin = Origin(str(document.get("base_model_name_or_path")), found, unlike, marks(model, unlike))
     for by in rewrites:
         rewrite(model, by=by)
     model.published = dict(document.get("published") or {})

@@ -22,7 +22,7 @@ from saucier.adaptation.low_rank import LowRank, LowRankTable, Pair, named_pairs
 from saucier.adaptation.peft_fronts import front_document, front_tensor
 from saucier.adaptation.places import group
 from saucier.adaptation.rewrite import added, trainable
-from saucier.checkpoints.adapters import CONFIG, DOWN, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, VECTORS, WEIGHTS
+from saucier.checkpoints.adapters import CONFIG, DOWN, MARKS, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, VECTORS, WEIGHTS
 from saucier.checkpoints.foreign import BASE, Names
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
@@ -35,12 +35,14 @@ class Written:
 
     document: dict[str, Any]
     tensors: dict[str, Tensor]
+    base: Mapping[str, str]
+    """Of each parameter of the base, what tells its values from others. PEFT does not read it."""
 
     def write(self, folder: Path) -> None:
         """Write them into a folder, for callers who make the folder atomic themselves."""
         folder.mkdir(parents=True)
         (folder / CONFIG).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
-        write_tensors(self.tensors, folder / WEIGHTS)
+        write_tensors(self.tensors, folder / WEIGHTS, {MARKS: json.dumps(dict(self.base))} if self.base else {})
 
 
 FRONT_PREFIX = "base_model."
@@ -86,7 +88,8 @@ def as_peft(model: Transformer, names: Names, base: str) -> Written:
     whole = sorted({name.rsplit(".", 1)[0] for name in beside}) or None
     document |= {} if model.front is not None else {"modules_to_save": whole}
     return Written({**common_document(names, base), **document},
-                   {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+                   {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+                   model.origin.marks if model.origin is not None else {})
 
 
 Parts = tuple[dict[str, Any], dict[str, Tensor]]

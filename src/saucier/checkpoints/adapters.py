@@ -5,6 +5,7 @@ The sum is made under the published names, before the family's rules, so that it
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from torch import Tensor
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.source import Source, Weights, fitting
+from saucier.checkpoints.tensors import read_notes
 from saucier.errors import InputError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -29,6 +31,8 @@ LEARNED_INPUTS = ("PREFIX_TUNING", "PROMPT_TUNING")
 """Kinds of PEFT that put something before the text."""
 KINDS = ("LORA", *LEARNED_INPUTS)
 """Kinds that can be read."""
+MARKS = "base_marks"
+"""The note beside the tensors that tells the base's parameters from others."""
 VECTORS = "prompt_embeddings"
 """The tensor of one that puts something before the text."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
@@ -79,6 +83,16 @@ class Adapter:
         With rslora it falls with the root of the rank only. Source: Kalajdzievski 2023, arXiv:2312.03732.
         """
         return self.alpha(module) / (rank**0.5 if self.options.get("use_rslora") else rank)
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What tells each parameter of the base from others; nothing in a file that others wrote."""
+        noted = read_notes(self.folder / WEIGHTS).get(MARKS, "{}")
+        try:
+            return {str(name): str(mark) for name, mark in json.loads(noted).items()}
+        except (ValueError, AttributeError) as error:
+            raise InputError(f"the note {MARKS} is no JSON object", where=str(self.folder / WEIGHTS),
+                             remedy="fetch the adapter again") from error
 
     def pair(self, module: str) -> tuple[Tensor, Tensor]:
         """Return the two matrices of a module, [R, I] and [O, R]. Raises `InputError` for what has no product."""
@@ -219,6 +233,9 @@ class Adapted:
 
     def write(self, name: str, target: Tensor) -> None:
         """Write a tensor into memory of its shape. Raises as `[]`, and `ValueError` for another shape."""
+        if name in self.instead and (found := self[name]).shape != target.shape:
+            raise InputError(f"{name} is {list(found.shape)} instead of {list(target.shape)}",
+                             where=str(self.adapter.folder), remedy="the adapter belongs to another base model")
         if name in self.instead or name in self.changes:
             target.copy_(fitting(self[name], target))
         else:

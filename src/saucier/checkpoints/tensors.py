@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from saucier.errors import InputError
+
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -30,10 +33,24 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                          remedy="copy it again, or use an earlier checkpoint") from error
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a safetensors file. Raises `OSError` with the system's number where the library only gives its text."""
+def read_notes(path: Path) -> dict[str, str]:
+    """Return what stands beside the tensors of a file; nothing where there is no such file."""
+    if not path.is_file():
+        return {}
     try:
-        save_file(dict(tensors), path, metadata={"format": "pt"})
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise InputError(f"not a whole safetensors file ({error})", where=str(path), remedy="copy it again") from error
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str] = NO_NOTES) -> None:
+    """Write a safetensors file, with notes beside the tensors.
+
+    Raises `OSError` with the system's number where the library only gives its text.
+    """
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt", **notes})
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

@@ -121,7 +121,7 @@ def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetun
     usual = FineTraining().model_dump(mode="json")  # so that one key of the optimizer can be changed
     usual["optimizer"]["learning_rate"] = usual_rate(values, words)
     source = Source("command line", {"training": usual} | values)
-    apply_overrides(source, words)
+    apply_overrides(source, words, Finetuning)
     return checked(source)
 
 
@@ -144,7 +144,7 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     if not path.is_file():
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
     source = read_yaml(path.read_text(encoding="utf-8"), str(path))
-    apply_overrides(source, overrides)
+    apply_overrides(source, overrides, Finetuning)
     return checked(source)
 
 

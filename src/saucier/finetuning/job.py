@@ -91,10 +91,10 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         voice.heard = job.keep_time
         with voice.stage("data"):
             read(job)
-        if us.first:
-            settle(folder, settings)
         with voice.stage("model"):
             prepare(job)
+        if us.first:
+            settle(folder, settings)
         with voice.stage("train"):
             trained = teach(job)
         if us.first:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class Origin:
     """Of the weights that are as they were there."""
     unlike: frozenset[str] = frozenset()
     """Parameters that the origin does not have, or has otherwise."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Of each other parameter, what tells its values from others."""
 
     @classmethod
     def of(cls, path: str | Path, model: nn.Module, unlike: Collection[str] = ()) -> Origin:
         """Return the origin of a model that has its weights from a folder or hub id, all but some."""
         place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
-        return cls(place, digest(model, unlike), frozenset(unlike))
+        return cls(place, digest(model, unlike), frozenset(unlike), marks(model, unlike))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,17 @@ def digest(model: nn.Module, without: Collection[str] = ()) -> str:
     found = hashlib.sha256()
     for name, parameter in model.named_parameters():
         if name not in without:
-            sample = parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED)].to(torch.bfloat16)
-            found.update(f"{name} {tuple(parameter.shape)}\n".encode())
-            found.update(sample.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            found.update(sampled(name, parameter))
     return found.hexdigest()[:32]
+
+
+def marks(model: nn.Module, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the same for each parameter by itself, in few letters."""
+    return {name: hashlib.sha256(sampled(name, parameter)).hexdigest()[:8]
+            for name, parameter in model.named_parameters() if name not in without}
+
+
+def sampled(name: str, parameter: Tensor) -> bytes:
+    """Return a parameter's name, shape, and a sample of its values."""
+    sample = parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED)].to(torch.bfloat16)
+    return f"{name} {tuple(parameter.shape)}\n".encode() + sample.cpu().contiguous().view(torch.uint8).numpy().tobytes()

@@ -28,7 +28,7 @@ def recipe(name_or_file: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     Raises `InputError` with file, line and path for everything that is wrong.
     """
     source = read_source(name_or_file)
-    apply_overrides(source, overrides)
+    apply_overrides(source, overrides, Recipe)
     return checked(source)
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from saucier.errors import InputError
 from saucier.recipes.reading import Path, Source, dotted, read_value
 
@@ -18,15 +20,43 @@ def is_override(text: str) -> bool:
     return OVERRIDE.match(text) is not None
 
 
-def apply_overrides(source: Source, overrides: Iterable[str]) -> None:
-    """Set each `key.sub=value` in turn; the value is read as YAML. Raises `InputError` for what has another form."""
+def apply_overrides(source: Source, overrides: Iterable[str], config: type[BaseModel] | None = None) -> None:
+    """Set each `key.sub=value` in turn; the value is read as YAML. Raises `InputError` for what has another form.
+
+    `config`: what the values are of; then a section that is not written out keeps its other defaults.
+    """
     for text in overrides:
         found = OVERRIDE.match(text)
         if found is None:
             raise InputError(f"{text!r} is not an override", where=COMMAND_LINE,
                              remedy="write key.sub=value, such as training.steps=200")
         path: Path = tuple(int(part) if part.isdigit() else part for part in found[1].split("."))
+        if config is not None:
+            write_out(source, path, config)
         assign(source, path, read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}"))
+
+
+def write_out(source: Source, path: Path, config: type[BaseModel]) -> None:
+    """Write out the defaults of the section that a key stands in, where it is missing and the values are whole."""
+    section: Any = source.values
+    for depth, key in enumerate(path[:-1]):
+        if not isinstance(section, dict):
+            return
+        if section.get(key) is None:
+            section |= defaults_at(source, path[:depth + 1], config)
+            return
+        section = section[key]
+
+
+def defaults_at(source: Source, path: Path, config: type[BaseModel]) -> dict[Any, Any]:
+    """Return the section at a path as the config has it by default, under its key; nothing where there is none."""
+    try:
+        found: Any = config.model_validate(source.values).model_dump(mode="json")
+    except ValidationError:
+        return {}
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return {path[-1]: found} if isinstance(found, dict) else {}
 
 
 def assign(source: Source, path: Path, value: Any) -> None:

@@ -20,6 +20,7 @@ from saucier.errors import InputError
 from saucier.hub import folder_of
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
+from saucier.recipes.coherence import learned_length
 from saucier.runs.convert import copy_tokenizer
 from saucier.saving import save
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -95,7 +96,7 @@ def inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | None) -
     """Return texts as a batch; without a tokenizer ids that are drawn. Shapes: [B, L]."""
     lines = SENTENCES if text is None else tuple(text.read_text(encoding="utf-8").splitlines())
     texts = [line for line in lines if line.strip()][:MOST]
-    vocab, room = model.config.embed.vocab, LENGTH
+    vocab, room = model.config.embed.vocab, min(LENGTH, learned_length(model.config) or LENGTH)
     if tokenizer is None:
         generator = torch.Generator().manual_seed(0)
         rows = [torch.randint(vocab, (16,), generator=generator).tolist() for _ in texts]

@@ -135,6 +135,7 @@ def test_a_head_with_other_labels_is_kept_only_on_request(tiny_bert: Path, table
     more = table("more.tsv", "label,text", rows)
     with pytest.raises(saucier.InputError, match=r"its head knows 2 labels \(bad, good\), and the data have 3"):
         finetune(settings(first.path, more, more), tmp_path / "second", quiet=True)
+    assert not (tmp_path / "second").exists()  # so that what the error advises can be done in the same folder
     folder = finetune(settings(first.path, more, more, "fresh_head=true", "training.epochs=1"), tmp_path / "third",
                       quiet=True)
     assert len(json.loads((folder.model / "config.json").read_text())["id2label"]) == 3

@@ -146,11 +146,14 @@ def test_no_gradient_leaks_between_conversations_of_a_row(tiny_gpt2: Path) -> No
 def test_long_conversations_are_cut_or_left_out_and_counted(tiny_gpt2: Path) -> None:
     encoding = encoding_of(tiny_gpt2, 40)
     short, long = talk("soup", "rich"), talk("soup", "rich " * 40)
-    hopeless = talk("soup " * 40, "rich")
-    rows = [short, long, hopeless]
+    asked = talk("soup " * 40, "rich")
+    rows = [short, long, asked]
     cut = task_of(packing=False).sheet(rows, encoding)
-    assert cut.item.tolist() == [0, 1]
-    assert (cut.cut.rows, cut.cut.dropped) == (2, 1)
+    assert cut.item.tolist() == [0, 1, 2]
+    assert (cut.cut.rows, cut.cut.dropped) == (2, 0)
+    answers = [[number for number in cut.wide["labels"].row(row).tolist() if number != IGNORED] for row in (0, 2)]
+    assert answers[0] == answers[1]
+    assert len(cut.wide["labels"].row(2)) == 40
     whole = task_of(packing=False).sheet(rows, Encoding(encoding.tokenizer, 1000, encoding.body))
     full, kept = (int((sheet.wide["labels"].values != IGNORED).sum()) for sheet in (whole, cut))
     assert cut.cut.targets == full - kept

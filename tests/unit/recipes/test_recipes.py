@@ -198,3 +198,13 @@ def test_recipes_are_found_by_file_and_not_by_accident(tmp_path: Path, monkeypat
     (tmp_path / "bad.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(InputError, match="byte 9 is not UTF-8"):
         recipe("bad.yaml")
+
+
+def test_one_key_of_a_section_that_is_not_written_leaves_its_other_defaults() -> None:
+    plain = recipe("gpt-nano").tokenizer.special
+    assert plain.eos is not None
+    more = recipe("gpt-nano", ["tokenizer.special.extra=[<x>]"]).tokenizer.special
+    assert more == plain.model_copy(update={"extra": ("<x>",)})
+    other = recipe("gpt-nano", ["tokenizer.kind=bpe", "tokenizer.vocab=300", "tokenizer.special.extra=[<x>]"])
+    assert other.tokenizer.special.unk == "<unk>"
+    assert recipe("bert-nano", ["tokenizer.special.extra=[<x>, <y>]"]).tokenizer.special.mask == "[MASK]"

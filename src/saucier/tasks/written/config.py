@@ -180,7 +180,8 @@ class Instruction(Config):
     packing: bool = True
     """Put several conversations into one row of a decoder, which keeps them apart."""
     too_long: Literal["cut", "drop"] = "cut"
-    """What happens to a conversation of more tokens than a row: its end is cut off, or it is left out."""
+    """What happens to a conversation of more tokens than a row: its end is cut off (where no answer would remain, its
+    beginning), or it is left out."""
     writing: Writing = Writing()
     """How the last answer is written when the model is asked."""
 

@@ -5,7 +5,7 @@ Axes: N conversations, L positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,9 @@ ASKED = Column("instruction", ("instruction", "prompt", "question"))
 ABOUT = Column("input", ("input", "context"), needed=False)
 ANSWER = Column("output", ("output", "completion", "response", "answer"))
 UNANSWERED = "rows left out that have no answer"
+Learned = npt.NDArray[np.bool_]
+Row = tuple[list[int], Learned]
+"""The ids of a conversation, and which of them are learned."""
 SPEAKERS = {"human": "user", "gpt": ASSISTANT, "bot": ASSISTANT}
 """Other names of the roles."""
 
@@ -147,26 +150,24 @@ def told(row: Cells, *, labelled: bool) -> Conversation:
 def conversation_sheet(task: Instructions, examples: Sequence[Conversation], encoding: Encoding) -> Sheet:
     """Lay out whole conversations, each token labelled by the next one where that belongs to an answer.
 
-    A conversation that is too long loses its end, or is left out; so is one that has no answer left.
+    A conversation that is too long is cut, or left out.
     """
     config = task.config
     rows = [conversation_row(one.messages, task.template(encoding), encoding) for one in examples]
     room = encoding.length + 1
-    fits = [len(ids) <= room for ids, _ in rows]
-    kept = [number for number, (_, learned) in enumerate(rows)
-            if fits[number] or (config.too_long == "cut" and learned[1:room].any())]
+    kept = {number: cut_row(*row, room) for number, row in enumerate(rows)
+            if len(row[0]) <= room or config.too_long == "cut"}
     if not kept:
         raise InputError(f"all {len(rows)} conversations are longer than {encoding.length} tokens", where="task",
                          remedy="raise training.length")
-    texts = [next_tokens(rows[number][0][:room], rows[number][1][:room]) for number in kept]
-    item, filler = np.array(kept, dtype=np.int64), encoding.tokenizer.pad_id or 0
+    texts = [next_tokens(*row) for row in kept.values()]
+    item, filler = np.array(list(kept), dtype=np.int64), encoding.tokenizer.pad_id or 0
     packs = config.packing and not c.sees_prefix(encoding.body.decoder)
     sheet = rows_shared(texts, item, filler, encoding.length) if packs else rows_alone(texts, item, filler)
     return replace(sheet, cut=lost_of(rows, kept, room))
 
 
-def conversation_row(messages: Messages, template: Markers | ChatTemplate,
-                     encoding: Encoding) -> tuple[list[int], npt.NDArray[np.bool_]]:
+def conversation_row(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
     """Return the ids of a conversation, and which of them are learned. Shapes: [L]."""
     text = as_text(messages, template, encoding.tokenizer)
     found = encoding.tokenizer.encodings([text.text], False)[0]
@@ -176,11 +177,16 @@ def conversation_row(messages: Messages, template: Markers | ChatTemplate,
     return ids, np.array([*(False for _ in begin), *learned], dtype=bool)
 
 
-def lost_of(rows: Sequence[tuple[list[int], npt.NDArray[np.bool_]]], kept: Sequence[int], room: int) -> Cut:
+def cut_row(ids: list[int], learned: Learned, room: int) -> Row:
+    """Cut a conversation to its first tokens, or to its last ones where no answer would remain of it. Shapes: [L]."""
+    return (ids[:room], learned[:room]) if learned[1:room].any() else (ids[-room:], learned[-room:])
+
+
+def lost_of(rows: Sequence[Row], kept: Mapping[int, Row], room: int) -> Cut:
     """Count conversations that were cut or left out, and what was lost with them."""
-    here = set(kept)
-    ends = [(number, room if number in here else 0) for number, (ids, _) in enumerate(rows)
-            if len(ids) > room or number not in here]
-    return Cut(rows=len(ends), tokens=sum(len(rows[number][0]) - end for number, end in ends),
-               targets=sum(int(rows[number][1][end:].sum()) for number, end in ends), what=UNWRITTEN,
+    nothing: Row = ([], np.zeros(0, dtype=np.bool_))
+    lost = [(row, kept.get(number, nothing)) for number, row in enumerate(rows)
+            if len(row[0]) > room or number not in kept]
+    return Cut(rows=len(lost), tokens=sum(len(row[0]) - len(rest[0]) for row, rest in lost),
+               targets=sum(int(row[1].sum() - rest[1].sum()) for row, rest in lost), what=UNWRITTEN,
                dropped=len(rows) - len(kept))

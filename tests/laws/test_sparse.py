@@ -5,6 +5,7 @@ Shapes, paddings, documents, global tokens and visibilities are drawn; the dense
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -16,11 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from saucier import config as c
 from saucier.config.block_patterns import blocks
+from saucier.config.factors import FixedFactors, Merged, StridedFactors
 from saucier.config.visibility import repeats, terms_of
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.ragged import ragged_of
 from saucier.parts.sparse import choice
+from saucier.parts.sparse.candidates import Row
+from saucier.parts.sparse.plan import Facts, Planner, width
 from saucier.parts.visibility import Span
 
 DIM, HEADS = 24, 4
@@ -162,6 +166,20 @@ def test_drawn_blocks_are_read_as_they_are_drawn(monkeypatch: pytest.MonkeyPatch
         found.append([output, *torch.autograd.grad(output.square().sum(), [x, *attention.parameters()])])
     for expected, sparse in zip(*found, strict=True):
         assert_scaled(sparse, expected)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["strided", "fixed"])
+def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> None:
+    """Pairs that are computed, at a stride of the root of the length: four times the text costs eight times as much."""
+    pairs = []
+    for length in (4096, 16384, 65536):
+        stride = math.isqrt(length)
+        factors = (StridedFactors(stride=stride), FixedFactors(stride=stride, count=1))[number]
+        row = Row(Merged().turn(factors.terms())[0], length, length, end=length)
+        tiles = list(Planner(row, Facts(), torch.device("cpu")).tiles(rows=True))
+        pairs.append(sum(width(tile.queries) * sum(map(width, tile.keys)) for tile in tiles))
+        assert pairs[-1] <= 5 * length * stride
+    assert pairs[2] <= 10 * pairs[1] <= 100 * pairs[0]
 
 
 class Largest(TorchDispatchMode):

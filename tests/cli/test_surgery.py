@@ -72,6 +72,24 @@ def test_the_report_tells_what_stayed_and_what_did_not(saucier: Saucier, bert: P
     assert "before" in answer.out
 
 
+def test_a_vocabulary_is_trimmed_to_a_text(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("the cook stirs the sauce .")
+    answer = saucier("convert", bert, tmp_path / "few", "--vocabulary", tmp_path / "few.txt", "--text",
+                     tmp_path / "few.txt", "--text", tmp_path / "text.txt", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = json.loads(answer.out)
+    assert found["tokenizer"] == ["tokenizer.json", "tokenizer_config.json"]
+    assert (found["equivalence"]["difference"], found["layout"]) == (0, "bert")
+    assert found["equivalence"]["respelled"] > 0
+    old, new = library.load_tokenizer(bert), library.load_tokenizer(tmp_path / "few")
+    assert new.vocab_size < old.vocab_size
+    with torch.no_grad():
+        one, other = (library.load(folder, dtype="float32")(**tokenizer(["the cook stirs"])).logits
+                      for folder, tokenizer in ((bert, old), (tmp_path / "few", new)))
+    same = [old.token_to_id(str(new.id_to_token(number))) for number in range(new.vocab_size)]
+    torch.testing.assert_close(other, one[..., same], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (("--attention", "window:0"), ["--attention", "window:512"]),
     (("--attention", "window:15"), ["--attention", "even", "window:16"]),

@@ -19,7 +19,8 @@ SHAPE = "Another shape"
 Attention = Annotated[str | None,
                       typer.Option(metavar="KIND", rich_help_panel=SHAPE,
                                    help="What a token sees: window:512 (neighbours; of an encoder makes a Longformer), "
-                                        "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird).")]
+                                        "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird), or how "
+                                        "it is weighed: features:256 (a Performer).")]
 Global = Annotated[str | None,
                    typer.Option("--global", metavar="TOKENS", rich_help_panel=SHAPE,
                                 help="Beside a window: the tokens that see all and are seen by all where a batch names "
@@ -36,6 +37,10 @@ Order = Annotated[str | None,
 DecoderOrder = Annotated[str | None,
                          typer.Option("--decoder-layers", metavar="NUMBERS", rich_help_panel=SHAPE,
                                       help="The same for the decoder of a model with two stacks.")]
+Vocabulary = Annotated[list[str] | None,
+                       typer.Option("--vocabulary", metavar="FILE", rich_help_panel=SHAPE,
+                                    help="Keep the tokens that this text uses, special ones and single characters; the "
+                                         "tokenizer too. Can be given again.")]
 Text = Annotated[list[str] | None,
                  typer.Option("--text", metavar="FILE", rich_help_panel=SHAPE,
                               help="Compare the model with what it was on this text. Can be given again.")]
@@ -43,7 +48,8 @@ Text = Annotated[list[str] | None,
 
 def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "stored", head: Head = "auto",
             attention: Attention = None, tokens: Global = None, positions: Room = None, kv_heads: KeyHeads = None,
-            layers: Order = None, decoder_layers: DecoderOrder = None, text: Text = None,
+            layers: Order = None, decoder_layers: DecoderOrder = None,
+            vocabulary: Vocabulary = None, text: Text = None,
             as_json: AsJson = False) -> None:
     """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged."""
     from saucier.adaptation.surgery.asked import Asked
@@ -51,7 +57,7 @@ def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "
     from saucier.runs import convert as work
 
     asked = Asked(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
-                  decoder_layers=decoder_layers)
+                  decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()))
     done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=asked, texts=text or ())
     if as_json:
         put_json(asdict(done) | {"folder": str(done.folder)})

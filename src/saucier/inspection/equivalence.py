@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.config import LanguageHead, longest_input
+from saucier.config import longest_input
 from saucier.errors import InputError
 from saucier.generation.feed import evaluating
 from saucier.model import Transformer
@@ -22,6 +22,8 @@ USUAL = 512
 """Tokens of a piece where no table of positions says how many there may be."""
 PIECES = 24
 """Pieces of text that are compared, at most."""
+LEAST = 2
+"""Tokens that a piece has more of, or it is all frame."""
 HIDDEN = 0.15
 """Share of the tokens that are hidden for the loss of masked words. Source: Devlin et al. 2019, §3.1."""
 
@@ -42,6 +44,8 @@ class Equivalence:
     """Nats a token before and after, of hidden words or of the next token; None for a model that gives no words."""
     beyond: int
     """Tokens of the longest text, where the model had no room for it before."""
+    respelled: int = 0
+    """Pieces of text that hold a token which is left out, and are not compared."""
 
     def lines(self) -> Iterator[str]:
         """Say it."""
@@ -53,36 +57,70 @@ class Equivalence:
             yield f"loss {self.loss[0]:.4f} before, {self.loss[1]:.4f} after"
         if self.beyond:
             yield f"a text of {self.beyond:,} tokens, too long before, is read at once"
+        if self.respelled:
+            yield f"{self.respelled:,} pieces hold tokens that are left out, and are spelled otherwise now"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A model, and its ids of the tokens that a tokenizer knows by others."""
+
+    model: Transformer
+    new: Mapping[int, int] | None = None
+    """None: they are the same."""
+
+    def inputs(self, row: Sequence[int]) -> dict[str, Tensor]:
+        """Give a row to the model; one with two stacks writes what it reads."""
+        own = list(row) if self.new is None else [self.new[one] for one in row]
+        ids = torch.tensor([own], device=self.model.embed.tokens.weight.device)
+        pair = self.model.config.encoder is not None and self.model.config.decoder is not None
+        return {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
+
+    def hidden(self, row: Sequence[int]) -> Tensor:
+        """Return the vectors of the last layer. Shapes: -> [L, D]."""
+        found = self.model(**self.inputs(row), compute_logits=False).last_hidden_state
+        return found[0].float()  # type: ignore[no-any-return]
+
+    @property
+    def room(self) -> int:
+        """Tokens that there is room for; as many as usual where nothing says it."""
+        return longest_input(self.model.config.embed.positions) or USUAL
+
+    def spells(self, row: Sequence[int]) -> bool:
+        """Say whether it knows all tokens of a row."""
+        return self.new is None or all(one in self.new for one in row)
 
 
 def compare(before: Transformer, after: Transformer, texts: Sequence[str], tokenizer: Tokenizer, *,
-            same: float) -> Equivalence:
+            same: float, new: Mapping[int, int] | None = None) -> Equivalence:
     """Run both on pieces of the texts. `same`: up to how many tokens the numbers should stay.
 
-    Raises `InputError` for a tokenizer that is not the model's.
+    `tokenizer` is that of the model before; `new`: the new ids of its tokens, where they have others now. Raises
+    `InputError` for a tokenizer that is not the model's.
     """
     if tokenizer.vocab_size > before.config.embed.vocab:
         raise InputError(f"the tokenizer has {tokenizer.vocab_size} tokens, and the model {before.config.embed.vocab}",
                          where="--text", remedy="give the model's own tokenizer beside it, or leave the text out")
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    room = longest_input(before.config.embed.positions) or USUAL
-    unchanged = int(min(same, room))
+    one, other = Numbered(before), Numbered(after, new)
+    unchanged = int(min(same, one.room))
     with evaluating(before), evaluating(after):
-        short = [row for text in ids for row in pieces(text, unchanged, tokenizer)][:PIECES] if unchanged > 2 else []
-        long = [row for text in ids for row in pieces(text, room, tokenizer) if len(row) > unchanged][:PIECES]
-        gaps = [float((hidden(before, row) - hidden(after, row)).abs().max()) for row in short]
-        near = [float(F.cosine_similarity(hidden(before, row), hidden(after, row), dim=-1).mean()) for row in long]
-        whole = max((framed(text, tokenizer) for text in ids), key=len, default=[])
-        more = (longest_input(after.config.embed.positions) or room) > room
-        read = read_at_once(after, whole) if more and len(whole) > room else 0
-        told = losses(before, after, long or short, tokenizer)
-    return Equivalence(unchanged, max(gaps, default=None), room, mean(near) if near else None, told, read)
+        cut = [[row for text in ids for row in pieces(text, size, tokenizer)] for size in (unchanged, one.room)]
+        short = [row for row in cut[0] if other.spells(row)][:PIECES] if unchanged > LEAST else []
+        long = [row for row in cut[1] if len(row) > unchanged and other.spells(row)][:PIECES]
+        gaps = [float((one.hidden(row) - other.hidden(row)).abs().max()) for row in short]
+        near = [float(F.cosine_similarity(one.hidden(row), other.hidden(row), dim=-1).mean()) for row in long]
+        whole = max((framed(text, tokenizer) for text in ids), key=len, default=[])[:other.room]
+        read = read_at_once(other, whole) if other.room > one.room and len(whole) > one.room else 0
+        told = losses((one, other), long or short, tokenizer)
+        unknown = sum(not other.spells(row) for row in cut[1])
+    return Equivalence(unchanged, max(gaps, default=None), one.room, mean(near) if near else None, told, read, unknown)
 
 
 def pieces(ids: Sequence[int], length: int, tokenizer: Tokenizer) -> Iterator[list[int]]:
     """Cut a text into framed pieces of up to so many tokens."""
-    size = length - len(framed([], tokenizer))
-    for start in range(0, len(ids), max(1, size)):
+    size = max(1, length - len(framed([], tokenizer)))
+    for start in range(0, len(ids), size):
         yield framed(ids[start:start + size], tokenizer)
 
 
@@ -92,46 +130,33 @@ def framed(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     return [*([] if first is None else [first]), *ids, *([] if last is None else [last])]
 
 
-def inputs(model: Transformer, row: Sequence[int]) -> dict[str, Tensor]:
-    """Give a row to a model; one with two stacks writes what it reads."""
-    ids = torch.tensor([list(row)], device=model.embed.tokens.weight.device)
-    pair = model.config.encoder is not None and model.config.decoder is not None
-    return {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
-
-
-def hidden(model: Transformer, row: Sequence[int]) -> Tensor:
-    """Return the vectors of the last layer. Shapes: -> [L, D]."""
-    found = model(**inputs(model, row), compute_logits=False).last_hidden_state
-    return found[0].float()  # type: ignore[no-any-return]
-
-
-def read_at_once(model: Transformer, row: Sequence[int]) -> int:
-    """Read a long text, as far as there is room; return the tokens that were read."""
-    row = row[:longest_input(model.config.embed.positions)]
-    assert bool(hidden(model, row).isfinite().all()), "every text gives numbers"
+def read_at_once(found: Numbered, row: Sequence[int]) -> int:
+    """Read a long text; return its tokens."""
+    if not found.spells(row):
+        return 0
+    assert bool(found.hidden(row).isfinite().all()), "every text gives numbers"
     return len(row)
 
 
-def losses(before: Transformer, after: Transformer, rows: Sequence[Sequence[int]],
+def losses(models: tuple[Numbered, Numbered], rows: Sequence[Sequence[int]],
            tokenizer: Tokenizer) -> tuple[float, float] | None:
     """Return the loss of both on the same targets; None for models that give no words."""
-    head, masks = before.config.language_head, before.config.decoder is None
-    if not isinstance(head, LanguageHead) or not rows or (masks and tokenizer.mask_id is None):
+    config = models[0].model.config
+    if config.language_head is None or not rows or (config.decoder is None and tokenizer.mask_id is None):
         return None
-    found = [[loss(model, row, number, tokenizer.mask_id if masks else None) for number, row in enumerate(rows)]
-             for model in (before, after)]
+    mask = tokenizer.mask_id if config.decoder is None else None
+    found = [[loss(model, row, number, mask) for number, row in enumerate(rows)] for model in models]
     one, other = (mean(value for value in values if not math.isnan(value)) for values in found)
     return one, other
 
 
-def loss(model: Transformer, row: Sequence[int], number: int, mask: int | None) -> float:
+def loss(found: Numbered, row: Sequence[int], number: int, mask: int | None) -> float:
     """Return the mean loss of a row: of the tokens that `mask` hides, or of each next token where there is none."""
-    given = inputs(model, row)
-    ids = given["input_ids"].clone()
+    targets = found.inputs(row)["input_ids"][0]
     if mask is None:
-        logits = model(**given).logits[0].float()
-        return float(F.cross_entropy(logits[:-1], ids[0, 1:]))
-    chosen = torch.from_numpy(generator(0, number).random(len(row)) < HIDDEN).to(ids.device)
-    given["input_ids"] = ids.masked_fill(chosen, mask)
-    logits = model(**given).logits[0].float()
-    return float(F.cross_entropy(logits[chosen], ids[0, chosen]))
+        logits = found.model(**found.inputs(row)).logits[0].float()
+        return float(F.cross_entropy(logits[:-1], targets[1:]))
+    chosen = generator(0, number).random(len(row)) < HIDDEN
+    logits = found.model(**found.inputs([mask if hide else one for one, hide in zip(row, chosen, strict=True)])).logits
+    places = torch.from_numpy(chosen.nonzero()[0]).to(targets.device)
+    return float(F.cross_entropy(logits[0, places].float(), targets[places]))

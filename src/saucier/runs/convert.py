@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saucier.adaptation.surgery.asked import SEPARATOR, Asked
-from saucier.adaptation.surgery.config import Operation, Positions
+from saucier.adaptation.surgery.config import Operation, Positions, Tokens
 from saucier.adaptation.surgery.operate import operate
+from saucier.adaptation.surgery.vocabulary import first_ids
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.errors import InputError
 from saucier.files import disk_errors, write_json
 from saucier.hub import folder_of
 from saucier.inspection.equivalence import Equivalence, compare
 from saucier.loading import load, stored_dtype
+from saucier.model import Transformer
 from saucier.saving import save
 from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
-from saucier.text.tokenizer import load_tokenizer
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.trimming import Trimmed, trimmed
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
              "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", *PIECES)
@@ -58,21 +61,42 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
         raise InputError("is there already", where=str(target), remedy="give a new folder")
     folder = folder_of(source)
     model = before = load(folder, head=head, dtype=stored_dtype(folder) if dtype == "stored" else dtype, device="cpu")
-    operations = () if asked is None else asked.operations(int(model.published.get("sep_token_id") or SEPARATOR))
+    operations: tuple[Operation, ...] = () if asked is None else asked.operations(separator_of(model))
+    fewer = fewer_tokens(folder, model, asked.vocabulary) if asked is not None and asked.vocabulary else None
+    if fewer is not None:
+        operations = (*operations, Tokens(kept=fewer.kept))
     same = float("inf")
     if operations:
         model, same = operate(before, by=operations, pad=int(model.published.get("pad_token_id") or 0))
     documents = [one.text for one in read_documents(texts)] if texts else []
     written = save(model, target, layout=layout)
-    copied = copy_tokenizer(folder, target)
+    copied = copy_tokenizer(folder, target) if fewer is None else write_tokenizer(fewer.tokenizer, target)
     extended(target, operations)
     classes = written_classes(target)
     return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
                      sum(parameter.numel() for parameter in model.parameters()),
                      str(next(model.parameters()).dtype).removeprefix("torch."),
                      sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied,
-                     compare(before.float(), model.float(), documents, load_tokenizer(folder), same=same)
-                     if documents else None)
+                     compare(before.float(), model.float(), documents, load_tokenizer(folder), same=same,
+                             new=None if fewer is None else Tokens(kept=fewer.kept).numbers()) if documents else None)
+
+
+def separator_of(model: Transformer) -> int:
+    """Return the separator's id, as far as the published config says it."""
+    return int(model.published.get("sep_token_id") or SEPARATOR)
+
+
+def fewer_tokens(folder: Path, model: Transformer, files: Sequence[str]) -> Trimmed:
+    """Return a folder's tokenizer with the tokens of a text alone."""
+    texts = (one.text for one in read_documents(files))
+    return trimmed(load_tokenizer(folder), texts, keep_first=first_ids(model.config))
+
+
+def write_tokenizer(tokenizer: Tokenizer, target: Path) -> tuple[str, ...]:
+    """Write a tokenizer that is another one now, and return the names of its files."""
+    with disk_errors(target):
+        tokenizer.save(target)
+    return tuple(name for name in TOKENIZER if (target / name).is_file())
 
 
 def written_classes(target: Path) -> list[str]:

@@ -10,10 +10,19 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.adaptation.surgery.asked import Asked
-from saucier.adaptation.surgery.config import Blocks, GroupedHeads, Layers, Operation, Positions, Windows
+from saucier.adaptation.surgery.config import (
+    Blocks,
+    GroupedHeads,
+    Layers,
+    Operation,
+    Positions,
+    RandomFeatures,
+    Tokens,
+    Windows,
+)
 from saucier.adaptation.surgery.operate import operate
 from saucier.errors import InputError
-from saucier.model import Transformer
+from saucier.model import Transformer, build
 
 WINDOW, BLOCKS = Windows(width=16), Blocks(size=4, drawn=1)
 
@@ -121,6 +130,50 @@ def test_layers_that_differ_keep_what_they_are() -> None:
         before.config.encoder.attentions()[number].visibility for number in (1, 0, 1)]
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_random_features_come_near_to_the_softmax(name: str) -> None:
+    """The nearer, the more there are: Choromanski et al. 2021, §4.3; large scores need many more, so they are small."""
+    before = build(family(name)).eval()
+    ids = tokens(before.config, 2, 12)
+    gaps = []
+    for count in (16, 4096):
+        after, same = operate(before, by=(RandomFeatures(count=count),))
+        assert same == 0
+        with torch.no_grad():
+            gaps.append(float((after(ids).last_hidden_state - before(ids).last_hidden_state).abs().mean()))
+    assert 0 < gaps[1] < 0.25 * gaps[0]  # one over the root of 256, were the model linear
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "t5", "bart"])
+def test_fewer_tokens_give_the_numbers_of_those_that_are_kept(name: str) -> None:
+    before = scrambled(family(name))
+    kept = (0, 1, 2, 3, 5, 8, 13, 21, 34)
+    before.generation["eos_token_id"] = [3, 8]
+    before.published["pad_token_id"] = 1
+    after, same = operate(before, by=(Tokens(kept=kept),))
+    places = torch.randint(2, len(kept), (2, 7), generator=torch.Generator().manual_seed(0))
+    old = torch.tensor(kept)[places]
+    pair = before.config.encoder is not None and before.config.decoder is not None
+    with torch.no_grad():
+        one = before(old, **({"decoder_input_ids": old} if pair else {}))
+        other = after(places, **({"decoder_input_ids": places} if pair else {}))
+    assert same == float("inf")
+    assert torch.equal(other.last_hidden_state, one.last_hidden_state)
+    assert_close(other.logits, one.logits[..., list(kept)], MODEL)
+    assert after.generation["eos_token_id"] == [3, 5]
+    assert (after.published["pad_token_id"], before.generation["eos_token_id"]) == (1, [3, 8])
+    assert after.config.embed.vocab == 9
+
+
+def test_ids_that_the_config_names_are_renumbered_or_missed() -> None:
+    longer, _ = operate(scrambled(family("bert")), by=(
+        Windows(width=16, tokens=c.BeforeSeparator(token=7)), Tokens(kept=(0, 1, 5, 7))))
+    assert {part.visibility.terms[1].otherwise.token for part in longer.config.encoder.attentions()} == {3}
+    with pytest.raises(InputError, match="names token 7"):
+        operate(scrambled(family("bert")), by=(
+            Windows(width=16, tokens=c.BeforeSeparator(token=7)), Tokens(kept=(0, 1, 5))))
+
+
 def test_the_model_that_is_given_stays_as_it_is() -> None:
     before = scrambled(family("bert"))
     weights = {name: value.clone() for name, value in before.state_dict().items()}
@@ -139,6 +192,9 @@ REFUSED = {
     "global tokens of a decoder": ("gpt2", Windows(width=8, tokens=c.FirstToken()), "--global: a decoder has no"),
     "fewer positions": ("bert", Positions(length=40), "--positions: 40 positions are fewer than the 64 that there are"),
     "no table": ("t5", Positions(length=400), "no table of positions"),
+    "features of windows": ("longformer", RandomFeatures(), "favor"),
+    "tokens that are not there": ("bert", Tokens(kept=(0, 40)), "--vocabulary: the model has no table"),
+    "clusters": ("transfo_xl", Tokens(kept=(0, 1)), "--vocabulary: the model has no table"),
     "heads": ("bert", GroupedHeads(count=3), "4 heads do not divide into 3 groups; give one of 1, 2, 4"),
     "a layer too many": ("bert", Layers(order=(0, 2)), "--layers: there is no layer 2: they are numbered from 0 to 1"),
     "shared layers": ("albert", Layers(order=(0,)), "share their weights"),
@@ -160,6 +216,7 @@ def test_words_become_operations() -> None:
         Windows(width=512, tokens=c.BeforeSeparator(token=7)))
     assert Asked("blocks").operations() == (Blocks(size=64, drawn=3),)
     assert Asked("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
+    assert Asked("features:64").operations() == (RandomFeatures(count=64),)
     assert Asked().operations() == ()
 
 

@@ -6,10 +6,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from saucier.adaptation.surgery.config import Blocks, GroupedHeads, Layers, Operation, Positions, Windows
+from saucier.adaptation.surgery.config import (
+    Blocks,
+    GroupedHeads,
+    Layers,
+    Operation,
+    Positions,
+    RandomFeatures,
+    Windows,
+)
 from saucier.config import AfterSeparator, BeforeSeparator, FirstToken, GlobalTokens, NoTokens
 from saucier.errors import InputError, nearest
 
+SIZES = {"window": "window:512 (neighbours)", "blocks": "blocks:64:3 (positions, drawn blocks)",
+         "features": "features:256"}
+"""The kinds of attention, each with an example."""
 SEPARATOR = 2
 """The separator's id where the model does not say: RoBERTa's."""
 
@@ -19,7 +30,7 @@ class Asked:
     """What a person wants otherwise."""
 
     attention: str | None = None
-    """`window:WIDTH` or `blocks[:SIZE[:DRAWN]]`."""
+    """`window:WIDTH`, `blocks[:SIZE[:DRAWN]]` or `features[:COUNT]`."""
     tokens: str | None = None
     """Global tokens of a window: none, cls, question, choices."""
     positions: int | None = None
@@ -27,6 +38,8 @@ class Asked:
     layers: str | None = None
     """Numbers and ranges, such as `0,2,4` or `0-5,0-5`."""
     decoder_layers: str | None = None
+    vocabulary: tuple[str, ...] = ()
+    """Files whose tokens are kept alone; which those are only the tokenizer knows."""
 
     def operations(self, separator: int = SEPARATOR) -> tuple[Operation, ...]:
         """Return the operations in the order in which they are done. Raises `InputError` for what cannot be read."""
@@ -49,24 +62,23 @@ class Asked:
                              remedy="give --attention window:512 too")
 
 
-def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks:
-    """Read what a token is to see."""
+def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeatures:
+    """Read what a token is to see, or how it is to be weighed."""
     kind, *values = words.split(":")
     if not all(re.fullmatch(r"\d{1,9}", value) for value in values):
         raise InputError(f"{words!r} holds no whole numbers", where="--attention", remedy="such as window:512")
-    sizes = [int(value) for value in values]
-    match kind, sizes:
-        case "window", [width] if width > 0:
+    if kind not in SIZES:
+        raise InputError(f"unknown attention {kind!r}", where="--attention", remedy=nearest(kind, [*SIZES]))
+    if kind != "window" and tokens != NoTokens():
+        raise InputError(f"{kind} have no global tokens", where="--global", remedy="leave it out, or use window:512")
+    match kind, [int(value) for value in values]:
+        case "window", [width] if width:
             return Windows(width=width, tokens=tokens)
-        case "blocks", [] | [_] | [_, _] if all(sizes[:1]):
-            if tokens != NoTokens():
-                raise InputError("blocks have global blocks, at both ends, and no global tokens", where="--global",
-                                 remedy="leave it out")
+        case "blocks", [] | [_] | [_, _] as sizes if all(sizes[:1]):
             return Blocks(**dict(zip(("size", "drawn"), sizes, strict=False)))
-        case "window" | "blocks", _:
-            raise InputError(f"{words!r} is no size", where="--attention",
-                             remedy="such as window:512 (neighbours) or blocks:64:3 (positions, drawn blocks)")
-    raise InputError(f"unknown attention {kind!r}", where="--attention", remedy=nearest(kind, ["window", "blocks"]))
+        case "features", [] | [_] as sizes if all(sizes):
+            return RandomFeatures(**dict(zip(("count",), sizes, strict=False)))
+    raise InputError(f"{words!r} is no size", where="--attention", remedy=f"such as {SIZES[kind]}")
 
 
 def global_tokens(name: str | None, separator: int) -> GlobalTokens:

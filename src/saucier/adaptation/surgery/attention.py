@@ -7,7 +7,7 @@ import re
 import torch
 
 from saucier import config as c
-from saucier.adaptation.surgery.config import Blocks, Windows
+from saucier.adaptation.surgery.config import Blocks, RandomFeatures, Windows
 from saucier.adaptation.surgery.positions import count_from_zero, count_past_padding
 from saucier.adaptation.surgery.shape import Shape, only_encoder, sees_all
 from saucier.config import longest_input
@@ -62,6 +62,12 @@ def see_blocks(shape: Shape, by: Blocks) -> Shape:
     assert isinstance(seen, c.Beyond), "short inputs are seen whole"
     return shape.put(shape.attentions(lambda attention: attention.model_copy(update={"visibility": seen})),
                      same=seen.length)
+
+
+def use_features(shape: Shape, by: RandomFeatures) -> Shape:
+    """Let every self-attention weigh by random features; where it cannot, building the model says why."""
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
+        "kernel": c.Favor(features=by.count)})), same=0)
 
 
 def with_pooler(shape: Shape) -> Shape:

@@ -33,6 +33,16 @@ class Blocks(Config):
     """Blocks that are drawn for each block."""
 
 
+class RandomFeatures(Config):
+    """Weights of attention by random features, linear in the length: a Performer.
+
+    Source: Choromanski et al. 2021, §2.3 and §4.3, arXiv:2009.14794.
+    """
+
+    count: int = Field(default=256, gt=0)
+    """Features of a query and of a key."""
+
+
 class Positions(Config):
     """A longer table of positions, made of copies of the one that is there, block behind block.
 
@@ -65,4 +75,15 @@ class Layers(Config):
     """Whether they are the decoder's of a model with two stacks."""
 
 
-Operation = Windows | Blocks | Positions | GroupedHeads | Layers
+class Tokens(Config):
+    """Fewer tokens, whose ids close up: those that a text uses, as `saucier.text.trimming` finds them."""
+
+    kept: tuple[int, ...] = Field(min_length=1)
+    """The old ids, in the order of the new ones."""
+
+    def numbers(self) -> dict[int, int]:
+        """Return the new id of each old one."""
+        return {old: new for new, old in enumerate(self.kept)}
+
+
+Operation = Windows | Blocks | RandomFeatures | Positions | GroupedHeads | Layers | Tokens

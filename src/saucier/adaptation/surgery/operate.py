@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier.adaptation.rebuilt import rebuilt
-from saucier.adaptation.surgery.attention import see_blocks, see_windows
-from saucier.adaptation.surgery.config import Blocks, GroupedHeads, Layers, Operation, Positions, Windows
+from saucier.adaptation.surgery.attention import see_blocks, see_windows, use_features
+from saucier.adaptation.surgery.config import (
+    Blocks,
+    GroupedHeads,
+    Layers,
+    Operation,
+    Positions,
+    RandomFeatures,
+    Tokens,
+    Windows,
+)
 from saucier.adaptation.surgery.heads import group_heads
 from saucier.adaptation.surgery.layers import reorder_layers
 from saucier.adaptation.surgery.positions import extend_positions
 from saucier.adaptation.surgery.shape import Shape
+from saucier.adaptation.surgery.vocabulary import keep_tokens, tell
 from saucier.model import Transformer
 
 
@@ -24,7 +34,10 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     shape = Shape(model.config, model.state_dict(), pad)
     for operation in by:
         shape = operated(shape, operation)
-    return rebuilt(model, shape.config, shape.weights), shape.same
+    made = rebuilt(model, shape.config, shape.weights)
+    for tokens in (operation for operation in by if isinstance(operation, Tokens)):
+        tell(made, tokens.numbers())
+    return made, shape.same
 
 
 def operated(shape: Shape, by: Operation) -> Shape:
@@ -34,9 +47,13 @@ def operated(shape: Shape, by: Operation) -> Shape:
             return see_windows(shape, by)
         case Blocks():
             return see_blocks(shape, by)
+        case RandomFeatures():
+            return use_features(shape, by)
         case Positions():
             return extend_positions(shape, by)
         case GroupedHeads():
             return group_heads(shape, by)
         case Layers():
             return reorder_layers(shape, by)
+        case Tokens():
+            return keep_tokens(shape, by)

@@ -8,7 +8,7 @@ from typing import Any
 
 from saucier.config import Memory, Node, Transformer, anatomy, memory
 from saucier.inspection.workload import Workload, planned_lessons
-from saucier.objectives.base import tokens_read
+from saucier.objectives.batch_sizes import tokens_read
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages
 from saucier.objectives.generator import generator_of
 from saucier.recipes import Recipe

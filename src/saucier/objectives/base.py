@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,20 +23,10 @@ from saucier.text.collocations import Collocations
 Batch = dict[str, Tensor]
 """The model's arguments by name, and what is to be predicted: `labels` [B, L], `next_sentence` [B]."""
 
-MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
-"""Which mask tells what of an input is padding; without it none is."""
-
 IGNORED = -100
 """The label of a position that is no target."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
-
-
-def tokens_read(batch: Mapping[str, Any]) -> tuple[int, int]:
-    """Count the tokens of a batch that each side of a model reads (0 where there is none); padding is none."""
-    first, second = (int(batch[mask].sum()) if mask in batch else batch[name].numel() if name in batch else 0
-                     for name, mask in MASKS.items())
-    return first, second
 
 
 class Tokens(Protocol):

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from saucier.objectives.base import MASKS, Batch, tensor
+from saucier.objectives.base import Batch, tensor
+from saucier.objectives.batch_sizes import MASKS
 from saucier.text.bucketed import Bucketed, LengthPlan, Limits
 from saucier.text.rows import Ints
 from saucier.text.spelling import spelled, tokens_spelled

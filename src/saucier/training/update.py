@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import WorkError
 from saucier.files import write_atomically
-from saucier.objectives.base import Batch, Corruption, Loss, Objective, tokens_read
+from saucier.objectives.base import Batch, Corruption, Loss, Objective
+from saucier.objectives.batch_sizes import tokens_read
 from saucier.text.rows import Batches
 from saucier.training.precision import Dtype, autocast, moved
 from saucier.training.processes import Processes

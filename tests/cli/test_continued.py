@@ -78,3 +78,36 @@ def test_a_run_goes_on_from_the_model_that_it_began_with(saucier: Saucier, cooke
     assert "this run began with" in again.error
     plain = saucier("cook", cooked, "--from", tmp_path / "on")
     assert plain.code == 0  # a finished run is left alone
+
+
+@pytest.mark.parametrize("kind", ["lora", "prefix"])
+def test_a_tuned_run_learns_little_and_knows_its_base(kind: str, saucier: Saucier, cooked: Path, domain: Path,
+                                                      tmp_path: Path) -> None:
+    """Only what the rewrite adds is saved; the run writes, is resumed as the same run, and gives an ordinary model."""
+    out, again = tmp_path / "on", tmp_path / "again"
+    wanted = ["cook", "--from", cooked, "--data", domain, f"tuning.kind={kind}", "tuning.length=4" if kind == "prefix"
+              else "tuning.rank=2", *SHORT, "training.save_every=1"]
+    answer = saucier(*wanted, "--out", out)
+    assert answer.code == 0, answer.err
+    assert f"{kind}: " in answer.out
+    assert "parameters learn" in answer.out
+    assert recipe(out / "recipe.yaml").training.optimizer.learning_rate == {"lora": 1e-3, "prefix": 1e-2}[kind]
+    step = out / "checkpoints" / "step-3"
+    assert (step / "adapter_config.json").is_file()
+    assert not (step / "model.safetensors").exists()
+    base, tuned = library.load(cooked, dtype="float32"), library.load(out, dtype="float32")
+    names = dict(base.named_parameters())
+    if kind == "lora":
+        changed = {name for name, value in tuned.named_parameters() if not value.equal(names[name])}
+        assert changed and all("attention" in name or "qkv" in name for name in changed)
+    assert saucier("generate", out, "the cook", "--tokens", 4).code == 0
+    assert saucier(*wanted, "--out", again).code == 0
+    assert (again / "checkpoints/step-3/adapter_model.safetensors").read_bytes() == \
+        (step / "adapter_model.safetensors").read_bytes()
+
+
+def test_tuning_needs_a_model_to_begin_with(saucier: Saucier, domain: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "gpt-nano", "--data", domain, "--out", tmp_path / "new", "tuning.kind=lora")
+    assert (answer.code, len(answer.err.strip().splitlines())) == (2, 1)
+    assert "begin with a model, --from FOLDER, or leave tuning out" in answer.err
+    assert not (tmp_path / "new").exists()

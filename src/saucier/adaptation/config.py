@@ -198,3 +198,5 @@ class Bias(Config):
 
 Tuning = Annotated[Lora | Qlora | Prefix | Prompt | Adapter | Freeze | Bias, Field(discriminator="kind")]
 """What a model is tuned by."""
+RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
+"""Kind of tuning -> a rate that suits what it adds, with AdamW: much higher than for a whole model."""

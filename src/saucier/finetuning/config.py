@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from saucier.adaptation.config import Tuning
+from saucier.adaptation.config import RATES, Tuning
 from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
@@ -123,10 +123,6 @@ def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetun
     source = Source("command line", {"training": usual} | values)
     apply_overrides(source, words, Finetuning)
     return checked(source)
-
-
-RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
-"""Kind of tuning -> a rate that suits what it adds, with AdamW: much higher than for a whole model."""
 
 
 def usual_rate(values: Mapping[str, Any], overrides: Iterable[str]) -> float:

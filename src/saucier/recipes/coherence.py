@@ -79,6 +79,7 @@ def check_padding(recipe: Recipe, model: Transformer, source: Source) -> None:
 def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
     """A row fits into the positions that are learned."""
     longest = learned_length(model)
+    longest = None if longest is None else longest - getattr(recipe.tuning, "length", 0)
     if longest is not None and recipe.training.length > longest:
         raise fault(source, ("training", "length"),
                     f"{recipe.training.length} tokens do not fit into the model's {longest} learned positions",

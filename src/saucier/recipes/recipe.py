@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from saucier.adaptation.config import Tuning
 from saucier.config import Transformer
 from saucier.config.base import Config
 from saucier.objectives.config import ObjectiveConfig
@@ -124,6 +125,8 @@ class Recipe(Config):
     """What is measured in the end."""
     sampling: Sampling = Sampling()
     """What is written in the end."""
+    tuning: Tuning | None = None
+    """What of the model that a run begins with (`--from`) learns, where not all of it does."""
     warm_start: WarmStart | None = None
     """Whose weights the sides of an encoder-decoder begin with; None: random ones, or those of `--from`."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from saucier import config as c
+from saucier.adaptation.config import RATES
 from saucier.errors import InputError
 from saucier.families.bart import with_source_encoder
 from saucier.files import read_object
@@ -33,7 +34,7 @@ TWO_STAGES: dict[str, Any] = {"kind": "sequence_to_sequence", "first_stage": {}}
 """How a model learns to read another language by a new encoder. Source: Lewis et al. 2020, §3.4, arXiv:1910.13461."""
 
 
-def continued_recipe(start: Path, overrides: Iterable[str] = (), *, source_layers: int | None = None) -> Recipe:
+def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layers: int | None = None) -> Recipe:
     """Return the recipe for going on with a model on other text.
 
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
@@ -51,11 +52,18 @@ def continued_recipe(start: Path, overrides: Iterable[str] = (), *, source_layer
     values: dict[str, Any] = {
         "name": name_of(start), "about": f"Goes on from {start.name}", "model": model.model_dump(mode="json"),
         "tokenizer": {"kind": "ready", "vocab": tokenizer.vocab_size, "special": special_tokens(tokenizer)},
-        "data": {"kind": data}, "objective": learned, "training": TRAINING | {"length": length}}
+        "data": {"kind": data}, "objective": learned, "training": training(overrides) | {"length": length}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge(source.values)
     return checked(source)
+
+
+def training(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return how the model is trained, at a rate that suits what of it learns."""
+    kind = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
+    optimizer = TRAINING["optimizer"]
+    return TRAINING | {"optimizer": optimizer | {"learning_rate": RATES.get(kind, optimizer["learning_rate"])}}
 
 
 def name_of(start: Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from saucier.adaptation.adopt import NewTokens, adopt
+from saucier.adaptation.tuned import tuned
 from saucier.devices import choose_device
 from saucier.errors import InputError
 from saucier.loading import load
@@ -43,6 +44,7 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
     wishes = wishes or Wishes()
     with processes() as us:
         voice = Voice(silent=wishes.quiet or not us.first)
+        check_tuned(recipe, out, wishes)
         folder, standing = begun(recipe, out, us)
         recipe = folder.recipe()
         voice.heading(f"{recipe.name} → {folder.path}")
@@ -57,6 +59,13 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
         if wishes.judge and us.first:
             judge(job, trained)
         return folder
+
+
+def check_tuned(recipe: Recipe, out: Path, wishes: Wishes) -> None:
+    """Raise `InputError` for a model that is to be tuned and has nothing learned yet."""
+    if recipe.tuning is not None and wishes.start is None and not (out / FILE_NAME).is_file():
+        raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
+                         remedy="begin with a model, --from FOLDER, or leave tuning out")
 
 
 def begun(recipe: Recipe, out: Path, us: Processes) -> tuple[RunFolder, Standing]:
@@ -124,5 +133,8 @@ def fresh_model(job: Cooking) -> Transformer:
     if job.recipe.warm_start is not None:
         begun = begin_warm(model, job.recipe.warm_start)
         job.voice.say(f"{len(begun.taken)} of {len(begun.taken) + len(begun.new)} tensors begin with loaded weights")
+    if job.recipe.tuning is not None:
+        for line in tuned(model, job.recipe.tuning, seed=job.recipe.training.seed):
+            job.voice.say(line)
     model.generation = dict(special(TokenIds.of(job.pantry.tokenizer)))
     return model

@@ -7,7 +7,6 @@ from typing import cast
 
 import torch
 
-from saucier.checkpoints.model_folder import fill
 from saucier.inspection.costs import tokens_a_step, training_flops
 from saucier.inspection.machine import peak_resident
 from saucier.inspection.report import write_report
@@ -22,14 +21,14 @@ from saucier.runs.verdict import lines
 from saucier.runs.voice import Voice
 from saucier.training.loop import Result
 from saucier.training.precision import Dtype
-from saucier.training.resume import State, fill_modules, usable_checkpoint
+from saucier.training.resume import State, fill_from, fill_modules, usable_checkpoint, weights_of
 
 
 def judge(job: Cooking, trained: Result) -> None:
     """Evaluate the best weights, let them write, and report."""
     peak = peak_resident()
     checkpoint = usable_checkpoint(job.folder.path)
-    fill(job.model, checkpoint / "model.safetensors")
+    fill_from(job.model, checkpoint)
     fill_modules(job.study.objective.modules, checkpoint)
     found = Candidate(job.recipe, job.model.eval(), job.pantry.tokenizer, cast(Dtype, trained.dtype), job.lessons)
     with job.voice.stage("evaluate"), torch.no_grad():
@@ -90,7 +89,7 @@ def say_samples(voice: Voice, samples: tuple[Sample, ...]) -> None:
 
 def finish(job: Cooking, results: Results, checkpoint: Path) -> None:
     """Seal the passport, write evaluation.json (which makes the run a finished one) and the report."""
-    weights = file_digest(checkpoint / "model.safetensors")
+    weights = file_digest(weights_of(checkpoint))
     outcome = Outcome(step=results.step, weights=weights, loss=results.held_out.loss,
                       samples=file_digest(job.folder.samples))
     job.passport = job.passport.model_copy(update={"outcome": outcome, "ended": now()})

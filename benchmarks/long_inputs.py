@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks import memories
 from benchmarks.race import Contender, Turn, race
 from benchmarks.section import Row, Section, at_least, at_most
 
@@ -230,10 +231,13 @@ def measure(quick: bool) -> Section:
     peak = race("benchmarks.long_inputs", {"memory": model}, 1)["memory"]
     rows.append(at_most(f"memory of a process that reads {model['length']} tokens with a Longformer of "
                         f"{model['layers']} layers, {model['dim']} wide", peak, 2, "GB"))
+    rows += memories.rows(quick=quick)
     about = (f"Attention of {shape['heads']} heads of {shape['width']} without projections, forward: a window of "
              f"{2 * shape['reach']} with {shape['globals']} global tokens against `scaled_dot_product_attention` over "
              "all pairs and against `LongformerSelfAttention`, its maps taken out. Then the exponent of the time of "
              "one attention over vectors of 256 by the length, maps included; and memory at its peak, the library's "
              "own included. What is to be read is planned once for each length and remembered, as over the layers and "
-             "passes of a model.")
+             "passes of a model. Last, held-out text measured by `Evaluator`, a context before every token: models of "
+             "4 layers, 256 wide; Transformer-XL reads segments of 128 tokens beside its memory, GPT-2 the whole "
+             "context for each token.")
     return Section("Long inputs", about, rows)

@@ -14,6 +14,7 @@ from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
     Layers,
+    MixedKeys,
     Operation,
     Positions,
     RandomFeatures,
@@ -144,6 +145,22 @@ def test_random_features_come_near_to_the_softmax(name: str) -> None:
     assert 0 < gaps[1] < 0.25 * gaps[0]  # one over the root of 256, were the model linear
 
 
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_mixtures_are_means_of_neighbours_and_as_many_as_tokens_are_all_of_them(name: str) -> None:
+    before = scrambled(family(name))
+    room = 64 if name == "bert" else 62
+    after, same = operate(before, by=(MixedKeys(rank=room),))
+    ids = tokens(before.config, 2, room).clamp(min=4)
+    with torch.no_grad():
+        assert_close(after(ids).last_hidden_state, before(ids).last_hidden_state, MODEL)
+    assert same == 0
+    few, _ = operate(before, by=(MixedKeys(rank=10),))
+    keys = dict(few.named_parameters())["encoder.blocks.1.attention.inner.mixtures.keys"]
+    assert_close(keys.sum(dim=1), torch.ones(10))
+    assert (keys > 0).sum(dim=0).tolist() == [1] * room
+    assert {6, 7} == set((keys > 0).sum(dim=1).tolist())
+
+
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "t5", "bart"])
 def test_fewer_tokens_give_the_numbers_of_those_that_are_kept(name: str) -> None:
     before = scrambled(family(name))
@@ -192,6 +209,8 @@ REFUSED = {
     "global tokens of a decoder": ("gpt2", Windows(width=8, tokens=c.FirstToken()), "--global: a decoder has no"),
     "fewer positions": ("bert", Positions(length=40), "--positions: 40 positions are fewer than the 64 that there are"),
     "no table": ("t5", Positions(length=400), "no table of positions"),
+    "mixtures of a decoder": ("gpt2", MixedKeys(rank=8), "only an encoder alone"),
+    "more mixtures than positions": ("bert", MixedKeys(rank=65), "--attention: 65 mixtures of 64 positions"),
     "features of windows": ("longformer", RandomFeatures(), "favor"),
     "tokens that are not there": ("bert", Tokens(kept=(0, 40)), "--vocabulary: the model has no table"),
     "clusters": ("transfo_xl", Tokens(kept=(0, 1)), "--vocabulary: the model has no table"),
@@ -217,6 +236,7 @@ def test_words_become_operations() -> None:
     assert Asked("blocks").operations() == (Blocks(size=64, drawn=3),)
     assert Asked("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
     assert Asked("features:64").operations() == (RandomFeatures(count=64),)
+    assert Asked("mixtures:8").operations() == (MixedKeys(rank=8),)
     assert Asked().operations() == ()
 
 

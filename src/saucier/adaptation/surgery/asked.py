@@ -10,6 +10,7 @@ from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
     Layers,
+    MixedKeys,
     Operation,
     Positions,
     RandomFeatures,
@@ -19,7 +20,7 @@ from saucier.config import AfterSeparator, BeforeSeparator, FirstToken, GlobalTo
 from saucier.errors import InputError, nearest
 
 SIZES = {"window": "window:512 (neighbours)", "blocks": "blocks:64:3 (positions, drawn blocks)",
-         "features": "features:256"}
+         "features": "features:256", "mixtures": "mixtures:128"}
 """The kinds of attention, each with an example."""
 SEPARATOR = 2
 """The separator's id where the model does not say: RoBERTa's."""
@@ -30,7 +31,7 @@ class Asked:
     """What a person wants otherwise."""
 
     attention: str | None = None
-    """`window:WIDTH`, `blocks[:SIZE[:DRAWN]]` or `features[:COUNT]`."""
+    """`window:WIDTH`, `blocks[:SIZE[:DRAWN]]`, `features[:COUNT]` or `mixtures[:RANK]`."""
     tokens: str | None = None
     """Global tokens of a window: none, cls, question, choices."""
     positions: int | None = None
@@ -62,7 +63,7 @@ class Asked:
                              remedy="give --attention window:512 too")
 
 
-def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeatures:
+def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeatures | MixedKeys:
     """Read what a token is to see, or how it is to be weighed."""
     kind, *values = words.split(":")
     if not all(re.fullmatch(r"\d{1,9}", value) for value in values):
@@ -78,6 +79,8 @@ def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeat
             return Blocks(**dict(zip(("size", "drawn"), sizes, strict=False)))
         case "features", [] | [_] as sizes if all(sizes):
             return RandomFeatures(**dict(zip(("count",), sizes, strict=False)))
+        case "mixtures", [] | [_] as sizes if all(sizes):
+            return MixedKeys(**dict(zip(("rank",), sizes, strict=False)))
     raise InputError(f"{words!r} is no size", where="--attention", remedy=f"such as {SIZES[kind]}")
 
 

@@ -7,7 +7,7 @@ import re
 import torch
 
 from saucier import config as c
-from saucier.adaptation.surgery.config import Blocks, RandomFeatures, Windows
+from saucier.adaptation.surgery.config import Blocks, MixedKeys, RandomFeatures, Windows
 from saucier.adaptation.surgery.positions import count_from_zero, count_past_padding
 from saucier.adaptation.surgery.shape import Shape, only_encoder, sees_all
 from saucier.config import longest_input
@@ -68,6 +68,32 @@ def use_features(shape: Shape, by: RandomFeatures) -> Shape:
     """Let every self-attention weigh by random features; where it cannot, building the model says why."""
     return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
         "kernel": c.Favor(features=by.count)})), same=0)
+
+
+def mix_keys(shape: Shape, by: MixedKeys) -> Shape:
+    """Let every token of an encoder see mixtures of keys, each at first the mean of as many neighbours as it takes.
+
+    Raises `InputError` for attention that is not full, without positions, and for more mixtures than positions.
+    """
+    sees_all(only_encoder(shape, "--attention"), "--attention")
+    room = longest_input(shape.config.embed.positions)
+    if room is None or by.rank > room:
+        raise InputError(f"{by.rank} mixtures of {'no known number of' if room is None else room} positions",
+                         where="--attention", remedy="give a model with positions, and fewer mixtures than there are")
+    config = shape.attentions(lambda attention: attention.model_copy(update={
+        "kernel": c.LowRank(length=room, rank=by.rank, dropout=getattr(attention.kernel, "dropout", 0.0))}))
+    like = shape.weights["embed.tokens.weight"]
+    maps = neighbours(by.rank, room).to(like)
+    own = {f"{match[1]}mixtures.{name}": maps.clone() for weight in shape.weights
+           if (match := LOCAL.fullmatch(weight)) and match[2] == "weight" for name in ("keys", "values")}
+    return shape.put(config, {**shape.weights, **own}, same=0)
+
+
+def neighbours(rank: int, length: int) -> torch.Tensor:
+    """Return maps that take the mean of neighbours, of about as many each. Shapes: -> [rank, length]."""
+    group = torch.arange(length) * rank // length
+    found = (torch.arange(rank)[:, None] == group).float()
+    return found / found.sum(dim=1, keepdim=True)
 
 
 def with_pooler(shape: Shape) -> Shape:

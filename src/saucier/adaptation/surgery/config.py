@@ -43,6 +43,16 @@ class RandomFeatures(Config):
     """Features of a query and of a key."""
 
 
+class MixedKeys(Config):
+    """Attention to a few mixtures of keys, linear in the length: a Linformer; the maps begin as means of neighbours.
+
+    Source: Wang et al. 2020, §4, arXiv:2006.04768.
+    """
+
+    rank: int = Field(default=128, gt=0)
+    """Mixtures that a token sees."""
+
+
 class Positions(Config):
     """A longer table of positions, made of copies of the one that is there, block behind block.
 
@@ -86,4 +96,4 @@ class Tokens(Config):
         return {old: new for new, old in enumerate(self.kept)}
 
 
-Operation = Windows | Blocks | RandomFeatures | Positions | GroupedHeads | Layers | Tokens
+Operation = Windows | Blocks | RandomFeatures | MixedKeys | Positions | GroupedHeads | Layers | Tokens

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier.adaptation.rebuilt import rebuilt
-from saucier.adaptation.surgery.attention import see_blocks, see_windows, use_features
+from saucier.adaptation.surgery.attention import mix_keys, see_blocks, see_windows, use_features
 from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
     Layers,
+    MixedKeys,
     Operation,
     Positions,
     RandomFeatures,
@@ -49,6 +50,8 @@ def operated(shape: Shape, by: Operation) -> Shape:
             return see_blocks(shape, by)
         case RandomFeatures():
             return use_features(shape, by)
+        case MixedKeys():
+            return mix_keys(shape, by)
         case Positions():
             return extend_positions(shape, by)
         case GroupedHeads():

@@ -5,7 +5,7 @@ Letters: P positions before the text, K key-value heads, E head width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,15 +16,31 @@ from saucier.adaptation.rewrite import rewrite
 from saucier.checkpoints.adapters import VECTORS, Adapter
 from saucier.errors import InputError
 from saucier.model import Transformer
-from saucier.parts.front import Front, PrefixKeys, SoftPrompt
+from saucier.parts.front import PrefixKeys, SoftPrompt
 
 
-def front_tensor(front: Front) -> Tensor:
+def front_tensor(model: Transformer) -> Tensor:
     """Return the values as PEFT stores them: a prompt's vectors, or a prefix's keys and values layer by layer.
 
-    Shapes: -> [P, D] or [P, layers · 2 · K · E].
+    Of an encoder-decoder's prefix every second layer is filler, which PEFT drops (see `as_peft_reads`).
+    Shapes: -> [P, D] or [P, stored layers · 2 · K · E].
     """
-    return front.vectors if isinstance(front, SoftPrompt) else front.made()
+    match model.front:
+        case SoftPrompt(vectors=vectors):
+            return vectors
+        case PrefixKeys(made=made, widths=widths):
+            values: Tensor = made()
+            if not writes_beside(model):
+                return values
+            layers = values.unflatten(1, (len(widths), -1))
+            return torch.stack([layers, torch.zeros_like(layers)], dim=2).flatten(1)
+        case _:
+            raise AssertionError("asked only where there is one")
+
+
+def writes_beside(model: Transformer) -> bool:
+    """Say whether a model is an encoder-decoder."""
+    return model.config.encoder is not None and model.config.decoder is not None
 
 
 def front_document(model: Transformer, task: str | None) -> dict[str, Any]:
@@ -42,16 +58,14 @@ def front_document(model: Transformer, task: str | None) -> dict[str, Any]:
     if model.config.decoder is None:
         raise InputError("the encoders that PEFT uses leave a prefix out", where="model",
                          remedy="save the adapter in our own form (own)")
-    if model.config.encoder is not None:
-        raise InputError("of an encoder-decoder PEFT gives layers the prefixes of other layers", where="model",
-                         remedy="save the adapter in our own form (own)")
     if len(set(front.widths)) != 1:
         raise InputError("PEFT takes the heads of all layers for equally many and wide", where="model",
                          remedy="save the adapter in our own form (own)")
     heads, width = front.widths[0]
-    return {**common, "peft_type": "PREFIX_TUNING", "token_dim": heads * width, "num_attention_heads": heads,
-            "num_transformer_submodules": 1, "prefix_projection": False,
-            "encoder_hidden_size": heads * width}
+    stacks = 2 if writes_beside(model) else 1
+    return {**common, "num_layers": stacks * len(front.widths), "peft_type": "PREFIX_TUNING",
+            "token_dim": heads * width, "num_attention_heads": heads, "num_transformer_submodules": stacks,
+            "prefix_projection": False, "encoder_hidden_size": heads * width}
 
 
 def layers_of(model: Transformer) -> int:
@@ -69,10 +83,13 @@ def put_front(model: Transformer, adapter: Adapter) -> Transformer:
     values = adapter.weights[VECTORS].float()
     if values.dim() != 2 or not len(values):
         raise InputError(f"{VECTORS} is {list(values.shape)}", where=where, remedy="fetch the adapter again")
-    rewrite(model, by=meant(adapter.options, len(values), where))
+    stacks = adapter.options.get("num_transformer_submodules") or 1
+    if adapter.options.get("peft_type") == "PROMPT_TUNING":
+        values = values[:max(1, len(values) // stacks)]  # PEFT stores a prompt for the decoder too, and never reads it
+    rewrite(model, by=meant(adapter.options, len(values)))
     assert model.front is not None, "the rewrite put it there"
-    if isinstance(model.front, PrefixKeys) and (adapter.options.get("num_transformer_submodules") or 1) > 1:
-        values = as_peft_reads(values, len(model.front.widths))
+    if isinstance(model.front, PrefixKeys) and stacks > 1:
+        values = as_peft_reads(values, model.front.widths)
     target = model.front.vectors if isinstance(model.front, SoftPrompt) else held(model.front)
     if target.shape != values.shape:
         raise InputError(f"{VECTORS} is {list(values.shape)} instead of {list(target.shape)}", where=where,
@@ -82,17 +99,18 @@ def put_front(model: Transformer, adapter: Adapter) -> Transformer:
     return model
 
 
-def as_peft_reads(values: Tensor, layers: int) -> Tensor:
+def as_peft_reads(values: Tensor, widths: Sequence[tuple[int, int]]) -> Tensor:
     """Return the values of a prefix for two stacks in the order in which PEFT gives them to a decoder's layers.
 
     It cuts them as if self- and cross-attention had their own, and then drops those of the latter: layer l gets what
     is stored for layer 2·l, from the beginning again where there is none (seen in peft 0.21, with T5).
-    Shapes: [P, layers · 2 · K · E] -> the same.
+    Shapes: [P, stored layers · 2 · K · E] -> [P, layers · 2 · K · E].
     """
-    if values.shape[1] % layers:
+    wide = 2 * widths[0][0] * widths[0][1]
+    if values.shape[1] % wide:
         return values  # refused by its shape
-    parts = values.split(values.shape[1] // layers, dim=1)
-    return torch.cat([parts[2 * layer % layers] for layer in range(layers)], dim=1)
+    parts = values.split(wide, dim=1)
+    return torch.cat([parts[2 * layer % len(parts)] for layer in range(len(widths))], dim=1)
 
 
 def held(front: PrefixKeys) -> Tensor:
@@ -100,11 +118,8 @@ def held(front: PrefixKeys) -> Tensor:
     return front.made.get_parameter("values")
 
 
-def meant(options: Mapping[str, Any], length: int, where: str) -> a.Prefix | a.Prompt:
+def meant(options: Mapping[str, Any], length: int) -> a.Prefix | a.Prompt:
     """Return what an adapter is, as our config says it."""
     if options.get("peft_type") == "PREFIX_TUNING":
         return a.Prefix(length=length)
-    if (options.get("num_transformer_submodules") or 1) > 1:
-        raise InputError("a prompt before the decoder too cannot be expressed", where=where,
-                         remedy="train it with num_transformer_submodules=1")
     return a.Prompt(length=length, start=a.FromNoise())

@@ -103,7 +103,7 @@ def front_parts(model: Transformer, names: Names) -> Parts:
     if task not in HEADED and whole_parameters(model, names):
         raise InputError("PEFT has no form for a prefix or a prompt with other parameters trained beside",
                          where="model", remedy="save the adapter in our own form (own)")
-    return front_document(model, task), {VECTORS: front_tensor(model.front)}
+    return front_document(model, task), {VECTORS: front_tensor(model)}
 
 
 def pair_parts(model: Transformer, names: Names) -> Parts:

@@ -55,6 +55,23 @@ def test_bert_becomes_a_big_bird_that_transformers_opens(saucier: Saucier, bert:
         torch.testing.assert_close(theirs(ids).logits, after(ids).logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("golden", "tokens", "named"), [
+    ("bert-sequence-classification", "cls", "LongformerForSequenceClassification"),
+    ("roberta-sequence-classification", "cls", "LongformerForSequenceClassification"),
+    ("roberta-question-answering", "question", "LongformerForQuestionAnswering")])
+def test_heads_go_along(saucier: Saucier, shared: Path, bert: Path, tmp_path: Path, golden: str, tokens: str,
+                        named: str) -> None:
+    source = shutil.copytree(shared / "golden" / golden, tmp_path / "source", copy_function=shutil.copyfile)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copyfile(bert / name, source / name)
+    answer = saucier("convert", source, tmp_path / "long", "--attention", "window:16", "--global", tokens, "--dtype",
+                     "bfloat16", "--text", tmp_path / "text.txt", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = json.loads(answer.out)
+    assert (found["published"], found["dtype"]) == (named, "bfloat16")
+    assert found["equivalence"]["difference"] < 1e-4
+
+
 def test_the_report_tells_what_stayed_and_what_did_not(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
     answer = saucier("convert", bert, tmp_path / "long", "--attention", "window:16", "--positions", 160, "--text",
                      tmp_path / "text.txt", "--json")

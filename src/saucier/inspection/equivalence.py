@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier import config as c
 from saucier.config import longest_input
+from saucier.config.visibility import global_terms
 from saucier.errors import InputError
 from saucier.generation.feed import evaluating
 from saucier.model import Transformer
@@ -74,7 +76,17 @@ class Numbered:
         own = list(row) if self.new is None else [self.new[one] for one in row]
         ids = torch.tensor([own], device=self.model.embed.tokens.weight.device)
         pair = self.model.config.encoder is not None and self.model.config.decoder is not None
-        return {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
+        given = {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
+        if self.asks_separators:  # a piece of text has no question before its first separator
+            given["global_attention_mask"] = (torch.arange(len(own), device=ids.device) == 0)[None].long()
+        return given
+
+    @property
+    def asks_separators(self) -> bool:
+        """Whether separators tell which tokens are global where a batch names none."""
+        stack = self.model.config.encoder
+        seen = [term for part in (stack.attentions() if stack else ()) for term in global_terms(part.visibility)]
+        return any(isinstance(term.otherwise, c.BeforeSeparator | c.AfterSeparator) for term in seen)
 
     def hidden(self, row: Sequence[int]) -> Tensor:
         """Return the vectors of the last layer. Shapes: -> [L, D]."""

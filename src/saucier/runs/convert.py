@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from saucier.adaptation.surgery.asked import SEPARATOR, Asked
 from saucier.adaptation.surgery.config import Operation, Positions, Tokens
@@ -69,6 +72,9 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     if operations:
         model, same = operate(before, by=operations, pad=int(model.published.get("pad_token_id") or 0))
     documents = [one.text for one in read_documents(texts)] if texts else []
+    new = None if fewer is None else Tokens(kept=fewer.kept).numbers()
+    found = compare(in_float32(before), in_float32(model), documents, load_tokenizer(folder), same=same,
+                    new=new) if documents else None
     written = save(model, target, layout=layout)
     copied = copy_tokenizer(folder, target) if fewer is None else write_tokenizer(fewer.tokenizer, target)
     extended(target, operations)
@@ -76,9 +82,12 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
                      sum(parameter.numel() for parameter in model.parameters()),
                      str(next(model.parameters()).dtype).removeprefix("torch."),
-                     sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied,
-                     compare(before.float(), model.float(), documents, load_tokenizer(folder), same=same,
-                             new=None if fewer is None else Tokens(kept=fewer.kept).numbers()) if documents else None)
+                     sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied, found)
+
+
+def in_float32(model: Transformer) -> Transformer:
+    """Return a model whose numbers can be compared: itself, or a copy."""
+    return model if next(model.parameters()).dtype == torch.float32 else deepcopy(model).float()
 
 
 def separator_of(model: Transformer) -> int:

@@ -8,6 +8,7 @@ import torch
 
 from saucier import config as c
 from saucier.adaptation.surgery.config import Blocks, MixedKeys, RandomFeatures, Windows
+from saucier.adaptation.surgery.pooling import with_dense_head, with_pooler
 from saucier.adaptation.surgery.positions import count_from_zero, count_past_padding
 from saucier.adaptation.surgery.shape import Shape, only_encoder, sees_all
 from saucier.config import longest_input
@@ -28,7 +29,7 @@ def see_windows(shape: Shape, by: Windows) -> Shape:
     if by.width < 2 or by.width % 2:
         raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
                          remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
-    shape = count_past_padding(shape)
+    shape = with_dense_head(count_past_padding(shape))
     bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
     config = shape.attentions(lambda attention: attention.model_copy(update={
         "visibility": c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
@@ -94,17 +95,3 @@ def neighbours(rank: int, length: int) -> torch.Tensor:
     group = torch.arange(length) * rank // length
     found = (torch.arange(rank)[:, None] == group).float()
     return found / found.sum(dim=1, keepdim=True)
-
-
-def with_pooler(shape: Shape) -> Shape:
-    """Put a pooler on a body that has none, under a head that does not read it, as BigBird's files hold one.
-
-    It gives the first token's vector as it is, through a tanh.
-    """
-    if shape.config.pooler is not None or not isinstance(shape.config.head, c.LanguageHead | c.TokenHead | None):
-        return shape
-    like = shape.weights["embed.tokens.weight"]
-    size = shape.config.width
-    own = {"pooler.dense.weight": torch.eye(size, dtype=like.dtype, device=like.device),
-           "pooler.dense.bias": like.new_zeros(size)}
-    return shape.put(shape.config.model_copy(update={"pooler": c.Pooler()}), {**shape.weights, **own})

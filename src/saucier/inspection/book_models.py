@@ -231,7 +231,11 @@ GENERATION = Chapter("C", "Generation", (
             "tests/cli/test_cook.py::test_t5_learns_to_mend",
             "tests/unit/objectives/test_noise.py::test_a_prefix_is_cut_evenly",
             "tests/unit/objectives/test_noise.py::test_replaced_spans_can_be_put_back",
-        ), "partly", "tasks as text and their mixture"),
+            "tests/unit/finetuning/test_mixture.py::test_rates_are_those_of_the_source",
+            "tests/unit/finetuning/test_mixture.py::test_every_epoch_keeps_the_rates_and_every_row_has_its_turn",
+            "tests/unit/finetuning/test_mixture.py::test_numbers_and_classes_as_words",
+            "tests/unit/finetuning/test_mixture.py::test_tasks_are_learned_together_and_scored_apart",
+        ), "works"),
     Row("C6", "The T5 study: objectives, corruption rates, architectures and repeats compared",
         (
             "tests/cli/test_compare.py::test_different_objectives_are_compared_by_fine_tuning",

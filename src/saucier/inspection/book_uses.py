@@ -5,13 +5,23 @@ from __future__ import annotations
 from saucier.inspection.book_types import Chapter, Row
 
 ADAPTING = Chapter("D", "Adapting and aligning", (
-    Row("D1", "Fine-tuning for classification, regression, tagging, answers, translation, summaries"),
+    Row("D1", "Fine-tuning for classification, regression, tagging, answers, translation, summaries",
+        (
+            "tests/unit/finetuning/test_finetune.py::test_a_task_is_learned_and_the_result_is_a_published_folder",
+            "tests/unit/finetuning/test_finetune.py::test_numbers_are_learned",
+            "tests/unit/finetuning/test_tagging.py::test_entities_are_learned_and_long_sentences_read_to_the_end",
+            "tests/unit/finetuning/test_question_answering.py::test_answers_are_learned_also_that_there_is_none",
+            "tests/unit/finetuning/test_multiple_choice.py::test_choices_are_learned_and_named_as_in_the_file",
+            "tests/unit/finetuning/test_finetune.py::test_a_label_that_only_the_held_out_file_has_is_named",
+        ), "partly", "translation and summaries beside their baselines, measured"),
     Row("D2", "LoRA and QLoRA",
         (
             "tests/unit/adaptation/test_lora.py::test_starts_as_no_change_and_comes_back",
             "tests/unit/adaptation/test_lora.py::test_only_the_pairs_get_gradients",
             "tests/unit/adaptation/test_nf4.py::test_qlora",
             "tests/checkpoints/test_peft.py::test_peft_reads_ours",
+            "tests/checkpoints/test_peft.py::test_another_base_is_refused_where_we_wrote_the_adapter",
+            "tests/cli/test_continued.py::test_a_tuned_run_learns_little_and_knows_its_base",
         ), "partly", "LoRA's share of full fine-tuning's score, measured"),
     Row("D3", "Prefix tuning and prompt tuning",
         (
@@ -19,9 +29,20 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
             "tests/unit/adaptation/test_fronts.py::test_generation_reads_them_once",
             "tests/checkpoints/test_peft_fronts.py::test_peft_reads_ours",
         ), "works"),
-    Row("D4", "Instruction tuning"),
+    Row("D4", "Instruction tuning",
+        (
+            "tests/unit/finetuning/test_instruction.py::test_every_answer_is_learned_and_nothing_else",
+            "tests/unit/finetuning/test_instruction.py::test_a_chat_template_says_what_is_learned",
+            "tests/unit/finetuning/test_instruction.py::test_conversations_in_one_row_are_learned_as_if_they_stood_alone",
+            "tests/unit/finetuning/test_instruction.py::test_no_gradient_leaks_between_conversations_of_a_row",
+            "tests/unit/finetuning/test_mixture.py::test_a_column_tells_tasks_apart_and_a_new_one_is_answered_too",
+        ), "works"),
     Row("D5", "InstructGPT: reward model and PPO"),
-    Row("D6", "Distilling step by step: rationales as a second task"),
+    Row("D6", "Distilling step by step: rationales as a second task",
+        (
+            "tests/unit/finetuning/test_step_by_step.py::test_the_loss_is_the_answers_mean_and_lambda_times_that_of_the_reasons",
+            "tests/unit/finetuning/test_step_by_step.py::test_each_prefix_asks_for_its_own",
+        ), "partly", "reasons against answers alone at equal data, measured"),
 ))
 
 SMALLER = Chapter("E", "Smaller", (

@@ -22,6 +22,7 @@ from saucier.parts.changed import Applied, Origin
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
 from saucier.parts.front import Front, PrefixKeys, SoftPrompt, fill_cache, key_widths, put_before
+from saucier.parts.global_input import put_globals
 from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
@@ -156,6 +157,7 @@ class Transformer(nn.Module):
         side.cache, side.past = cache, self.recalled(stack, side, cache)
         if self.front is not None:
             put_before(self.front, side, self.embed)
+        put_globals(stack.config, side)
         memory = read_memory(side.inputs) if self.encoder is None else None
         simple = self.packs and side.cache is None and not wanted.weights and side.documents is None and stack.packs
         simple = simple and memory is None

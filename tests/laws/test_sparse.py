@@ -28,6 +28,7 @@ from saucier.parts.sparse.plan import Facts, Planner, width
 from saucier.parts.visibility import Span
 
 DIM, HEADS = 24, 4
+BIG_BIRD_ETC = (c.BlockWindow(size=8) + c.RandomBlocks(size=8, count=2)) | c.Global(otherwise=c.FirstTokens(count=5))
 NEVER, ALWAYS = 10**9, 0
 
 
@@ -152,9 +153,10 @@ def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, ma
         assert_scaled(sparse, expected)
 
 
-def test_drawn_blocks_are_read_as_they_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """BigBird in training: each head and layer reads the blocks that were drawn for it."""
-    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=blocks(8, 2, 4096))
+@pytest.mark.parametrize("visibility", [blocks(8, 2, 4096), BIG_BIRD_ETC], ids=["internal", "extended"])
+def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BigBird in training, with global blocks and with added tokens: each head reads what was drawn for it."""
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=visibility)
     attention = scrambled(config, DIM)
     found = []
     for least in (NEVER, ALWAYS):

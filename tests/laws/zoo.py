@@ -11,6 +11,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.config.block_patterns import blocks
 from saucier.config.check_cells import recurrent_parts
+from saucier.config.factors import FixedFactors
 from saucier.families import FAMILIES
 from saucier.inspection.doctor_scope import attentions, left_reason, padding_reason, right_reason
 from saucier.model import Transformer, build
@@ -40,6 +41,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "reformer": {"head_dim": 6, "hidden": 40, "positions": c.Axial(shape=(4, 16), widths=(8, 16)),
                  "local": c.Chunks(length=3), "lsh": c.Hashing(chunks=c.Chunks(length=4), rounds=2, seed=1)},
+    "etc": {"global_tokens": 2, "radius": 2, "reach": 2, "stretch": 3},
+    "sparse_transformer": {"length": LENGTH, "factors": FixedFactors(stride=3, count=1)},
     "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},

@@ -11,7 +11,7 @@ from saucier.config.check_chunks import check_axial, check_kernel, check_streams
 from saucier.config.check_favor import check_favor
 from saucier.config.check_low_rank import check_low_rank, check_shared_map
 from saucier.config.check_narrow import check_bottleneck, check_trigram
-from saucier.config.check_patterns import check_by_head
+from saucier.config.check_patterns import check_patterns
 from saucier.config.check_recurrence import check_asking, check_recurrence
 from saucier.config.check_source import check_source
 from saucier.config.check_tied import check_tied
@@ -202,7 +202,7 @@ def check_attention(path: str, stack: str, attention: SelfAttention, dim: int) -
     check_kernel(path, attention)
     check_favor(path, attention, dim)
     check_low_rank(path, attention)
-    check_by_head(path, attention)
+    check_patterns(path, attention)
     check_global_maps(path, stack, attention)
 
 

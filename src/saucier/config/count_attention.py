@@ -13,7 +13,7 @@ from saucier.config.disentangled import Disentangled, OwnMaps
 from saucier.config.favor import Favor, feature_flops, mixing_flops
 from saucier.config.layers import Projection, SelfAttention
 from saucier.config.low_rank import LowRank
-from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery, Shaw, TransformerXL
+from saucier.config.positions import GlobalLocal, MusicTransformer, RelativeKey, RelativeKeyQuery, Shaw, TransformerXL
 from saucier.config.visibility import is_causal, visible_keys
 
 
@@ -80,6 +80,8 @@ def position_nodes(part: SelfAttention, dim: int) -> list[Node]:
         case RelativeKey(kind=kind, length=length) | RelativeKeyQuery(kind=kind, length=length):
             rows = 2 * length - 1
             return [Node("positions", kind, "shared by the heads", f"{rows} × {head}", rows * head)]
+        case GlobalLocal(labels=rows):
+            return [Node("positions", "global_local", "shared by the heads", f"{rows} × {head}", rows * head)]
         case MusicTransformer(length=rows):
             heads = part.projection.heads
             return [Node("positions", "music_transformer", "", f"{heads} × {rows} × {head}", heads * rows * head)]

@@ -225,6 +225,28 @@ class TransformerXL(Config):
     """Dropout on the vectors of the distances."""
 
 
+class GlobalLocal(Config):
+    """A vector on the keys for each of a few labels of how query and key are related; global tokens begin the row.
+
+    Two local tokens, or two global ones, are told by their distance, clipped; a local and a global one by whether the
+    second stands for the stretch of text that the first is in. Source: Ainslie et al. 2020 (ETC), §3.1–3.2,
+    arXiv:2004.08483, whose stretches are sentences.
+    """
+
+    kind: Literal["global_local"] = "global_local"
+    globals: int = Field(ge=0)
+    """Global tokens at the beginning of every row."""
+    stretch: int = Field(default=64, gt=0)
+    """Local tokens that one global token stands for: the first for the first, and so on."""
+    reach: int = Field(default=12, gt=0)
+    """Distances beyond this share one label on each side (k in the paper)."""
+
+    @property
+    def labels(self) -> int:
+        """How many labels there are: distances among local and among global tokens, and two each way between them."""
+        return 2 * (2 * self.reach + 1) + 4
+
+
 class Axial(Config):
     """Positions as rows and columns of a grid: one trained vector for the row beside one for the column.
 
@@ -261,6 +283,6 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
 
 AttentionPositions = Annotated[
     Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL
-    | NoPositions,
+    | GlobalLocal | NoPositions,
     Field(discriminator="kind"),
 ]

@@ -64,6 +64,17 @@ class FirstToken(Config):
     kind: Literal["first_token"] = "first_token"
 
 
+class FirstTokens(Config):
+    """The first tokens of every row, or of every document in it: ETC's global input.
+
+    Source: Ainslie et al. 2020, §3.1, arXiv:2004.08483.
+    """
+
+    kind: Literal["first_tokens"] = "first_tokens"
+    count: int = Field(gt=0)
+    """How many."""
+
+
 class BeforeSeparator(Config):
     """The tokens before the first of a row's three separators: a question before its text.
 
@@ -83,7 +94,8 @@ class AfterSeparator(Config):
     """Id of the separator."""
 
 
-GlobalTokens = Annotated[NoTokens | FirstToken | BeforeSeparator | AfterSeparator, Field(discriminator="kind")]
+GlobalTokens = Annotated[NoTokens | FirstToken | FirstTokens | BeforeSeparator | AfterSeparator,
+                         Field(discriminator="kind")]
 
 
 class Global(Algebra):
@@ -307,7 +319,7 @@ def global_terms(visibility: Visibility) -> tuple[Global, ...]:
 def sliding(visibility: Visibility) -> int | None:
     """Return how far a sliding window with global tokens reaches to each side; None for another visibility."""
     match visibility:
-        case Or(terms=(Window(size=size), Global())):
+        case Or(terms=(Window(size=size), Global(otherwise=otherwise))) if not isinstance(otherwise, FirstTokens):
             return size - 1
         case _:
             return None
@@ -347,7 +359,9 @@ def fits_any_length(visibility: Visibility) -> bool:
 
 def fits_any_place(visibility: Visibility) -> bool:
     """Say whether what two positions see of each other also stays when they stand further right in their row."""
-    counted = any(isinstance(term, BlockWindow | Columns) for term in terms_of(visibility))
+    counted = any(isinstance(term, BlockWindow | Columns)
+                  or (isinstance(term, Global) and isinstance(term.otherwise, FirstTokens))
+                  for term in terms_of(visibility))
     return fits_any_length(visibility) and not counted
 
 

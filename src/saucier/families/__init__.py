@@ -18,6 +18,7 @@ from saucier.families.dpr import dpr
 from saucier.families.electra import electra, electra_generator
 from saucier.families.elmo import elmo
 from saucier.families.encoder_decoder import bert2bert
+from saucier.families.etc import etc
 from saucier.families.fnet import fnet
 from saucier.families.gpt import gpt
 from saucier.families.gpt2 import gpt2
@@ -60,6 +61,6 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
-    "sparse_transformer": sparse_transformer,
+    "sparse_transformer": sparse_transformer, "etc": etc,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -126,7 +126,12 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/laws/test_sparse.py::test_the_published_forms_of_gaps",
             "tests/laws/test_sparse.py::test_memory_grows_with_the_length_alone",
         ), "works"),
-    Row("G4", "ETC: global and local attention"),
+    Row("G4", "ETC: global and local attention",
+        (
+            "tests/unit/parts/test_etc.py::test_the_four_parts_and_their_labels",
+            "tests/unit/parts/test_etc.py::test_a_global_input_stands_before_the_text",
+            "tests/laws/test_sparse.py::test_memory_grows_with_the_length_alone",
+        ), "works"),
     Row("G5", "BigBird: random, window and global blocks",
         (
             "tests/golden/test_published_folders.py::test_folder",
@@ -134,7 +139,7 @@ LONGER = Chapter("G", "Longer and cheaper", (
             "tests/unit/parts/test_blocks.py::test_attention_is_the_softmax_over_all_keys_and_their_repetitions",
             "tests/laws/test_sparse.py::test_drawn_blocks_are_read_as_they_are_drawn",
             "tests/laws/test_sparse.py::test_memory_grows_with_the_length_alone",
-        ), "partly", "the form with added global tokens"),
+        ), "works"),
     Row("G6", "Sparse Transformer: strided and fixed patterns",
         (
             "tests/laws/test_sparse.py::test_the_published_forms_of_gaps",

@@ -20,6 +20,7 @@ from saucier.parts.disentangled import DisentangledPositions
 from saucier.parts.dropout import dropout
 from saucier.parts.favor import by_features
 from saucier.parts.global_attention import publish, with_global_maps
+from saucier.parts.global_local import GlobalLocalPositions
 from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
 from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.low_rank import build_mixtures, by_mixtures
@@ -141,7 +142,8 @@ class SelfAttention(nn.Module):
         work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
             keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if work.by_head else (key, value)
-            return sparse(query, *keys, work)
+            labels = self.positions if isinstance(self.positions, GlobalLocalPositions) else None
+            return sparse(query, *keys, work, None if labels is None else labels.met(query, self.scale))
         mask, bias = context.mask(self.config.visibility, draw, query.shape[1]), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
@@ -235,6 +237,8 @@ def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | 
             return RelativeKeys(relative, head_dim)
         case c.RelativeKeyQuery() as relative:
             return RelativeKeysAndQueries(relative, head_dim)
+        case c.GlobalLocal() as labelled:
+            return GlobalLocalPositions(labelled, head_dim)
         case c.MusicTransformer() as skewed:
             return SkewedPositions(skewed, config.projection.heads, head_dim)
         case c.TransformerXL() as distances:

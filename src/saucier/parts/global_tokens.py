@@ -32,7 +32,9 @@ def global_tokens(otherwise: c.GlobalTokens, span: Span) -> Tensor:
         case c.NoTokens():
             return torch.zeros(1, span.keys, dtype=torch.bool, device=span.device)
         case c.FirstToken():
-            return firsts(span)
+            return firsts(span, 1)
+        case c.FirstTokens(count=count):
+            return firsts(span, count)
         case c.BeforeSeparator(token=token):
             return torch.arange(span.keys, device=span.device) < first_separator(span, token)
         case c.AfterSeparator(token=token):
@@ -47,14 +49,16 @@ def fitted(named: Tensor, keys: int, *, exact: bool) -> Tensor:
     return F.pad(named, (0, max(0, keys - named.shape[1])))[:, :keys]
 
 
-def firsts(span: Span) -> Tensor:
-    """The first real token of every row, or of every document in it. Shapes: -> [B or 1, K]."""
+def firsts(span: Span, count: int) -> Tensor:
+    """The first real tokens of every row, or of every document in it. Shapes: -> [B or 1, K]."""
     places = torch.arange(span.keys, device=span.device)
     if span.key_documents is not None:
         documents, order = span.key_documents.sort(dim=1, stable=True)
         begins = F.pad(documents.diff(dim=1) != 0, (1, 0), value=True)
-        return torch.zeros_like(begins).scatter(1, order, begins)
-    return places[None] == (0 if span.padding is None else span.padding.long().argmax(-1, keepdim=True))
+        rank = places - torch.where(begins, places, 0).cummax(dim=1).values
+        return torch.zeros_like(begins).scatter(1, order, rank < count)
+    first = 0 if span.padding is None else span.padding.long().argmax(-1, keepdim=True)
+    return (places[None] >= first) & (places[None] < first + count)
 
 
 def first_separator(span: Span, token: int) -> Tensor:

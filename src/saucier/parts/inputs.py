@@ -35,6 +35,8 @@ class Inputs(TypedDict, total=False):
     """[B], how many first tokens all may see."""
     global_attention_mask: Tensor | None
     """[B, L], 1 = a token that sees all and is seen by all, where the model has such tokens (of the encoder's side)."""
+    global_input_ids: Tensor | None
+    """[B, G], tokens of their own before the text, where the first G positions are global (ETC)."""
     inputs_embeds: Tensor | None
     """[B, L, width of the token table], in place of the token vectors of `input_ids`."""
     characters: Tensor | None

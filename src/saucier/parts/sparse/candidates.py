@@ -41,6 +41,8 @@ class Row:
     """Places of the global tokens."""
     draw: Draw | None = None
     """For whom random blocks are drawn; None outside training."""
+    related: c.GlobalLocal | None = None
+    """Positions that tell pairs by labels."""
 
 
 def conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:

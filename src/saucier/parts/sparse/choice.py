@@ -32,9 +32,11 @@ PLANNED = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.Block
 def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, dropout: float,
                 draw: Draw | None) -> Work | None:
     """Return the work of an attention where a plan pays; None where dense attention is to be taken."""
-    if not isinstance(attention.positions, c.NoPositions | c.Rotary) or not pays(attention.visibility, context, draw):
+    placed = isinstance(attention.positions, c.NoPositions | c.Rotary | c.GlobalLocal)
+    if not placed or not pays(attention.visibility, context, draw):
         return None
-    key = ("plan", attention.visibility, attention.global_maps is None, draw)
+    key = ("plan", attention.visibility, attention.positions, attention.projection.heads,
+           attention.global_maps is None, draw)
     stretches = context.once(key, lambda: stretches_of(attention, context, draw))
     by_head = draw is not None or len({(one.heads.start, one.heads.stop) for one in stretches}) > 1
     return Work(stretches, scale, dropout, by_head)
@@ -67,6 +69,7 @@ def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
     tokens = globals_of(attention.visibility, span, context.rows)
+    related = attention.positions if isinstance(attention.positions, c.GlobalLocal) else None
     groups = head_groups(attention.visibility, attention.projection.heads)
     for number, (first, end) in enumerate(real_ranges(span, context.rows)):
         facts, place = facts_of(span, number, first, end), (slice(0, span.queries), slice(0, span.keys))
@@ -75,7 +78,8 @@ def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None
             begin = place[0].stop
         for heads, visibility in groups:
             row = Row(visibility, span.queries, span.keys, span.start, span.memory, first, end,
-                      None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw)
+                      None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw,
+                      related)
             tiles = planned(row, facts, span.device, rows=attention.global_maps is None)
             found.append(Stretch(0 if layout else number, heads, *place, tiles))
     return found

@@ -24,6 +24,8 @@ class Mixer:
     dropout: float
     seed: int
     device: torch.device
+    labelled: bool = False
+    """Whether scores have slopes of their own, which the fused kernel does not give."""
     generator: torch.Generator | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -57,18 +59,19 @@ class Mixer:
         return mixed.reshape(heads, queries, -1), total.reshape(heads, queries)
 
     def backward(self, known: list[Tensor], key: Tensor, value: Tensor,
-                 addend: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the slopes of query, key and value.
+                 addend: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Give the slopes of query, key and value, and of the scores where these have labels.
 
         Known are the slope of what was mixed, the query, what was mixed, and its total, both over all tiles together.
-        Shapes: known [H, Q, E] three times and [H, Q], key and value [G, W, E] -> as query, key and value.
+        Shapes: known [H, Q, E] three times and [H, Q], key and value [G, W, E] -> the same, and [H, Q, W].
         """
         slope, query, mixed, total = known
         heads, queries, groups = *query.shape[:2], len(key)
         addend = grouped_addend(addend, heads, queries, groups)
         slope, query, mixed = (grouped(x, groups) for x in (slope, query, mixed))
         total = grouped(total[..., None], groups)[..., 0]
-        if self.fused:
+        to_scores: Tensor | None = None
+        if self.fused and not self.labelled:
             tensors = (x[None] for x in (slope, query, key, value, mixed, total))
             found = FLASH_BACKWARD(*tensors, 0.0, False, attn_mask=None if addend is None else addend[None],
                                    scale=self.scale)
@@ -80,9 +83,10 @@ class Mixer:
             to_value = (weights if kept is None else weights * kept).transpose(1, 2) @ slope
             to_weights = slope @ value.transpose(1, 2)
             to_weights = to_weights if kept is None else to_weights * kept
-            to_scores = weights * (to_weights - (slope * mixed).sum(-1, keepdim=True)) * self.scale
-            to_query, to_key = to_scores @ key, to_scores.transpose(1, 2) @ query
-        return to_query.reshape(heads, queries, -1), to_key, to_value
+            to_scores = weights * (to_weights - (slope * mixed).sum(-1, keepdim=True))
+            to_query, to_key = to_scores @ key * self.scale, to_scores.transpose(1, 2) @ query * self.scale
+            to_scores = to_scores.reshape(heads, queries, -1)
+        return to_query.reshape(heads, queries, -1), to_key, to_value, to_scores
 
     def scores(self, query: Tensor, key: Tensor, addend: Tensor | None) -> Tensor:
         """Shapes: query [G, N·Q, E], key [G, W, E] -> [G, N·Q, W]."""

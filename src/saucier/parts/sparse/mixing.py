@@ -40,13 +40,14 @@ class Work:
     """Whether heads read different keys, so that each needs its own."""
 
 
-def sparse(query: Tensor, key: Tensor, value: Tensor, work: Work) -> Tensor:
+def sparse(query: Tensor, key: Tensor, value: Tensor, work: Work, met: Tensor | None = None) -> Tensor:
     """Mix the values as the work says; a query that sees nothing gives zeros.
 
-    Shapes: query [B, H, L, E]; key, value [B, G, K, E] -> [B, H, L, E].
+    `met` is what each query adds to the score of a key by the label of the pair.
+    Shapes: query [B, H, L, E]; key, value [B, G, K, E]; met [B, H, L, N] -> [B, H, L, E].
     Source: Rabe and Staats 2021, §2, arXiv:2112.05682, for putting a softmax together from its pieces.
     """
-    found: Tensor = Mixing.apply(query, key, value, work)  # type: ignore[no-untyped-call]
+    found: Tensor = Mixing.apply(query, key, value, met, work)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -54,7 +55,7 @@ class Mixing(torch.autograd.Function):
     """The attention and its gradient, which computes the weights anew."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: Work) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, met: Tensor | None, work: Work) -> Tensor:
         """Shapes: as `sparse`."""
         mixed = torch.zeros_like(query, memory_format=torch.contiguous_format)
         total = torch.full(query.shape[:-1], -torch.inf, dtype=exact(query), device=query.device)
@@ -63,9 +64,10 @@ class Mixing(torch.autograd.Function):
             q, out, sums = (x[stretch.row, stretch.heads, stretch.queries] for x in (query, mixed, total))
             k, v = (x[stretch.row, stretch.heads, stretch.keys] for x in (key, value))
             for tile in stretch.tiles:
-                found = mixer.forward(picked(q, tile.queries), gathered(k, tile), gathered(v, tile), tile.addend)
+                addend = added(tile, None if met is None else met[stretch.row, stretch.heads, stretch.queries])
+                found = mixer.forward(picked(q, tile.queries), gathered(k, tile), gathered(v, tile), addend)
                 put(tile, out, sums, *found)
-        ctx.save_for_backward(query, key, value, mixed, total)
+        ctx.save_for_backward(query, key, value, met, mixed, total)
         ctx.work, ctx.seed = work, mixer.seed
         return mixed
 
@@ -73,23 +75,44 @@ class Mixing(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         """Shapes: slope [B, H, L, E] -> as query, key and value."""
-        query, key, value, mixed, total = ctx.saved_tensors
+        query, key, value, met, mixed, total = ctx.saved_tensors
         work: Work = ctx.work
         slopes = [torch.zeros_like(x, dtype=exact(x), memory_format=torch.contiguous_format)
-                  for x in (query, key, value)]
+                  for x in (query, key, value, *(() if met is None else (met,)))]
         total = total.masked_fill(total == -torch.inf, 0.0)
-        mixer = Mixer(work.scale, work.dropout, ctx.seed, query.device)
+        mixer = Mixer(work.scale, work.dropout, ctx.seed, query.device, met is not None)
         for stretch in work.stretches:
             q, out, sums, given, to_q = (x[stretch.row, stretch.heads, stretch.queries]
                                          for x in (query, mixed, total, slope, slopes[0]))
-            k, v, to_k, to_v = (x[stretch.row, stretch.heads, stretch.keys] for x in (key, value, *slopes[1:]))
+            k, v, to_k, to_v = (x[stretch.row, stretch.heads, stretch.keys] for x in (key, value, *slopes[1:3]))
             for tile in stretch.tiles:
                 of_tile = [picked(x, tile.queries) for x in (given, q, out, sums)]
-                found = mixer.backward(of_tile, gathered(k, tile), gathered(v, tile), tile.addend)
+                m, to_m = (None, None) if met is None else (x[stretch.row, stretch.heads, stretch.queries]
+                                                            for x in (met, slopes[3]))
+                *found, scores = mixer.backward(of_tile, gathered(k, tile), gathered(v, tile), added(tile, m))
+                if to_m is not None and scores is not None:
+                    add(to_m, (tile.queries,), by_label(tile, scores, to_m))
                 for target, runs, part in zip((to_q, to_k, to_v), ((tile.queries,), tile.keys, tile.keys), found,
                                               strict=True):
                     add(target, runs, part)
-        return *(found.to(x.dtype) for found, x in zip(slopes, (query, key, value), strict=True)), None
+        given = [found.to(x.dtype) for found, x in zip(slopes, (query, key, value, met), strict=False)]
+        return *given[:3], given[3] if met is not None else None, None
+
+
+def added(tile: Tile, met: Tensor | None) -> Tensor | None:
+    """Return what is added to the scores of a tile. Shapes: met [H, L, N] -> [1 or H, 1 or Q, W]."""
+    if met is None or tile.labels is None:
+        return tile.addend
+    found = picked(met, tile.queries).to(exact(met))
+    found = found.gather(-1, tile.labels.long().expand(len(met), -1, -1))
+    return found if tile.addend is None else found + tile.addend
+
+
+def by_label(tile: Tile, slope: Tensor, like: Tensor) -> Tensor:
+    """Sum the slopes of scores by label. Shapes: slope [H, Q, W], like [H, L, N] -> [H, Q, N]."""
+    assert tile.labels is not None, "asked where pairs have labels"
+    empty = slope.new_zeros(*slope.shape[:2], like.shape[-1])
+    return empty.scatter_add(-1, tile.labels.long().expand_as(slope), slope)
 
 
 def picked(x: Tensor, places: Places) -> Tensor:

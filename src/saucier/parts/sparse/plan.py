@@ -14,6 +14,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.config.visibility import repeats, terms_of
+from saucier.parts.global_local import labels_of
 from saucier.parts.random_blocks import Draw, random_counts
 from saucier.parts.sparse.candidates import Group, Interval, Row, candidates, groups_of
 from saucier.parts.visibility import ANYWHERE, Span, allowed_pairs, counted_pairs, within_documents
@@ -41,6 +42,8 @@ class Tile:
     keys: tuple[Places, ...]
     addend: Tensor | None
     """[1 or H, 1 or Q, W], added to the scores: the logarithm of how often a key counts; None for zeros."""
+    labels: Tensor | None
+    """[1 or H, Q, W], int16: the label of each pair, where positions have labels."""
     fresh: bool
     """Whether these queries have read nothing before."""
 
@@ -107,6 +110,7 @@ class Planner:
                          memory=row.memory)
         self.extents = extents_of(facts.key_documents)
         self.last: Tensor | None = None
+        self.known: Tensor | None = None
 
     def tiles(self, *, rows: bool) -> Iterator[Tile]:
         """Yield all tiles: stretches of queries in order, what global queries see beyond them, and what has gaps."""
@@ -183,7 +187,7 @@ class Planner:
         fresh = not seen.earlier
         for part in portions(keys):
             addend = self.shared_addend(self.counts(asking, part, seen))
-            yield Tile(queries, tuple(run.places for run in part), addend, fresh)
+            yield Tile(queries, tuple(run.places for run in part), addend, self.labels(asking, part), fresh)
             fresh = False
 
     def rest(self, among: list[int], keys: list[Run], seen: Seen) -> Iterator[Tile]:
@@ -196,7 +200,8 @@ class Planner:
             run = Run(slice(*interval))
             counts = self.counts(asking, [run], seen) * ~covered[run.places]
             if bool(counts.any()):
-                yield Tile(asking - self.row.start, (run.places,), addend_of(counts), fresh=False)
+                yield Tile(asking - self.row.start, (run.places,), addend_of(counts), self.labels(asking, [run]),
+                           fresh=False)
 
     def counts(self, asking: Tensor, keys: list[Run], visible: Seen) -> Tensor:
         """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
@@ -212,6 +217,17 @@ class Planner:
             found = found * within_documents(self.facts.query_documents[asking - self.row.start][:, None],
                                              self.facts.key_documents[places][..., None, :])
         return found if valid is None else found * valid[:, None]
+
+    def labels(self, asking: Tensor, keys: list[Run]) -> Tensor | None:
+        """Return the labels of pairs, the same tensor as that of the tile before where they are equal."""
+        if self.row.related is None:
+            return None
+        places, _ = joined(keys, self.device)
+        found = labels_of(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
+        found = found if found.dim() == 3 else found[None]
+        if self.known is None or not torch.equal(found, self.known):
+            self.known = found
+        return self.known
 
     def shared_addend(self, counts: Tensor) -> Tensor | None:
         """Return the addend, the same tensor as that of the tile before where they are equal."""

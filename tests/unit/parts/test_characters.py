@@ -17,6 +17,7 @@ from saucier.config.characters import BEGIN_TEXT, BEGIN_WORD, END_WORD, PADDING
 from saucier.errors import InputError
 from saucier.families.bart import bart
 from saucier.families.elmo import elmo
+from saucier.inspection.doctor_checks import saved_bits
 from saucier.model import Transformer, build
 from saucier.parts.characters import CharacterTokens
 from saucier.spelling import spell
@@ -75,6 +76,7 @@ def test_words_that_were_never_seen_get_vectors(tmp_path: Path) -> None:
     found = [model(unknown, characters=torch.from_numpy(spelled(["the", word, "waits"], 12))[None]).last_hidden_state
              for word in ("cooks", "soups")]
     assert not torch.allclose(found[0][0, 1], found[1][0, 1], atol=1e-3)
+    assert saved_bits(model).verdict == "holds"  # the doctor's own copy has no tokenizer beside it
     model.save(tmp_path)
     with pytest.raises(InputError, match="reads characters, and no tokenizer spells its tokens"):
         saucier.load(tmp_path)

@@ -76,11 +76,44 @@ def big_bird(length: int) -> c.Visibility:
     return blocks(64, 3, 32768)
 
 
+def by_kernel(length: int, *, kernel: Callable[[int], c.Kernel], causal: bool = False) -> c.SelfAttention:
+    """Return an attention of four heads by a kernel of its own."""
+    from saucier import config as c
+
+    return c.SelfAttention(projection=c.Projection(heads=4), kernel=kernel(length),
+                           visibility=c.Causal() if causal else c.Full())
+
+
+def mixtures(length: int) -> c.Kernel:
+    """Linformer: 256 mixtures of all keys."""
+    from saucier import config as c
+
+    return c.LowRank(length=length, rank=256)
+
+
+def features(length: int) -> c.Kernel:
+    """Performer: 256 random features."""
+    from saucier import config as c
+
+    return c.Favor()
+
+
+def hashes(length: int) -> c.Kernel:
+    """Reformer: two rounds of hashes, chunks of 64."""
+    from saucier import config as c
+
+    return c.Hashing(rounds=2, seed=0)
+
+
 GROWING = (
     Growing("window of 512, one global token", 1.15, partial(attention, visibility=window)),
     Growing("BigBird, blocks of 64", 1.15, partial(attention, visibility=big_bird)),
     Growing("Sparse Transformer, strided patterns merged", 1.6, partial(attention, visibility=strided)),
     Growing("Sparse Transformer, fixed patterns merged", 1.6, partial(attention, visibility=fixed)),
+    Growing("Linformer, 256 mixtures", 1.15, partial(by_kernel, kernel=mixtures)),
+    Growing("Performer, 256 features", 1.15, partial(by_kernel, kernel=features)),
+    Growing("Performer, 256 features, causal", 1.15, partial(by_kernel, kernel=features, causal=True)),
+    Growing("Reformer, two rounds of hashes, causal", 1.3, partial(by_kernel, kernel=hashes, causal=True)),
 )
 """What is measured at growing lengths; four heads of 64 over vectors of 256, projections included."""
 

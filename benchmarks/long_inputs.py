@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks import memories
+from benchmarks import long_memory, memories
 from benchmarks.race import Contender, Turn, race
 from benchmarks.section import Row, Section, at_least, at_most
 
@@ -264,6 +264,7 @@ def measure(quick: bool) -> Section:
     peak = race("benchmarks.long_inputs", {"memory": model}, 1)["memory"]
     rows.append(at_most(f"memory of a process that reads {model['length']} tokens with a Longformer of "
                         f"{model['layers']} layers, {model['dim']} wide", peak, 2, "GB"))
+    rows += long_memory.rows(quick=quick)
     rows += memories.rows(quick=quick)
     about = (f"Attention of {shape['heads']} heads of {shape['width']} without projections, forward: a window of "
              f"{2 * shape['reach']} with {shape['globals']} global tokens against `scaled_dot_product_attention` over "

@@ -84,6 +84,19 @@ def test_no_gradient_reaches_an_earlier_segment(name: str) -> None:
     assert all(not past.requires_grad for past in model(ids, use_mems=True).mems)
 
 
+def test_activations_that_are_computed_again_read_the_memory_of_their_own_block() -> None:
+    model = scrambled(MODELS["transformer-xl"]).train()
+    ids = tokens(model.config, 2, 4)
+    mems = [torch.randn(5, 2, 24, generator=torch.Generator().manual_seed(block)) for block in range(2)]
+    found = []
+    for activations in (c.KeepActivations(), c.RecomputeActivations()):
+        model.decoder.activations = activations
+        model.zero_grad()
+        model(ids, mems=mems, use_mems=True, compute_logits=False).last_hidden_state.square().sum().backward()
+        found.append([one.grad.clone() for one in model.parameters() if one.grad is not None])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_a_memory_keeps_the_last_positions_or_the_first_of_each_segment() -> None:
     stack = c.SegmentMemory(length=5, reuse=3)
     config = one_way()

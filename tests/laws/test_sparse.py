@@ -268,3 +268,28 @@ def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> Non
     with torch.no_grad():
         slope = (same_draw(moved + step) - same_draw(moved - step)) / 2e-6
     torch.testing.assert_close(gradient[0, 7, 3], slope, rtol=1e-5, atol=1e-6)
+
+
+def test_a_token_from_a_cache_reads_its_window_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written one by one behind 700 keys, tokens read the keys of their window, and give what dense attention gives."""
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=c.Causal() & c.Window(20))
+    span = Span(1, 700, 699, torch.device("cpu"))
+    (tile,) = Planner(Row(config.visibility, 1, 700, start=699, end=700), Facts(), span.device).tiles(rows=True)
+    assert [width(run) for run in tile.keys] == [20]
+    dense, _ = attended(config, span, NEVER, monkeypatch)
+    sparse, used = attended(config, span, ALWAYS, monkeypatch)
+    assert used
+    for expected, found in zip(dense, sparse, strict=True):
+        torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
+
+
+def test_a_query_that_sees_nothing_gives_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first positions under fixed columns see no key: zeros, and gradients that are finite and zero there."""
+    monkeypatch.setattr(choice, "LENGTH", ALWAYS)
+    attention = scrambled(c.SelfAttention(projection=c.Projection(heads=2), visibility=FIXED[1]), 8).eval()
+    query, key, value = (torch.randn(1, 2, 70, 4, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+                         for seed in range(3))
+    mixed = attention.attend(query, key, value, Context(Span(70, 70, 0, query.device), torch.arange(70)[None]))
+    gradients = torch.autograd.grad(mixed.square().sum(), (query, key, value))
+    assert not mixed[:, :, :13].any() and mixed[:, :, 13:].any(-1).all()
+    assert all(gradient.isfinite().all() for gradient in gradients) and not gradients[0][:, :, :13].any()

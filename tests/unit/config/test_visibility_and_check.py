@@ -95,3 +95,27 @@ def test_hostile_sizes_are_refused_before_anything_is_built() -> None:
     tree["decoder"]["layers"]["times"] = 10**12
     with pytest.raises(ValueError, match="less than or equal to 10000"):
         c.Transformer.model_validate(tree)
+
+
+@pytest.mark.parametrize(("attention", "where", "message"), [
+    (c.SelfAttention(projection=c.Projection(heads=4), visibility=c.ByHead(terms=(c.Causal(),) * 3)),
+     "decoder.blocks.0.attention.visibility.terms", "4 heads do not divide into 3 visibilities"),
+    (c.SelfAttention(projection=c.Projection(heads=4), positions=c.GlobalLocal(globals=3),
+                     visibility=c.Window(4) | c.Global(otherwise=c.FirstTokens(count=2))),
+     "decoder.blocks.0.attention.positions.globals", "labels for 3 global tokens, and 2 are global")])
+def test_patterns_that_do_not_fit_are_refused(attention: c.SelfAttention, where: str, message: str) -> None:
+    """Terms by head that heads cannot share, and labels for another number of global tokens."""
+    block = c.Block(sublayers=(c.PreNorm(inner=attention, norm=c.LayerNorm()),))
+    config = c.Transformer(dim=8, embed=c.Embedding(vocab=9), decoder=c.Stack(layers=c.Repeat(block=block, times=1)))
+    with pytest.raises(InputError, match=message) as caught:
+        c.check(config)
+    assert where in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", ["factors.stride=0", "factors.kind=diagonal", "form.kind=woven"])
+def test_patterns_of_nothing_are_refused_by_their_path(changes: str) -> None:
+    """A stride of nothing, and factors and forms that are none."""
+    from saucier.recipes import recipe
+
+    with pytest.raises(InputError, match=r"model\.(factors|form)"):
+        recipe("sparse-transformer-nano", [f"model.{changes}"])

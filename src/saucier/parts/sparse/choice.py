@@ -20,10 +20,12 @@ from saucier.parts.sparse.mixing import Stretch, Work
 from saucier.parts.sparse.plan import Facts, planned
 from saucier.parts.visibility import Span
 
-LENGTH = 1024
-"""Keys below which dense attention is taken: its one call is faster there."""
+LENGTH = 512
+"""Keys below which dense attention is taken: its one call costs less there than a plan."""
 SHARE = 0.4
-"""The most that may be visible of all pairs: beyond it dense attention is faster."""
+"""The most that may be visible of all pairs. With eight heads of 64 in float32 (torch 2.13, one thread), a plan that is
+known is 1.2 times faster than dense attention at 512 keys and this share, forward, and 2 times at a tenth; at 2048 keys
+2.3 and 5 times. With the gradient these are 1.3, 2, 2 and 4.5 times."""
 PLANNED = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks, c.RandomBlocks,
            c.Dilated, c.Strided, c.Columns, c.And, c.Or, c.Plus, c.Beyond, c.ByHead)
 """Terms that candidates can be told of."""

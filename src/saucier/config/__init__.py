@@ -25,7 +25,7 @@ from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, Read
 from saucier.config.characters import CharacterNetwork
 from saucier.config.check import check, mixes_padding, reads_pooled
 from saucier.config.check_cells import keeps_apart
-from saucier.config.chunks import BucketsByLength, Chunks, FixedBuckets, Hashing
+from saucier.config.chunks import BucketsByLength, Chunks, CountRepeats, DivideRepeats, FixedBuckets, Hashing
 from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.favor import Favor
@@ -396,5 +396,5 @@ __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "B
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
             "StateReadout", "UniformInit"]
-__all__ += ["BidirectionalHead", "CharacterNetwork", "Headwise", "KeepActivations", "KeyValue", "LayerMix", "Layerwise",
-            "LowRank", "ProjectTwice", "RecomputeActivations", "keeps_apart"]
+__all__ += ["BidirectionalHead", "CharacterNetwork", "CountRepeats", "DivideRepeats", "Headwise", "KeepActivations",
+            "KeyValue", "LayerMix", "Layerwise", "LowRank", "ProjectTwice", "RecomputeActivations", "keeps_apart"]

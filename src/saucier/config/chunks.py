@@ -60,6 +60,21 @@ class BucketsByLength(Config):
     """The longest input, which decides from how many buckets on there are two factors."""
 
 
+class CountRepeats(Config):
+    """A key counts as often as the rounds meet it. Source: Kitaev et al. 2020, code release."""
+
+    kind: Literal["count"] = "count"
+
+
+class DivideRepeats(Config):
+    """A key counts once: the rounds together are the softmax over all keys that any of them meets.
+
+    A comparison more for every pair, twice over the rounds. Source: Kitaev et al. 2020, appendix A (S eq 101).
+    """
+
+    kind: Literal["divide"] = "divide"
+
+
 class Hashing(Config):
     """Attention between positions that hash alike, in several rounds; queries and keys are one map, keys of length 1.
 
@@ -75,6 +90,8 @@ class Hashing(Config):
     """Hashes of each position."""
     buckets: Annotated[FixedBuckets | BucketsByLength, Field(discriminator="kind")] = BucketsByLength()
     """Into how many buckets a round sorts."""
+    repeats: Annotated[CountRepeats | DivideRepeats, Field(discriminator="kind")] = CountRepeats()
+    """How often a key counts that several rounds meet."""
     seed: int | None = None
     """Seed of the directions that are hashed by; None: drawn anew in each pass, from torch's global generator."""
 

@@ -63,13 +63,17 @@ def visible(queries: Places, keys: Places, *, causal: bool) -> Tensor | None:
     return allowed
 
 
+def steps_of(chunks: c.Chunks, count: int) -> list[int]:
+    """Return how far the chunks stand that a chunk sees, on a ring of so many."""
+    return [step if abs(step) < count else 0 for step in range(-chunks.before, chunks.after + 1)]
+
+
 def adjacent(x: Tensor, chunks: c.Chunks) -> Tensor:
     """Put the chunks that each chunk sees behind each other, in a ring. Shapes: [B, H, N, C, ...] -> [B, H, N, W, ...].
 
     The published code leaves the ring where it would have to go around it: then a chunk sees itself once more.
     """
-    count = x.shape[2]
-    steps = [step if abs(step) < count else 0 for step in range(-chunks.before, chunks.after + 1)]
+    steps = steps_of(chunks, x.shape[2])
     return torch.cat([x.roll(-step, 2) for step in steps], dim=3) if len(steps) > 1 else x
 
 

@@ -7,13 +7,14 @@ neighbourhood, E head width, D dim.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.parts.chunks import Places, adjacent, in_rows, lengthened, places, visible
+from saucier.parts.chunks import Places, adjacent, in_rows, lengthened, places, steps_of, visible
 from saucier.parts.context import Context
 from saucier.parts.dropout import dropout
 from saucier.parts.linear import Linear
@@ -144,8 +145,11 @@ class HashedAttention(nn.Module):
         query, mixing = arranged(lengthened(vectors, padded)), arranged(lengthened(value, padded))
         scores = shared_scores(query, adjacent(query, chunks), asking, asking.each(lambda x: adjacent(x, chunks)),
                                causal=self.causal)
-        mixed, found = self.mix(scores, adjacent(mixing, chunks), context)
         back = order.argsort(-1)
+        if isinstance(self.kernel.repeats, c.DivideRepeats):
+            first = torch.arange(rounds, device=back.device)[:, None] * padded
+            scores = scores - met((back + first) // chunks.length, arranged, chunks).to(scores.dtype).log()
+        mixed, found = self.mix(scores, adjacent(mixing, chunks), context)
         mixed = at(mixed.flatten(2, 3).unflatten(2, (rounds, -1)), back)
         found = found.flatten(2, 3).unflatten(2, (rounds, -1)).gather(3, back)
         return over_rounds(mixed, found)[:, :, :length]
@@ -187,13 +191,32 @@ class HashedAttention(nn.Module):
 
         scores = shared_scores(query[:, :, None], arranged(vectors), asking.each(lambda x: x[:, :, None]),
                                known.each(arranged), causal=False)
+        if isinstance(self.kernel.repeats, c.DivideRepeats):
+            times = (seen[..., None] == seen.flatten(2)[:, :, None, None]).sum(-1)
+            scores = scores - times[:, :, :, None].to(scores.dtype).log()
         return over_rounds(*self.mix(scores, arranged(value), context))
+
+
+def met(chunk: Tensor, arranged: Callable[[Tensor], Tensor], chunks: c.Chunks) -> Tensor:
+    """Return how often each query meets each key of its neighbourhood, over all rounds, at least once.
+
+    Shapes: chunk [B, H, R, L], in which chunk of the sorted row a position stands in each round -> [B, H, N, C, W].
+    """
+    own = [arranged(one) for one in chunk.unbind(2)]
+    known = [adjacent(one, chunks) for one in own]
+    total = own[0].shape[2]
+    times = torch.zeros(*own[0].shape, known[0].shape[3], dtype=torch.int16, device=chunk.device)
+    for asking in own:
+        for step in steps_of(chunks, total):
+            for other in known:
+                times += (asking[..., None] + step) % total == other[..., None, :]
+    return times.clamp(min=1)
 
 
 def over_rounds(mixed: Tensor, found: Tensor) -> Tensor:
     """Mix the rounds by how much attention each has found. Shapes: [B, H, R, L, E] and [B, H, R, L] -> [B, H, L, E].
 
-    Source: Kitaev et al. 2020, §2, multi-round, and appendix A, without the count of repeated keys.
+    Source: Kitaev et al. 2020, §2, multi-round, and appendix A; the kernel says how often a repeated key counts.
     """
     shares = (found - found.logsumexp(2, keepdim=True)).exp()  # as published; a softmax differs where all is `SELF`
     together: Tensor = (mixed * shares[..., None].to(mixed.dtype)).sum(2)

@@ -79,9 +79,12 @@ def test_chunks_see_their_neighbours_on_a_ring(size: int, before: int, after: in
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("causal", [False, True])
-def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal: bool) -> None:
+@pytest.mark.parametrize("repeats", [c.CountRepeats(), c.DivideRepeats()])
+def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal: bool,
+                                                            repeats: c.CountRepeats | c.DivideRepeats) -> None:
     """Kitaev et al. 2020, §2: sorted by bucket, a position sees its chunk and the one before it, itself last of all."""
-    size, kernel = 3, c.Hashing(chunks=c.Chunks(length=3), rounds=rounds, buckets=c.FixedBuckets(factors=(4,)), seed=2)
+    size, kernel = 3, c.Hashing(chunks=c.Chunks(length=3), rounds=rounds, buckets=c.FixedBuckets(factors=(4,)), seed=2,
+                                repeats=repeats)
     model = one_layer(kernel, causal=causal)
     tokens = ids()
     hidden = model.embed.tokens(tokens[0])
@@ -97,6 +100,8 @@ def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal:
                            for other in chunks[number - 1] + chunk if other <= place or not causal)
             if set(seen) != {place}:
                 del seen[place]
+            if isinstance(repeats, c.DivideRepeats):
+                seen = Counter(dict.fromkeys(seen, 1))
             scores = {other: float(vectors[head, place] @ unit(vectors[head, other])) for other in seen}
             mixed[head, place] = mixture(scores, seen, value[head])
     with torch.no_grad():
@@ -112,11 +117,12 @@ def test_hashes_are_full_attention_where_every_chunk_is_seen() -> None:
                                    atol=1e-10)
 
 
-def distance_to_full(rounds: int, seeds: int = 6) -> float:
+def distance_to_full(rounds: int, seeds: int = 6, *, repeats: c.CountRepeats | c.DivideRepeats) -> float:
     """How far attention by so many hashes is from that to all positions, on the mean over seeds, relative to that."""
     tokens, chunks, far = ids(length=96), c.Chunks(length=8), []
     for seed in range(seeds):
-        kernel = c.Hashing(chunks=chunks, rounds=rounds, seed=seed, buckets=c.FixedBuckets(factors=(4,)))
+        kernel = c.Hashing(chunks=chunks, rounds=rounds, seed=seed, repeats=repeats,
+                           buckets=c.FixedBuckets(factors=(4,)))
         models = [one_layer(one, causal=True) for one in (kernel, c.Hashing(chunks=c.Chunks(length=96)))]
         for model in models:
             model.encoder.blocks[0]["attention"].inner.qkv.weight.mul_(100)  # so that some keys are preferred
@@ -129,11 +135,31 @@ def distance_to_full(rounds: int, seeds: int = 6) -> float:
 def test_more_hashes_come_closer_to_full_attention() -> None:
     """Kitaev et al. 2020, §2 and figure 4: with rounds the chance falls that a pair is in no common bucket.
 
-    What is left is that keys count as often as they are met (the released code does not divide by that, eq 101).
+    What is left where keys count as often as they are met does not vanish; where each counts once, it does.
     """
-    one, four, sixteen = (distance_to_full(rounds) for rounds in (1, 4, 16))
+    one, four, sixteen = (distance_to_full(rounds, repeats=c.CountRepeats()) for rounds in (1, 4, 16))
     assert four < 0.7 * one
     assert sixteen < 0.7 * four
+    assert distance_to_full(64, repeats=c.DivideRepeats()) < 0.02 < distance_to_full(64, repeats=c.CountRepeats())
+
+
+def newest_from_a_cache(repeats: c.CountRepeats | c.DivideRepeats) -> float:
+    """How far the newest of 40 tokens, read beside a cache by 64 hashes, is from full attention, relative to that."""
+    found = []
+    for chunks, rounds in ((c.Chunks(length=4), 64), (c.Chunks(length=40), 1)):
+        kernel = c.Hashing(chunks=chunks, rounds=rounds, seed=3, repeats=repeats, buckets=c.FixedBuckets(factors=(6,)))
+        config = one_layer(kernel, causal=True).config
+        model = build(config.model_copy(update={"encoder": None, "decoder": config.encoder}), seed=1).double().eval()
+        model.decoder.blocks[0]["attention"].inner.qkv.weight.mul_(100)
+        tokens, cache = ids(length=40), model.new_cache(1, 40)
+        model(tokens[:, :39], cache=cache)
+        found.append(model(tokens[:, 39:], cache=cache).last_hidden_state[0, 0] - model.embed.tokens(tokens[0, 39]))
+    return float((found[0] - found[1]).norm() / found[1].norm())
+
+
+@torch.no_grad()
+def test_keys_count_once_beside_a_cache_too() -> None:
+    assert newest_from_a_cache(c.DivideRepeats()) < 0.02 < newest_from_a_cache(c.CountRepeats())
 
 
 @torch.no_grad()

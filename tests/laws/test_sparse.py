@@ -95,7 +95,7 @@ def gaps_that_count(visibility: c.Visibility) -> bool:
     return repeats(visibility) and any(isinstance(term, c.Dilated | c.Strided) for term in terms_of(visibility))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(80))
 def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random visibilities over random passes: the same values and gradients, zeros where nothing is seen."""
     chance = random.Random(seed)
@@ -174,14 +174,14 @@ def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monke
 def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> None:
     """Pairs that are computed, at a stride of the root of the length: four times the text costs eight times as much."""
     pairs = []
-    for length in (4096, 16384, 65536):
+    for length in (4096, 16384):
         stride = math.isqrt(length)
         factors = (StridedFactors(stride=stride), FixedFactors(stride=stride, count=1))[number]
         row = Row(Merged().turn(factors.terms())[0], length, length, end=length)
         tiles = list(Planner(row, Facts(), torch.device("cpu")).tiles(rows=True))
         pairs.append(sum(width(tile.queries) * sum(map(width, tile.keys)) for tile in tiles))
         assert pairs[-1] <= 5 * length * stride
-    assert pairs[2] <= 10 * pairs[1] <= 100 * pairs[0]
+    assert pairs[1] <= 10 * pairs[0]
 
 
 class Largest(TorchDispatchMode):

@@ -241,6 +241,10 @@ def visible_keys(visibility: Visibility, length: int) -> float:
         case And(terms=terms):
             terms = flat(terms)
             past = any(isinstance(term, Causal) for term in terms)
+            match [term for term in terms if not isinstance(term, Causal)]:
+                case [Columns(stride=step, count=count)] if past:
+                    firsts = range(step - min(count, step), step)
+                    return sum(sum(range(length - first, 0, -step)) for first in firsts) / length
             narrow = min((visible_keys(term, length) for term in terms if not isinstance(term, Causal)),
                          default=float(length))
             if past and all(isinstance(term, Causal | EVEN) for term in terms):

@@ -14,7 +14,8 @@ from saucier.parts.cache import Cache
 from saucier.recipes import recipe
 
 WITH_RECIPES = {f"recipe-{name}": recipe(name).model for name in runnable_recipes()}
-DECODERS = {**decoders(), **{name: config for name, config in WITH_RECIPES.items() if not config.encoder}}
+DECODERS = {**decoders(), **{name: config for name, config in WITH_RECIPES.items()
+                             if config.decoder and not config.encoder and not config.decoder.memory}}
 PAIRS = {name: config for name, config in (pairs() | WITH_RECIPES).items() if config.encoder and config.decoder
          and not isinstance(config.head, c.LengthHead)}  # a text that is written whole is read anew each time
 PIECES = {"one by one": [1] * 12, "a prompt, then one by one": [6, 1, 1, 1, 1, 1, 1], "in pieces": [5, 3, 4]}

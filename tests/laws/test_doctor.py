@@ -126,12 +126,12 @@ def test_a_tokenizer_that_is_too_large_is_found() -> None:
 def test_a_loss_on_the_way_to_the_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = family("gpt2")
     assert saved_bits(model).verdict == "holds"
-    load = saucier.loading.load
+    open_model = saucier.loading.open_model
 
     def rounded(*given: object, **named: object) -> Transformer:
-        return load(*given, **named).bfloat16().float()  # type: ignore[arg-type]
+        return open_model(*given, **named).bfloat16().float()  # type: ignore[arg-type]
 
-    monkeypatch.setattr("saucier.inspection.doctor_checks.load", rounded)
+    monkeypatch.setattr("saucier.inspection.doctor_checks.open_model", rounded)
     assert "has other bits" in saved_bits(model).why
 
 

@@ -70,17 +70,17 @@ def drawn_span(chance: random.Random, rows: int) -> Span:
                 memory=chance.choice([0, 5]))
 
 
-def attended(config: c.SelfAttention, span: Span, length: int,
-             monkeypatch: pytest.MonkeyPatch) -> tuple[list[Tensor], bool]:
+def attended(config: c.SelfAttention, span: Span, length: int, monkeypatch: pytest.MonkeyPatch,
+             dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], bool]:
     """Return what one attention gives at real queries, with the gradients, and whether a plan was used."""
     monkeypatch.setattr(choice, "LENGTH", length)
     monkeypatch.setattr(choice, "SHARE", 1e9)
     rows = span.named.shape[0] if span.named is not None else 2
     generator = torch.Generator().manual_seed(span.keys)
     head, groups = DIM // HEADS, config.projection.kv_heads or HEADS
-    query, key, value = (torch.randn(rows, heads, keys, head, generator=generator, requires_grad=True)
+    query, key, value = (torch.randn(rows, heads, keys, head, generator=generator).to(dtype).requires_grad_()
                          for heads, keys in ((HEADS, span.queries), (groups, span.keys), (groups, span.keys)))
-    slope = torch.randn(query.shape, generator=generator)
+    slope = torch.randn(query.shape, generator=generator).to(dtype)
     attention = SelfAttention(config, DIM).eval()
     context = Context(span, torch.arange(span.queries)[None], rows=rows)
     mixed = attention.attend(query, key, value, context)
@@ -109,6 +109,17 @@ def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytes
     for expected, found in zip(dense, sparse, strict=True):
         assert found.isfinite().all()
         torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.bfloat16, 0.05)],
+                         ids=["float64", "bfloat16"])
+def test_every_number_format_is_masked(dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fused kernel takes the bits of its mask as they are, so they are in the format that it reads."""
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS), visibility=c.Window(5) | c.Global())
+    span = Span(70, 70, 0, torch.device("cpu"), named=torch.arange(70).expand(2, -1) == 3)
+    dense, sparse = (attended(config, span, length, monkeypatch, dtype)[0] for length in (NEVER, ALWAYS))
+    for expected, found in zip(dense, sparse, strict=True):
+        torch.testing.assert_close(found, expected, rtol=near, atol=near)
 
 
 def assert_scaled(found: Tensor, expected: Tensor) -> None:

@@ -301,7 +301,7 @@ def test_starts_need_the_encoders_states() -> None:
 def test_recurrent_models_are_not_compiled() -> None:
     """The compiled step knows keys and values only."""
     model = scrambled(alone(writer(), writes=True))
-    with pytest.raises(InputError, match="recurrent layers"):
+    with pytest.raises(InputError, match="layers that keep states, which are not compiled"):
         saucier.generate(model, torch.ones(1, 2, dtype=torch.long), max_new_tokens=2, compile=True)
 
 

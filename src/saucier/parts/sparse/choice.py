@@ -47,7 +47,7 @@ def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, d
 def pays(visibility: c.Visibility, context: Context, draw: Draw | None) -> bool:
     """Say whether the plan of a visibility is faster than dense attention, and can be made."""
     span = context.span
-    if span.keys < LENGTH or context.want_weights or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or context.want_weights or span.keys < LENGTH:  # a length would be compiled in
         return False
     terms = terms_of(visibility)
     if span.visible is not None or span.targets is not None or not all(isinstance(term, PLANNED) for term in terms):

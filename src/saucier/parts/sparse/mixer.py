@@ -46,7 +46,7 @@ class Mixer:
         heads, queries, groups = *query.shape[:2], len(key)
         query, addend = grouped(query, groups), grouped_addend(addend, heads, queries, groups)
         if self.fused:
-            mask = None if addend is None else addend[None]
+            mask = None if addend is None else addend[None].to(exact(query))  # the kernel reads its bits as they are
             mixed, total = FLASH(query[None], key[None], value[None], attn_mask=mask, scale=self.scale)
             mixed, total = mixed[0], total[0]
             if addend is not None:  # the kernel says 0 for a query that sees nothing
@@ -73,8 +73,8 @@ class Mixer:
         to_scores: Tensor | None = None
         if self.fused and not self.labelled:
             tensors = (x[None] for x in (slope, query, key, value, mixed, total))
-            found = FLASH_BACKWARD(*tensors, 0.0, False, attn_mask=None if addend is None else addend[None],
-                                   scale=self.scale)
+            mask = None if addend is None else addend[None].to(exact(query))
+            found = FLASH_BACKWARD(*tensors, 0.0, False, attn_mask=mask, scale=self.scale)
             to_query, to_key, to_value = (x[0] for x in found)
         else:
             slope, query, mixed, key, value = (x.to(exact(x)) for x in (slope, query, mixed, key, value))

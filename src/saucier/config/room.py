@@ -1,8 +1,8 @@
-"""How long a text may be for the positions that a model has tables for."""
+"""How long a text may be for the tables of positions that a model has, and for the maps that mix its keys."""
 
 from __future__ import annotations
 
-from saucier.config.layers import SelfAttention
+from saucier.config.low_rank import LowRank
 from saucier.config.model import Stack, Transformer
 from saucier.config.positions import MusicTransformer, RelativeKey, RelativeKeyQuery, Rotary
 
@@ -11,10 +11,11 @@ LIMITED = MusicTransformer | RelativeKey | RelativeKeyQuery | Rotary
 
 
 def stack_room(stack: Stack) -> list[int]:
-    """Return the lengths of all tables of positions inside a stack."""
+    """Return the lengths of all tables of positions inside a stack, and of the maps along the length of a text."""
     tables = [stack.layer_positions.length] if stack.layer_positions else []
-    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    positions = [part.positions for part in inner if isinstance(part, SelfAttention)]
+    parts = stack.attentions()
+    tables += [part.kernel.length for part in parts if isinstance(part.kernel, LowRank)]
+    positions = [part.positions for part in parts]
     return tables + [one.length for one in positions if isinstance(one, LIMITED) and one.length is not None]
 
 

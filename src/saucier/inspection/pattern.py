@@ -73,20 +73,13 @@ class Text:
         found: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
         if config.encoder is not None and config.decoder is not None:
             found["decoder_input_ids"] = ids
-        every = [part.visibility for _, _, part in attentions(config)]
+        stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+        every = [part.visibility for stack in stacks for part in stack.attentions()]
         if any(global_terms(one) for one in every):
             found["global_attention_mask"] = (torch.arange(self.length) < self.global_tokens).long().expand(rows, -1)
         if any(has_prefix(one) for one in every):
             found["prefix_length"] = torch.full((rows,), self.prefix)
         return found
-
-
-def attentions(config: c.Transformer) -> Iterator[tuple[str, int, c.SelfAttention]]:
-    """Yield (side, number of the layer, attention) for every self-attention of a model."""
-    for side in ("encoder", "decoder"):
-        stack: c.Stack | None = getattr(config, side)
-        for number, block in enumerate(stack.blocks() if stack else ()):
-            yield from ((side, number, one.inner) for one in block.sublayers if isinstance(one.inner, c.SelfAttention))
 
 
 def patterns(config: c.Transformer, text: Text, *, training: bool = False) -> list[Pattern]:

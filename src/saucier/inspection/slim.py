@@ -5,87 +5,79 @@ No torch.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from saucier import config as c
+from saucier.config.base import Config
+from saucier.config.rewriting import rewritten
 
 VOCAB = 1000
 """Tokens that a slim model knows, where no part names one by a higher id."""
-NAMED = ("padding", "token", "separator")
-"""Keys that hold the id of a token."""
-TABLES = ("learned", "sinusoidal")
-"""Kinds of positions with a table that is as long as the longest text."""
+NAMED = ("padding", "token")
+"""Fields that hold the id of a token."""
 SPARE = 8
-"""Rows that such a table has besides: some are counted from behind the padding's id."""
-WITHOUT = {"head": None, "pooler": None, "mix": None, "dropout": 0.0, "noise": 0.0}
-
+"""Rows that a table of positions has besides: some are counted from behind the padding's id."""
+WITHOUT = {"head": None, "pooler": None, "mix": None}
+RANDOM = ("dropout", "noise")
+"""Fields that say how much is dropped or disturbed in training."""
 
 Layers = dict[str, list[tuple[int, ...]]]
 """For each stack, and each block of the slim model, the numbers of the blocks that it stands for."""
-
 
 def slimmed(config: c.Transformer, length: int) -> tuple[c.Transformer, Layers]:
     """Return the slim model, and for each of its blocks, side by side, the blocks of the whole model it stands for.
 
     Blocks whose attentions are alike are one; tables of positions are made long enough for `length` tokens.
     """
-    values = config.model_dump(mode="json")
-    layers: Layers = {}
+    room = max(VOCAB, *(one + 1 for one in named(config)))
+    whole, layers = config.model_copy(update=WITHOUT), Layers()
     for side in ("encoder", "decoder"):
         stack: c.Stack | None = getattr(config, side)
         if stack is not None:
             kept, layers[side] = distinct(stack)
-            values[side]["layers"] = {"kind": "cycle", "blocks": kept, "times": 1}
-    room = max(VOCAB, *(one + 1 for one in named(values)))
-    return c.Transformer.model_validate(longer(slim(values, room), length)), layers
-
+            few = stack.model_copy(update={"layers": c.Cycle(blocks=kept, times=1)})
+            whole = whole.model_copy(update={side: few})
+    return lengthened(rewritten(whole, partial(slim, room=room)), length), layers
 
 def lengthened(config: c.Transformer, length: int) -> c.Transformer:
     """Return a model whose tables of positions are long enough for a text of this length."""
-    return c.Transformer.model_validate(longer(config.model_dump(mode="json"), length))
+    return rewritten(config, partial(longer, length=length + SPARE))
 
+def longer(part: Config, length: int) -> Config:
+    """Return a table of positions with more rows, where it has fewer; any other part as it is."""
+    if isinstance(part, c.Learned | c.Sinusoidal) and part.length is not None and part.length < length:
+        return part.model_copy(update={"length": length})
+    return part
 
-def longer(values: Any, length: int) -> Any:
-    """Return plain values of a config with longer tables of positions, where they are shorter."""
-    if isinstance(values, list):
-        return [longer(one, length) for one in values]
-    if not isinstance(values, dict):
-        return values
-    changed = {key: longer(value, length) for key, value in values.items()}
-    if changed.get("kind") in TABLES and isinstance(changed.get("length"), int):
-        changed["length"] = max(changed["length"], length + SPARE)
-    return changed
-
-
-def distinct(stack: c.Stack) -> tuple[list[dict[str, Any]], list[tuple[int, ...]]]:
+def distinct(stack: c.Stack) -> tuple[tuple[c.Block, ...], list[tuple[int, ...]]]:
     """Return the blocks of a stack whose self-attentions differ, and the numbers of those that are like each."""
-    found: dict[str, list[int]] = {}
+    found: dict[tuple[c.SelfAttention, ...], list[int]] = {}
     blocks = stack.blocks()
     for number, block in enumerate(blocks):
-        parts = [one.inner.model_dump_json() for one in block.sublayers if isinstance(one.inner, c.SelfAttention)]
-        found.setdefault("|".join(parts), []).append(number)
-    return [blocks[numbers[0]].model_dump(mode="json") for numbers in found.values()], [*map(tuple, found.values())]
+        parts = tuple(one.inner for one in block.sublayers if isinstance(one.inner, c.SelfAttention))
+        found.setdefault(parts, []).append(number)
+    return tuple(blocks[numbers[0]] for numbers in found.values()), [*map(tuple, found.values())]
 
+def slim(part: Config, room: int) -> Config:
+    """Return a part without what does not take part in attention."""
+    changed: dict[str, Any] = {name: 0.0 for name in RANDOM if name in type(part).model_fields}
+    match part:
+        case c.FeedForward() | c.GatedFeedForward():
+            changed["hidden"] = 1
+        case c.Embedding(vocab=vocab, projection=projection):
+            clusters = isinstance(projection, c.ProjectClusters)  # of a vocabulary that is left out
+            changed |= {"vocab": min(vocab, room), "projection": None if clusters else projection}
+    return part.model_copy(update=changed) if changed else part
 
-def slim(values: Any, room: int) -> Any:
-    """Return plain values of a config without what does not take part in attention."""
-    if isinstance(values, list):
-        return [slim(one, room) for one in values]
-    if not isinstance(values, dict):
-        return values
-    changed = {key: WITHOUT.get(key, slim(value, room)) for key, value in values.items()}
-    if changed.get("kind") in ("feed_forward", "gated_feed_forward"):
-        changed["hidden"] = 1
-    if isinstance(changed.get("vocab"), int):
-        changed["vocab"] = min(changed["vocab"], room)
-    return changed
+def named(config: c.Transformer) -> list[int]:
+    """Return the ids of tokens that parts of a model name."""
+    found = [0]
 
+    def note(part: Config) -> Config:
+        """Look at one part."""
+        found.extend(one for name in NAMED if isinstance(one := getattr(part, name, None), int))
+        return part
 
-def named(values: Any) -> list[int]:
-    """Return the ids of tokens that plain values name."""
-    if isinstance(values, list):
-        return [one for value in values for one in named(value)]
-    if not isinstance(values, dict):
-        return [0]
-    own = [value for key, value in values.items() if key in NAMED and isinstance(value, int)]
-    return own + [one for value in values.values() for one in named(value)]
+    rewritten(config, note)
+    return found

@@ -110,6 +110,12 @@ def test_layers_in_turn_are_told_apart() -> None:
         chosen(found, 99, None)
 
 
+def test_clusters_of_a_vocabulary_that_is_left_out() -> None:
+    """Transformer-XL's tables are cut where the slim model has no tokens any more."""
+    found = patterns(saucier.recipe("transformer-xl").model, Text(12))
+    assert [one.layers for one in found] == [tuple(range(16))]
+
+
 def test_a_model_without_attention_is_refused() -> None:
     """Recurrent ones have none of their own."""
     with pytest.raises(InputError, match="the model has no self-attention"):

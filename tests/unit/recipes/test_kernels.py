@@ -22,3 +22,9 @@ def test_one_line_gives_every_self_attention_a_kernel(name: str) -> None:
 def test_a_kernel_that_does_not_fit_is_refused_with_its_line() -> None:
     with pytest.raises(InputError, match=r"t5-nano.yaml:\d+: .*blocks.0.attention.positions: kernel favor cannot"):
         recipe("t5-nano", ["model.kernel.kind=favor"])
+
+
+def test_rows_longer_than_the_maps_are_refused_before_anything_is_read() -> None:
+    """Linformer's maps end where its kernel's length does."""
+    with pytest.raises(InputError, match="128 tokens do not fit into the model's 16"):
+        recipe("bert-nano", ["model.kernel.kind=low_rank", "model.kernel.length=16"])

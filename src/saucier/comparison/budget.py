@@ -11,12 +11,14 @@ from saucier.config import parameters
 from saucier.errors import InputError
 from saucier.inspection.costs import tokens_a_step, training_flops
 from saucier.inspection.units import quantity
-from saucier.inspection.workload import made_up, tokens_in
+from saucier.inspection.workload import Workload, tokens_in
 from saucier.recipes import Recipe
 from saucier.recipes.blueprints import Family
 from saucier.text.rows import Rows
 
 Changes = dict[str, Any]
+Pace = Callable[[Recipe, Workload], float]
+"""What measures the seconds of one update."""
 WIDTHS = ("dim", "hidden", "width", "head_dim")
 """Hyper-parameters that grow with the width where a recipe gives them."""
 WIDEST = 1 << 20
@@ -34,11 +36,10 @@ class Step:
     flops: float
 
 
-def step_cost(recipe: Recipe, vocab: int) -> Step:
-    """Count one update, on made-up rows as long as the recipe says."""
-    work = made_up(recipe, vocab)
+def step_cost(recipe: Recipe, work: Workload) -> Step:
+    """Count one update, on batches as the recipe will see them."""
     read = sum(tokens_in(batch) - recipe_overlap(recipe, batch) for batch in work.batches) / len(work.batches)
-    return Step(read, training_flops(recipe, vocab, tokens_a_step(recipe, work)))
+    return Step(read, training_flops(recipe, work.ids["vocab"], tokens_a_step(recipe, work)))
 
 
 def recipe_overlap(recipe: Recipe, batch: object) -> int:
@@ -46,20 +47,20 @@ def recipe_overlap(recipe: Recipe, batch: object) -> int:
     return len(batch) if isinstance(batch, Rows) and batch.tokens.shape[1] == recipe.training.length + 1 else 0
 
 
-def spending(recipe: Recipe, budget: Budget, *, vocab: int, pace: Callable[[Recipe], float]) -> Changes:
-    """Return the changes by which a recipe spends the budget; `pace` measures the seconds of one update.
+def spending(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) -> Changes:
+    """Return the changes by which a recipe spends the budget, working on such batches.
 
     Raises `InputError` for a budget below one step, and where no width gives the parameters.
     """
     match budget:
         case Parameters(amount=amount):
-            return widened(recipe, amount, vocab)
+            return widened(recipe, amount, work.ids["vocab"])
         case Tokens(amount=amount):
-            return stretched(recipe, amount, step_cost(recipe, vocab).tokens, "tokens")
+            return stretched(recipe, amount, step_cost(recipe, work).tokens, "tokens")
         case Flops(amount=amount):
-            return stretched(recipe, amount, step_cost(recipe, vocab).flops, "FLOPs")
+            return stretched(recipe, amount, step_cost(recipe, work).flops, "FLOPs")
         case Seconds(amount=amount):
-            return stretched(recipe, amount, pace(recipe), "seconds") | {"training.seconds": amount}
+            return stretched(recipe, amount, pace(recipe, work), "seconds") | {"training.seconds": amount}
 
 
 def stretched(recipe: Recipe, amount: float, cost: float, unit: str) -> Changes:

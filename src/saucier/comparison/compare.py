@@ -12,7 +12,7 @@ from saucier.comparison.trials import Done, conducted
 from saucier.errors import InputError
 from saucier.inspection.calibration import calibrate
 from saucier.inspection.units import duration, quantity
-from saucier.inspection.workload import made_up
+from saucier.inspection.workload import Workload
 from saucier.recipes import Recipe
 from saucier.runs.voice import Voice
 
@@ -45,9 +45,8 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
     return found
 
 
-def seconds_a_step(recipe: Recipe) -> float:
+def seconds_a_step(recipe: Recipe, work: Workload) -> float:
     """Measure one update on this machine. Raises `WorkError` when that fails."""
-    work = made_up(recipe, recipe.vocab)
     rows = max(len(batch) for batch in work.batches)
     measured = calibrate(recipe, work)
     return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds

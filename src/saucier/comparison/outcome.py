@@ -12,6 +12,7 @@ import numpy as np
 from saucier.comparison.budget import step_cost
 from saucier.comparison.config import Experiment
 from saucier.comparison.preparation import same_yardstick
+from saucier.comparison.rehearsal import performed
 from saucier.comparison.scores import Measure, Scores, paired_values
 from saucier.comparison.trials import Done
 from saucier.config import parameters
@@ -19,6 +20,7 @@ from saucier.config.base import Config
 from saucier.files import write_text
 from saucier.inspection.results import read_results
 from saucier.recipes import Recipe
+from saucier.runs.folder import RunFolder
 from saucier.tasks.metrics.statistics import FEWEST_SEEDS, Difference, holm, paired
 
 FILE_NAME = "comparison.json"
@@ -124,7 +126,8 @@ def arm_result(runs: Sequence[Done], published: float | None) -> ArmResult:
     vocab = results[0].vocab or trial.recipe.vocab
     count = parameters(trial.recipe.model_for(vocab))
     steps = round(float(np.mean([one.steps for one in results])))
-    tokens = round(steps * step_cost(trial.recipe, vocab).tokens)
+    work = performed(RunFolder(trial.folder), trial.recipe, vocab)
+    tokens = round(steps * step_cost(trial.recipe, work).tokens)
     return ArmResult(
         name=trial.arm, recipe=trial.recipe.name, objective=trial.recipe.objective.kind, parameters=count, steps=steps,
         tokens=tokens, flops=float(np.mean([one.cost.training_flops or 0.0 for one in results])),

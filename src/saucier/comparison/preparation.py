@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saucier.comparison.budget import Changes, spending
+from saucier.comparison.budget import Changes, Pace, spending
 from saucier.comparison.config import Arm, Classification, Experiment, Judge
+from saucier.comparison.rehearsal import rehearsed
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
+from saucier.inspection.workload import Workload
 from saucier.objectives.config import Causal
 from saucier.recipes import Recipe, recipe
 from saucier.runs.pantry import open_corpus
 from saucier.text.config import Fraction, SpecialTokens
-from saucier.text.tokenizer import load_tokenizer
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
 
 QUIET: Changes = {
@@ -48,7 +50,7 @@ class Trial:
     """Tokens of held-out text that are scored as one unit: a multiple of every arm's row."""
 
 
-def prepare(wanted: Experiment, out: Path, pace: Callable[[Recipe], float],
+def prepare(wanted: Experiment, out: Path, pace: Pace,
             say: Callable[[str], None] = lambda text: None) -> list[Trial]:
     """Return the trials of an experiment, seed by seed; train the tokenizer that they share. `say` hears what is done.
 
@@ -62,9 +64,9 @@ def prepare(wanted: Experiment, out: Path, pace: Callable[[Recipe], float],
         open_corpus(one)
     say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
     place = None if wanted.own_tokenizers else made_tokenizer(next(iter(settled.values())), out / TOKENIZER)
-    vocab = None if place is None else load_tokenizer(place).vocab_size
+    tokenizer = None if place is None else load_tokenizer(place)
     known = Paces(out / PACES, pace)
-    plans = {arm.name: plan(arm, wanted, shared, settled[arm.name], vocab=vocab, pace=known.of(arm.name))
+    plans = {arm.name: plan(arm, wanted, shared, settled[arm.name], tokenizer=tokenizer, pace=known.of(arm.name))
              for arm in wanted.arms}
     block = math.lcm(*(one.training.length for one in plans.values()))
     return [Trial(name, seed, seeded(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block)
@@ -109,10 +111,10 @@ def settle(arm: Arm, wanted: Experiment, further: Changes) -> Recipe:
     return found
 
 
-def plan(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe, *, vocab: int | None,
-         pace: Callable[[Recipe], float]) -> Recipe:
+def plan(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe, *, tokenizer: Tokenizer | None,
+         pace: Pace) -> Recipe:
     """Return an arm's recipe as it spends the budget."""
-    spent = spending(settled, arm.budget or wanted.budget, vocab=vocab or settled.vocab, pace=pace)
+    spent = spending(settled, arm.budget or wanted.budget, work=rehearsed(settled, tokenizer), pace=pace)
     steps = spent.get("training.steps", settled.training.steps)
     looks = {"training.evaluate_every": -(-steps // LOOKS), "training.log_every": max(1, steps // LINES)}
     return settle(arm, wanted, shared | looks | spent)
@@ -135,14 +137,14 @@ class Paces:
     """Measured seconds of an update, kept in a file: a comparison that goes on must make the same runs."""
 
     path: Path
-    measure: Callable[[Recipe], float]
+    measure: Pace
 
-    def of(self, arm: str) -> Callable[[Recipe], float]:
+    def of(self, arm: str) -> Pace:
         """Return what measures an arm once."""
-        def pace(one: Recipe) -> float:
+        def pace(one: Recipe, work: Workload) -> float:
             known = read_object(self.path)
             if arm not in known:
-                known[arm] = self.measure(one)
+                known[arm] = self.measure(one, work)
                 write_json(self.path, known)
             return float(known[arm])
 

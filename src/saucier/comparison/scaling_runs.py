@@ -15,6 +15,7 @@ from rich.text import Text
 
 from saucier.comparison.budget import step_cost
 from saucier.comparison.curves import PALETTE
+from saucier.comparison.rehearsal import performed
 from saucier.comparison.scaling import Fit, Law, Point
 from saucier.config import parameters
 from saucier.errors import InputError, nearest
@@ -74,7 +75,8 @@ def point(run: Path) -> Point:
     """Read one run."""
     recipe, results = find_run(run).recipe(), read_results(run)
     vocab = results.vocab or recipe.vocab
-    count, tokens = parameters(recipe.model_for(vocab)), round(results.steps * step_cost(recipe, vocab).tokens)
+    work = performed(find_run(run), recipe, vocab)
+    count, tokens = parameters(recipe.model_for(vocab)), round(results.steps * step_cost(recipe, work).tokens)
     return Point(name=str(run), parameters=count, tokens=tokens, flops=results.cost.training_flops or 0.0,
                  six=6.0 * count * tokens, loss=results.held_out.loss)
 

@@ -36,6 +36,8 @@ class Job(Config):
     """Time to spend, without starting."""
     device: str = "cpu"
     """Where to run, as torch calls it."""
+    threads: int | None = None
+    """Threads that may take part; None: as many as torch takes by itself."""
 
 
 class Calibration(Config):
@@ -61,12 +63,14 @@ class Calibration(Config):
     """Threads that took part."""
 
 
-def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu") -> Calibration:
+def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu",
+              threads: int | None = None) -> Calibration:
     """Measure a recipe on this machine. Raises `WorkError` when the measuring process fails."""
     with TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.npz"
         save(workload, rows)
-        job = Job(recipe=recipe.as_dict(), rows=str(rows), ids=workload.ids, seconds=seconds, device=device)
+        job = Job(recipe=recipe.as_dict(), rows=str(rows), ids=workload.ids, seconds=seconds, device=device,
+                  threads=threads)
         return Calibration.model_validate_json(answer(job))
 
 

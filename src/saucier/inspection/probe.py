@@ -95,6 +95,8 @@ class Fixed:
 def measure(job: Job) -> Calibration:
     """Do the measuring of a job. Runs in the child process."""
     keep_memory()
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
     recipe = Recipe.model_validate(job.recipe)
     model = recipe.model_for(job.ids["vocab"])
     batches = load(Path(job.rows))

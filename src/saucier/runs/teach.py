@@ -11,11 +11,14 @@ from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import Workload, enough
 from saucier.objectives.base import TokenIds
+from saucier.recipes import Recipe
 from saucier.runs.folder import essential
 from saucier.runs.job import Cooking
 from saucier.runs.study import make_evaluator
+from saucier.text.tokenizer import Tokenizer
 from saucier.training.loop import Result, train
 from saucier.training.progress import Reporter, screen
+from saucier.training.update import Study
 
 
 def teach(job: Cooking) -> Result:
@@ -46,9 +49,13 @@ def reporters(job: Cooking) -> list[Reporter]:
 
 def real_workload(job: Cooking) -> Workload:
     """Return some batches of this run, for the plan."""
-    count = min(enough(job.recipe), job.study.batches.steps_per_epoch)
-    return Workload(tuple(job.study.batches[step] for step in range(count)), asdict(TokenIds.of(job.pantry.tokenizer)),
-                    real=True)
+    return real_batches(job.recipe, job.study, job.pantry.tokenizer)
+
+
+def real_batches(recipe: Recipe, study: Study, tokenizer: Tokenizer) -> Workload:
+    """Return the first batches of a study."""
+    count = min(enough(recipe), study.batches.steps_per_epoch)
+    return Workload(tuple(study.batches[step] for step in range(count)), asdict(TokenIds.of(tokenizer)), real=True)
 
 
 def say_plan(job: Cooking) -> None:

@@ -8,12 +8,13 @@ from saucier.comparison.budget import spending, step_cost
 from saucier.comparison.config import Flops, Parameters, Seconds, Tokens
 from saucier.config import parameters
 from saucier.errors import InputError
+from saucier.inspection.workload import Workload, made_up
 from saucier.recipes import Recipe, recipe
 
 SMALL = ("training.steps=100", "training.batch=4", "training.length=32", "model.length=32", "tokenizer.vocab=300")
 
 
-def never(one: Recipe) -> float:
+def never(one: Recipe, work: Workload) -> float:
     raise AssertionError("no time is measured for this budget")
 
 
@@ -25,28 +26,28 @@ def gpt(*changes: str) -> Recipe:
 def test_tokens_of_a_step_are_those_of_the_rows(name: str) -> None:
     """A language model's overlapping token is not counted twice."""
     one = recipe(name, SMALL)
-    assert step_cost(one, one.vocab).tokens == 4 * 32
-    changes = spending(one, Tokens(amount=4 * 32 * 25 + 100), vocab=one.vocab, pace=never)
+    assert step_cost(one, made_up(one, one.vocab)).tokens == 4 * 32
+    changes = spending(one, Tokens(amount=4 * 32 * 25 + 100), work=made_up(one, one.vocab), pace=never)
     assert changes["training.steps"] == 25
 
 
 def test_flops_buy_fewer_steps_of_a_larger_model() -> None:
     """Steps times our count of a step never exceed the budget, by less than one step."""
     for one in (gpt("model.dim=32", "model.heads=2"), gpt("model.dim=64", "model.heads=2")):
-        each = step_cost(one, one.vocab).flops
-        steps = spending(one, Flops(amount=1e10), vocab=one.vocab, pace=never)["training.steps"]
+        each = step_cost(one, made_up(one, one.vocab)).flops
+        steps = spending(one, Flops(amount=1e10), work=made_up(one, one.vocab), pace=never)["training.steps"]
         assert steps * each <= 1e10 < (steps + 1) * each
 
 
 def test_the_schedule_is_stretched_to_the_steps() -> None:
     """Warm-up and cool-down keep their share."""
     one = gpt("training.schedule.kind=constant", "training.schedule.warmup=10", "training.schedule.cooldown=30")
-    changes = spending(one, Tokens(amount=50 * 128), vocab=300, pace=never)
+    changes = spending(one, Tokens(amount=50 * 128), work=made_up(one, 300), pace=never)
     assert changes == {"training.steps": 50, "training.schedule.warmup": 5, "training.schedule.cooldown": 15}
 
 
 def test_seconds_are_measured_and_end_the_run() -> None:
-    changes = spending(gpt(), Seconds(amount=20), vocab=300, pace=lambda one: 0.25)
+    changes = spending(gpt(), Seconds(amount=20), work=made_up(gpt(), 300), pace=lambda one, work: 0.25)
     assert changes["training.steps"] == 80
     assert changes["training.seconds"] == 20
 
@@ -56,7 +57,7 @@ def test_seconds_are_measured_and_end_the_run() -> None:
 def test_no_other_width_is_nearer_to_the_parameters(name: str, amount: float) -> None:
     """Both neighbours of the width that is chosen are farther away."""
     one = recipe(name, ["tokenizer.vocab=300"])
-    chosen = spending(one, Parameters(amount=amount), vocab=300, pace=never)
+    chosen = spending(one, Parameters(amount=amount), work=made_up(one, 300), pace=never)
     unit = 2 * one.blueprint.heads  # type: ignore[union-attr]
     dim = chosen["model.dim"]
 
@@ -71,9 +72,9 @@ def test_no_other_width_is_nearer_to_the_parameters(name: str, amount: float) ->
 
 def test_a_budget_below_one_step_names_what_a_step_takes() -> None:
     with pytest.raises(InputError, match="100 tokens do not pay one step of gpt-nano, which takes 128"):
-        spending(gpt(), Tokens(amount=100), vocab=300, pace=never)
+        spending(gpt(), Tokens(amount=100), work=made_up(gpt(), 300), pace=never)
 
 
 def test_parameters_that_no_width_gives_are_refused() -> None:
     with pytest.raises(InputError, match="parameters at the nearest width, dim 8"):
-        spending(gpt(), Parameters(amount=10), vocab=300, pace=never)
+        spending(gpt(), Parameters(amount=10), work=made_up(gpt(), 300), pace=never)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from saucier.comparison.config import Classification, Experiment
 from saucier.comparison.outcome import Outcome, outcome, write_outcome
 from saucier.comparison.preparation import Trial, prepare
 from saucier.comparison.report import write_report
-from saucier.comparison.trials import Done, conducted
+from saucier.comparison.trials import Done, conducted, threads_of_a_run
 from saucier.errors import InputError
 from saucier.inspection.calibration import calibrate
 from saucier.inspection.units import duration, quantity
@@ -32,7 +33,7 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
 
         check_labelled(wanted.judge)
     with voice.stage("tokenizer"):
-        trials = prepare(wanted, out, seconds_a_step, voice.say)
+        trials = prepare(wanted, out, partial(seconds_a_step, threads=threads_of_a_run(workers, threads)), voice.say)
     say_plan(voice, trials)
     done: list[Done] = []
     for one in conducted(trials, workers=workers, threads=threads):
@@ -45,10 +46,10 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
     return found
 
 
-def seconds_a_step(recipe: Recipe, work: Workload) -> float:
-    """Measure one update on this machine. Raises `WorkError` when that fails."""
+def seconds_a_step(recipe: Recipe, work: Workload, *, threads: int) -> float:
+    """Measure one update on this machine, with the threads of a run. Raises `WorkError` when that fails."""
     rows = max(len(batch) for batch in work.batches)
-    measured = calibrate(recipe, work)
+    measured = calibrate(recipe, work, threads=threads)
     return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds
 
 

@@ -76,11 +76,16 @@ def conducted(trials: list[Trial], *, workers: int = 1, threads: int | None = No
     `threads` are those of one run; None: all cores, shared by the workers.
     Raises `InputError` for several workers without Ray.
     """
-    each = threads or max(1, cores() // workers)
+    each = threads_of_a_run(workers, threads)
     if workers == 1:
         yield from (conduct(trial, each) for trial in trials)
     else:
         yield from side_by_side(trials, workers, each)
+
+
+def threads_of_a_run(workers: int, wanted: int | None) -> int:
+    """Return the threads of one run: as wanted, or all cores shared by the runs that go side by side."""
+    return wanted or max(1, cores() // workers)
 
 
 def side_by_side(trials: list[Trial], workers: int, threads: int) -> Iterator[Done]:

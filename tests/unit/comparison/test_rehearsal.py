@@ -29,8 +29,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def short(path: Path) -> tuple[Recipe, Tokenizer]:
-    one = recipe("transformer-nano", [f"data.files=[{path}]", "data.held_out={kind: fraction, fraction: 0.25}", "training.batch=4",
-                                      "training.length=64", "tokenizer.vocab=24"])
+    one = recipe("transformer-nano", [
+        f"data.files=[{path}]", "data.held_out={kind: fraction, fraction: 0.25}", "training.batch=4",
+        "training.length=64", "tokenizer.vocab=24"])
     return one, train_tokenizer(one.tokenizer, [" ".join(WORDS)] * 50)
 
 

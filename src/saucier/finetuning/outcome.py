@@ -71,7 +71,8 @@ def measured_whole(task: Task[Any], parts: Sequence[Part], examples: Sequence[An
     kinds = {part.task.scored_as for part in parts}
     if len(parts) < 2 or len(kinds) > 1:
         return ()
-    golds, said = [task.gold(one) for one in examples], [one.prediction for one in answers]
+    golds = task.gathered(examples, [task.gold(one) for one in examples])
+    said = task.gathered(examples, [one.prediction for one in answers])
     return tuple(replace(score, name=f"all: {score.name}")
                  for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
 
@@ -79,9 +80,10 @@ def measured_whole(task: Task[Any], parts: Sequence[Part], examples: Sequence[An
 def measured_part(part: Part, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
         tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
     """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
-    golds = [part.task.gold(one) for one in part.examples]
+    golds = part.task.gathered(part.examples, [part.task.gold(one) for one in part.examples])
     simple = simple_methods(part.task, train, part.examples) if train is not None else []
-    said: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
+    told: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
+    said = [part.task.gathered(part.examples, one) for one in told]
     metrics = metrics_for(part.task.scored_as, golds, *said)
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)

@@ -58,6 +58,17 @@ class Regression(Texts):
     """The column of the number."""
 
 
+class Ranking(Texts):
+    """How relevant a text is to a query; the rows of one query are ranked by it, and scored together.
+
+    Source: Nogueira and Cho 2019, §3, arXiv:1901.04085 (one number and a sigmoid for their two classes).
+    """
+
+    kind: Literal["ranking"] = "ranking"
+    label: ColumnName = None
+    """The column of the relevance: a number, above 0 where the text is relevant."""
+
+
 class IOB2(Config):
     """Every entity begins with a B; the words behind it are I."""
 
@@ -96,6 +107,6 @@ class Tagging(Config):
     """The tags, in the order of the model's outputs; none: those of the training file."""
 
 
-TaskConfig = Annotated[Classification | ManyLabels | Regression | Tagging | QuestionAnswering | MultipleChoice
-                       | Embedding | WrittenTask, Field(discriminator="kind")]
+TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
+                       | MultipleChoice | Embedding | WrittenTask, Field(discriminator="kind")]
 """Any task."""

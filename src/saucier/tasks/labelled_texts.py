@@ -60,6 +60,11 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
     def target(self) -> Column:
         """The column of what is to be told."""
 
+    @property
+    def read_from(self) -> tuple[Column, Column]:
+        """The columns of the text and its pair."""
+        return TEXT, PAIR
+
     @abstractmethod
     def label(self, row: Cells) -> T:
         """Read what is to be told of a row. Raises `InputError` where it is missing or wrong."""
@@ -70,7 +75,7 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
 
     def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
         """Yield texts with their labels."""
-        return read_texts(source, self.config, self.target, self.label if labelled else None)
+        return read_texts(source, self.config, (*self.read_from, self.target), self.label if labelled else None)
 
     def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
         """A text, or a text and its pair."""
@@ -113,14 +118,14 @@ class NamedLabels(TextTask[T]):
         return replace(cast(Any, self), config=self.config.model_copy(update={"labels": labels}))
 
 
-def read_texts(source: Source, settings: Any, target: Column,
+def read_texts(source: Source, settings: Any, columns: tuple[Column, Column, Column],
                label: Callable[[Cells], T] | None) -> Iterator[LabelledText[T]]:
-    """Yield the texts of a file, from the columns that a task's settings name; `label` reads `target`, None: nothing.
+    """Yield the texts of a file, from the columns that a task's settings name; `label` reads the last, None: nothing.
 
     Raises `InputError` for a file that lacks a column and for a row that cannot be used.
     """
-    asked = {"text": settings.text, "pair": settings.pair, target.role: getattr(settings, target.role)}
-    for row in cells(source, (TEXT, PAIR, target) if label else (TEXT, PAIR), asked):
+    asked = {column.role: getattr(settings, column.role) for column in columns}
+    for row in cells(source, columns if label else columns[:2], asked):
         yield LabelledText(row.example.place, row.example.name, row.text("text"),
                            row.text("pair") if "pair" in row.values else None, label(row) if label else None)
 

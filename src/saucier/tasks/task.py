@@ -182,6 +182,10 @@ class Task(ABC, Generic[E]):
     def gold(self, example: E) -> Json | list[Json]:
         """Return what it should say, in the form of a prediction; a list of those where several are right."""
 
+    def gathered(self, examples: Sequence[E], values: Sequence[Any]) -> list[Any]:
+        """Return a value for each example, gathered as they are scored: as a rule one by one."""
+        return list(values)
+
     @abstractmethod
     def texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""

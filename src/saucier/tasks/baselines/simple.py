@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.config import Classification, Regression, Tagging
+from saucier.tasks.config import Classification, Ranking, Regression, Tagging
 from saucier.tasks.embedding import TextVectors
 from saucier.tasks.embedding_config import Embedding
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
@@ -55,6 +55,8 @@ def simple_methods(task: Task[Any], train: Sequence[Any], asked: Sequence[Any]) 
             return [lead(asked, 1), lead(asked, 3)]
         case QuestionAnswering():
             return [likest_sentence(asked)]
+        case Ranking():
+            return [shared_words(asked)]
         case MultipleChoice():
             return [majority(task, train, asked), likest_choice(task.config, asked)]
         case _:
@@ -100,6 +102,12 @@ def likest_sentence(asked: Sequence[Any]) -> Simple:
         sentences = [part for part in SENTENCE.split(one.context) if part.strip()]
         found.append(max(sentences, key=lambda sentence: shared(one.question, sentence, weights)))
     return Simple("sentence likest to the question", found)
+
+
+def shared_words(asked: Sequence[Any]) -> Simple:
+    """How many words a text shares with its query, rare words counting more. Source: Yang et al. 2015, §4.2."""
+    weights = rarity({one.pair for one in asked})
+    return Simple("words shared with the query", [shared(one.text, one.pair, weights) for one in asked])
 
 
 def likest_choice(task: MultipleChoice, asked: Sequence[Any]) -> Simple:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from saucier.errors import InputError
-from saucier.tasks.examples import LABEL, SCORE, Cells, Column, Example, Tally
+from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
 from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sorted_labels, typed_text
 from saucier.tasks.task import Answer, Encoding, Json
 from saucier.tasks.written.config import LabelToText, NumberToText
@@ -42,7 +42,7 @@ class SpokenTask(WritingTask[LabelledText[T]], Generic[T]):
 
     def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
         """Yield texts with their labels."""
-        return read_texts(source, self.config, self.target, self.label if labelled else None)
+        return read_texts(source, self.config, (TEXT, PAIR, self.target), self.label if labelled else None)
 
     def prompt(self, example: LabelledText[T], encoding: Encoding) -> Prompt:
         """The text behind its prefix, or both texts, each behind its name; only the first is cut."""

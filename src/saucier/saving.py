@@ -78,10 +78,6 @@ def expresses(layout: Layout, model: Transformer) -> None:
         start = f"this model cannot be written as {layout.model_type}"
         what = error.what if error.what.startswith(start) else f"{start}: {error.what}"
         raise InputError(what, where="model", remedy="save it in our own layout") from error
-    except (AssertionError, AttributeError, TypeError, ValueError, LookupError,
-            StopIteration) as error:  # a tree of another shape than the tables expect
-        raise InputError(f"this model cannot be written as {layout.model_type}", where="model",
-                         remedy="save it in our own layout") from error
 
 
 def nowhere(model: Transformer, refusals: dict[str, InputError]) -> InputError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ import torch
 
 import saucier
 from saucier import config as c
+from saucier.checkpoints.keys import Key
 from saucier.checkpoints.model_folder import MODEL_TYPE
 from saucier.families import bert, gpt2
-from saucier.saving import save
+from saucier.families.layouts import LAYOUTS
+from saucier.recipes import names
+from saucier.saving import expresses, save
 
 
 def test_a_recipes_model_is_written_as_transformers_reads_it(tmp_path: Path) -> None:
@@ -82,3 +86,40 @@ def test_a_folder_with_something_else_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(saucier.InputError, match="holds something else"):
         model.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+SHAPES = ("rnn-small", "transformer-xl-nano", "ul2-nano", "xlm-roberta-nano", "performer-nano", "elmo-nano")
+"""Recipes with no attention, with no table of positions, with a head of another kind: what a table may not expect."""
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *(pytest.param(one, marks=pytest.mark.slow) for one in names()
+                                             if one not in SHAPES)])
+def test_every_layout_expresses_a_model_or_says_that_it_cannot(name: str) -> None:
+    """Other errors are faults of a family's tables, and nothing hides them."""
+    model = saucier.build(saucier.recipe(name).model, device="meta")
+    refusals = {}
+    for layout in LAYOUTS.values():
+        try:
+            expresses(layout, model)
+        except saucier.InputError as error:
+            refusals[layout.model_type] = str(error)
+    assert len(refusals) >= len(LAYOUTS) - 3  # RoBERTa, XLM-RoBERTa and CamemBERT are spelled alike
+    assert all("cannot be written as" in said for said in refusals.values())
+
+
+def test_a_fault_of_a_familys_tables_keeps_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(tree: c.Transformer) -> int:
+        return tree.no_such_field  # type: ignore[attr-defined, no-any-return]
+
+    layout = LAYOUTS["gpt2"]
+    monkeypatch.setitem(LAYOUTS, "gpt2", replace(layout, keys=(*layout.keys, Key("broken", (), found=broken))))
+    model = saucier.build(gpt2(dim=32, layers=1, heads=2, vocab=50, length=16))
+    with pytest.raises(AttributeError, match="no_such_field"):
+        model.save(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("model_type", "width"), [("gpt2", "n_embd"), ("gpt_neo", "hidden_size"), ("gptj", "n_embd")])
+def test_a_null_width_is_the_familys_own(model_type: str, width: str) -> None:
+    layout = LAYOUTS[model_type]
+    name = next(iter(layout.classes))
+    assert layout.tree({width: None}, name, "config.json") == layout.tree({}, name, "config.json")

@@ -145,7 +145,10 @@ def look_up(tree: Any, path: str) -> Any:
     if first == "*":
         blocks = tree.blocks if isinstance(tree, c.Cycle) else (getattr(tree, "block", None),)
         return next((value for block in blocks if (value := look_up(block, rest)) is not None), None)
-    found = next(iter(tree[int(first):]), None) if first.isdigit() and tree else getattr(tree, first, None)
+    if first.isdigit():
+        found = next(iter(tree[int(first):]), None) if isinstance(tree, tuple) else None
+    else:
+        found = getattr(tree, first) if isinstance(tree, c.Config) and first in type(tree).model_fields else None
     return look_up(found, rest) if rest and found is not None else found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from saucier import config as c
 from saucier.checkpoints.orders import HeadByHead
-from saucier.checkpoints.places import attentions
+from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Concat, Rule, Rules
 
 
@@ -55,7 +55,7 @@ def inside(ours: str, theirs: str, names: Mapping[str, str]) -> list[Rule]:
 
 def together(tree: c.Transformer, ours: str, maps: tuple[str, ...]) -> Rule:
     """Return the rule for several maps that we hold as one, in a tree whose attentions are all as wide as the first."""
-    projection = attentions(tree)[0].projection
+    projection = first_attention(tree).projection
     end = ".{p}" if projection.bias else ".weight"
     query, key, _ = projection.widths(tree.dim)
     operation = HeadByHead(projection.heads) if len(maps) == 1 else Concat((query, key, key)[-len(maps):])

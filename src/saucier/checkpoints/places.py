@@ -10,6 +10,7 @@ from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.keys import ACTIVATIONS, Key, below, look_up
+from saucier.errors import InputError
 
 Spelled = Mapping[str, tuple[str, Any]]
 """Published name -> its places by their words, with spaces between them, and its default (None: it must be said)."""
@@ -62,6 +63,14 @@ def attentions(tree: c.Transformer) -> list[c.SelfAttention]:
     return stack.attentions() if stack else []
 
 
+def first_attention(tree: c.Transformer) -> c.SelfAttention:
+    """Return the first of them. Raises `InputError` where there is none."""
+    found = attentions(tree)
+    if not found:
+        raise InputError("it has no self-attention", where="model", remedy="save it in our own layout")
+    return found[0]
+
+
 def kind_at(foreign: str, path: str, kind: type[c.Config], *, argument: str, default: bool) -> Key:
     """Return the key of a field that says whether a part of one kind stands at a place."""
     return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: isinstance(part, kind),
@@ -75,7 +84,7 @@ def positive(foreign: str, path: str, *, default: int, none: int) -> Key:
 
     def found(tree: c.Transformer) -> int | None:
         part = look_up(tree, owner)
-        return None if part is None else getattr(part, last) or none
+        return None if part is None else getattr(part, last, None) or none
 
     return Key(foreign, (path,), default=lambda document: none if foreign in document else default,
                ours=lambda value: value if value > 0 else None, found=found)

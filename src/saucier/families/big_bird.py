@@ -7,7 +7,7 @@ from dataclasses import replace
 from saucier import config as c
 from saucier.checkpoints.choices import DROPOUT, encoder_classes, keep_all, labelling, only
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, put
-from saucier.checkpoints.places import attentions
+from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import as_decoder, as_encoder
 from saucier.config.block_patterns import blocks
@@ -42,14 +42,14 @@ def from_fields(dim: int, *, sparse: bool, block: int, drawn: int, length: int, 
 
 def drawn_blocks(tree: c.Transformer) -> int | None:
     """Return how many blocks are drawn, where there are blocks."""
-    terms = terms_of(attentions(tree)[0].visibility)
+    terms = terms_of(first_attention(tree).visibility)
     count = next((term.count for term in terms if isinstance(term, c.RandomBlocks)), 0)
     return count if any(isinstance(term, c.BlockWindow) for term in terms) else None
 
 
 def block_size(tree: c.Transformer) -> int | None:
     """Return the positions in a block, where there are blocks."""
-    terms = terms_of(attentions(tree)[0].visibility)
+    terms = terms_of(first_attention(tree).visibility)
     return next((term.size for term in terms if isinstance(term, c.BlockWindow)), None)
 
 

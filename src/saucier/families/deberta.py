@@ -9,7 +9,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import without
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.orders import HeadByHead
-from saucier.checkpoints.places import attentions
+from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families.deberta_lineage import (
     FIXED,
@@ -60,7 +60,7 @@ def from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tupl
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of the first version's body."""
-    heads = attentions(tree)[0].projection.heads
+    heads = first_attention(tree).projection.heads
     return replace(NAMES, more=(
         Rule(OURS + "qkv.weight", THEIRS + "in_proj.weight", HeadByHead(heads)),
         Rule(OURS + "qkv.bias", (THEIRS + "q_bias", THEIRS + "v_bias"), Concat((tree.dim,) * 2)),

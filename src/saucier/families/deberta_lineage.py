@@ -8,7 +8,7 @@ from dataclasses import replace
 from saucier import config as c
 from saucier.checkpoints.choices import LABELS, encoder_classes, keep_all, labelling, language
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
-from saucier.checkpoints.places import attentions, kind_at
+from saucier.checkpoints.places import first_attention, kind_at
 from saucier.checkpoints.rules import Rule
 from saucier.errors import InputError
 from saucier.families import lineage
@@ -50,7 +50,8 @@ def attention(width: int, heads: int, terms: tuple[str, ...], positions: c.Disen
 
 def terms_of(tree: c.Transformer) -> tuple[str, ...]:
     """The published names of the terms; without positions they still stand in the scale."""
-    projection, found = attentions(tree)[0].projection, attentions(tree)[0].positions
+    attention = first_attention(tree)
+    projection, found = attention.projection, attention.positions
     if isinstance(found, c.Disentangled):
         return tuple(name for name, has in zip(TERMS, (found.content_to_position, found.position_to_content),
                                                strict=True) if has)

@@ -43,7 +43,7 @@ KEYS = (
     *fields("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
                         "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
     Key("n_layer", (), argument="layers", default=12, found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
-    Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * document.get("n_embd", 768)),
+    Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
     Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
         theirs=lambda scale: scale != 1.0),
     Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,

@@ -63,7 +63,7 @@ KEYS = (
     Key("window_size", ("decoder.layers.*.sublayers.0.inner.visibility.terms.1.size",), argument="window", default=256),
     *fields("decoder", {
         "num_heads": ("heads", 16), "hidden_size": ("dim", 2048), "vocab_size": ("vocab", 50257),
-        "intermediate_size": ("hidden", lambda document: 4 * document.get("hidden_size", 2048)),
+        "intermediate_size": ("hidden", lambda document: 4 * (document.get("hidden_size") or 2048)),
         "max_position_embeddings": ("length", 2048), "activation_function": ("activation", "gelu_new"),
         "layer_norm_epsilon": ("eps", 1e-5), "resid_dropout": ("dropout", 0.0), "embed_dropout": ("embed_dropout", 0.0),
         "attention_dropout": ("attention_dropout", 0.0), "tie_word_embeddings": ("tied", True),

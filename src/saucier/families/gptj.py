@@ -6,7 +6,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import SUMMARY_FIELDS, decoder_classes, without
 from saucier.checkpoints.keys import Key, Layout
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import attentions, fields
+from saucier.checkpoints.places import first_attention, fields
 from saucier.checkpoints.rules import Rule
 
 
@@ -32,7 +32,7 @@ def gptj(dim: int = 4096, layers: int = 28, *, heads: int = 16, vocab: int = 504
 
 def rotated_of(tree: c.Transformer) -> int | None:
     """How many values of each head are rotated."""
-    first = attentions(tree)[0]
+    first = first_attention(tree)
     rotary = first.positions
     return rotary.width(first.projection.widths(tree.dim)[2]) if isinstance(rotary, c.Rotary) else None
 
@@ -45,7 +45,7 @@ def by_fields(dim: int, heads: int, rotated: int) -> c.Transformer:
 KEYS = (
     *fields("decoder", {
         "n_embd": ("dim", 4096), "n_head": ("heads", 16), "n_layer": ("layers", 28), "vocab_size": ("vocab", 50400),
-        "n_inner": ("hidden", lambda document: 4 * document.get("n_embd", 4096)),
+        "n_inner": ("hidden", lambda document: 4 * (document.get("n_embd") or 4096)),
         "activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("eps", 1e-5),
         "resid_pdrop": ("dropout", 0.0), "embd_pdrop": ("embed_dropout", 0.0), "attn_pdrop": ("attention_dropout", 0.0),
         "tie_word_embeddings": ("tied", False),

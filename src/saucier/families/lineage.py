@@ -10,7 +10,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import LABELS, labelling, language
 from saucier.checkpoints.keys import Key, Published, put
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import attentions, fields
+from saucier.checkpoints.places import first_attention, fields
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import crossed, with_cross
 from saucier.families.shapes import repeated
@@ -68,7 +68,7 @@ CROSSED = Key("add_cross_attention", (), argument="crossing", default=False, fou
 
 def position_kind(tree: c.Transformer) -> type[c.Config]:
     """Return what kind of positions an encoder has, in its embedding or in its attention."""
-    found = attentions(tree)[0].positions
+    found = first_attention(tree).positions
     return c.Learned if isinstance(found, c.NoPositions) else type(found)
 
 

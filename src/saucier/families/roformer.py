@@ -5,7 +5,7 @@ from __future__ import annotations
 from saucier import config as c
 from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all, labelling
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
-from saucier.checkpoints.places import attentions
+from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Rules, Table
 from saucier.checkpoints.sides import restore, settle
 from saucier.families import lineage
@@ -49,7 +49,7 @@ KEYS = lineage.keys(
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of RoFormer's body: BERT's, and a table of the angles' sines and cosines."""
-    attention = attentions(tree)[0]
+    attention = first_attention(tree)
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
     rules = lineage.BERT_BODY(tree)

@@ -40,7 +40,9 @@ def rotary_key(path: str, *, base: float = 10000.0, share: float = 1.0, length: 
 
     Raises `InputError`, when read, for kinds and settings that are not known.
     """
-    def theirs(rotary: c.Rotary) -> dict[str, Any]:
+    def theirs(rotary: c.Config) -> dict[str, Any] | None:
+        if not isinstance(rotary, c.Rotary):
+            return None
         nested = write_rotary(rotary)
         return nested if rotary.share == 1 == share else {**nested, "partial_rotary_factor": rotary.share}
 

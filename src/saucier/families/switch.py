@@ -81,12 +81,12 @@ def sparse_layers(stack: c.Stack | None) -> list[int]:
 
 def side_keys(side: str, ours: str, layers: str, default: int | None) -> tuple[Key, ...]:
     """The fields of one stack: its layers, how many have experts, and in which step."""
-    def step(document: Document) -> int:
-        total, sparse = document.get(layers) or document["num_layers"], document.get(f"num_sparse_{side}_layers", 3)
-        return int(total // sparse if sparse > 0 else total)
+    def step(document: Document) -> int | None:
+        total, sparse = document.get(layers) or document.get("num_layers"), document.get(f"num_sparse_{side}_layers", 3)
+        return total // sparse if total and sparse > 0 else total
 
     return (
-        Key(layers, (), argument=f"{ours}s", default=default or (lambda document: document["num_layers"]),
+        Key(layers, (), argument=f"{ours}s", default=default or (lambda document: document.get("num_layers")),
             found=lambda tree: len(getattr(tree, side).blocks()) if getattr(tree, side) else None),
         Key(f"num_sparse_{side}_layers", (), default=3, found=lambda tree: len(sparse_layers(getattr(tree, side)))),
         Key(f"{side}_sparse_step", (), argument=f"{ours}_step", default=step,

@@ -58,7 +58,7 @@ def first_feed_forward(tree: c.Transformer) -> c.FeedForward | c.GatedFeedForwar
 
 LAYERS = (
     Key("num_layers", ("encoder.layers.times",)),
-    Key("num_decoder_layers", ("decoder.layers.times",), default=lambda document: document["num_layers"]),
+    Key("num_decoder_layers", ("decoder.layers.times",), default=lambda document: document.get("num_layers")),
 )
 
 

@@ -8,7 +8,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import LABELS, SPANS, bare, keep_all, labelling
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, look_up
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import attentions, fields, positive
+from saucier.checkpoints.places import first_attention, fields, positive
 from saucier.checkpoints.rules import PerHead, Reshaped, Rule, Rules
 from saucier.families.shapes import repeated
 
@@ -70,7 +70,7 @@ KEYS = (
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of XLNet's body: every map of an attention is stored by heads."""
-    projection = attentions(tree)[0].projection
+    projection = first_attention(tree).projection
     heads, (width, _, head) = projection.heads, projection.widths(tree.dim)
     ours, theirs = "encoder.blocks.{i}.attention.inner.", "@layer.{i}.rel_attn."
     return replace(NAMES, more=(

@@ -32,6 +32,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     """What `saucier finetune classification` does in an update."""
     import torch
 
+    from saucier.allocator import keep_memory
     from saucier.finetuning.asked import Files, wanted_finetuning
     from saucier.finetuning.data import read_splits
     from saucier.finetuning.job import encoding_of
@@ -39,7 +40,6 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.tasks.build import build_task
     from saucier.tasks.sheet import Collate, SheetBatches
     from saucier.text.tokenizer import load_tokenizer
-    from saucier.training.allocator import keep_memory
     from saucier.training.optimizers import build_optimizer
     from saucier.training.precision import choose_dtype
     from saucier.training.processes import Processes

@@ -44,6 +44,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     """Our loop: its updater and optimizer, as `saucier cook` runs them."""
     import torch
 
+    from saucier.allocator import keep_memory
     from saucier.families import FAMILIES
     from saucier.inspection.probe import Fixed
     from saucier.model import build
@@ -51,7 +52,6 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.objectives.build import build_objective
     from saucier.objectives.config import Causal
     from saucier.text.rows import Rows
-    from saucier.training.allocator import keep_memory
     from saucier.training.config import AdamW
     from saucier.training.optimizers import build_optimizer
     from saucier.training.precision import choose_dtype
@@ -86,7 +86,7 @@ def transformers(settings: dict[str, Any]) -> Turn:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     if settings.get("keep_memory"):
-        from saucier.training.allocator import keep_memory
+        from saucier.allocator import keep_memory
 
         keep_memory()
     rate = settings["dropout"]
@@ -127,7 +127,7 @@ def measure(quick: bool) -> Section:
     return Section("Training", about, rows, [
         "Saucier's default number format is bfloat16 where the processor has instructions for it; `transformers`' is "
         "float32.",
-        "Saucier tells the C library to keep freed memory (`training/allocator.py`); the rows “same allocator” give "
+        "Saucier tells the C library to keep freed memory (`allocator.py`); the rows “same allocator” give "
         "`transformers` that too."])
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from saucier.allocator import keep_little
 from saucier.checkpoints.adapters import CONFIG, LEARNED_INPUTS, OWN, is_adapter_folder, read_adapter, read_settings
 from saucier.checkpoints.foreign import read_foreign
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json, read_model
@@ -39,6 +40,8 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     place = choose_device(device)
     model = open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
     spell_from(model, path)
+    if place.type == "cpu":
+        keep_little()
     if not model.rewrites:
         model.origin = Origin.of(path, model)
     return model

@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "adaptation": {"config", "model", "parts", "checkpoints"},
     "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation",
               "generation"},
-    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices", "adaptation"},
+    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices", "adaptation",
+                 "allocator"},
     "generation": {"config", "parts", "model", "text", "devices"},
 }
 LATE = {

@@ -6,7 +6,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import SUMMARY_FIELDS, decoder_classes, without
 from saucier.checkpoints.keys import Key, Layout
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import first_attention, fields
+from saucier.checkpoints.places import fields, first_attention
 from saucier.checkpoints.rules import Rule
 
 

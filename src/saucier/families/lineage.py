@@ -10,7 +10,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import LABELS, labelling, language
 from saucier.checkpoints.keys import Key, Published, put
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import first_attention, fields
+from saucier.checkpoints.places import fields, first_attention
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import crossed, with_cross
 from saucier.families.shapes import repeated

@@ -8,7 +8,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import LABELS, SPANS, bare, keep_all, labelling
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, look_up
 from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import first_attention, fields, positive
+from saucier.checkpoints.places import fields, first_attention, positive
 from saucier.checkpoints.rules import PerHead, Reshaped, Rule, Rules
 from saucier.families.shapes import repeated
 

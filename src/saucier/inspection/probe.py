@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from saucier import config as c
+from saucier.allocator import keep_memory
 from saucier.config import flops_per_token, parameters
 from saucier.inspection import machine
 from saucier.inspection.calibration import SCALE, Calibration, How, Job
@@ -32,7 +33,6 @@ from saucier.objectives.build import joint, lessons
 from saucier.parts.stack import choose_activations
 from saucier.recipes import Recipe
 from saucier.text.rows import PairRows, Rows
-from saucier.training.allocator import keep_memory
 from saucier.training.evaluation import totals
 from saucier.training.optimizers import Optimizer, build_optimizer
 from saucier.training.precision import Dtype, autocast, choose_dtype

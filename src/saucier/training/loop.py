@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from saucier.allocator import keep_memory
 from saucier.errors import WorkError
 from saucier.model import Transformer
 from saucier.objectives.base import Objective
@@ -22,7 +23,6 @@ from saucier.parts.favor import Redraws
 from saucier.parts.stack import choose_activations
 from saucier.text.rows import share
 from saucier.training import resume as r
-from saucier.training.allocator import keep_memory
 from saucier.training.config import Training
 from saucier.training.interrupt import Interrupt
 from saucier.training.optimizers import Optimizer, build_optimizer

@@ -68,7 +68,8 @@ CASES = (
          (*MEAN, "tuning.kind=lora", "tuning.rank=8", "training.optimizer.learning_rate=1e-3"), run="sst2-lora"),
     *(Case(f"SQuAD 1.1, {rows:,} questions", "question_answering", "qa", "F1", None,
            ("training.length=384", "training.batch=16", f"data.limit={rows}"), "squad_v1.1_train_part.jsonl",
-           "squad_v1.1_dev_part.jsonl", run=f"squad-{rows}") for rows in (1000, 3997)),
+           "squad_v1.1_dev_part.jsonl", run=f"squad-{rows}") for rows in (500, 1000, 2000, 3997)),
+    Case("WikiQA, mean of all vectors", "ranking", "retrieval/wikiqa", "MAP", words=MEAN),
 )
 
 

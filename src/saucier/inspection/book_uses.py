@@ -22,7 +22,7 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
             "tests/checkpoints/test_peft.py::test_peft_reads_ours",
             "tests/checkpoints/test_peft.py::test_another_base_is_refused_where_we_wrote_the_adapter",
             "tests/cli/test_continued.py::test_a_tuned_run_learns_little_and_knows_its_base",
-        ), "partly", "LoRA's share of full fine-tuning's score, measured"),
+        ), "works"),
     Row("D3", "Prefix tuning and prompt tuning",
         (
             "tests/unit/adaptation/test_fronts.py::test_only_they_learn",

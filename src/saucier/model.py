@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.check import reads_first, reads_padding
+from saucier.config.asked import reads_first, reads_padding
 from saucier.errors import InputError, nearest
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.cache import Cache

@@ -8,7 +8,7 @@ from tests.laws.zoo import VOCAB, everything, longest, tokens
 from torch.utils.flop_counter import FlopCounterMode
 
 from saucier import config as c
-from saucier.config.check_cells import recurrent_parts
+from saucier.config.checks.cells import recurrent_parts
 from saucier.config.visibility import visible_keys
 from saucier.model import build
 from saucier.recipes import names, recipe

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.config.block_patterns import blocks
-from saucier.config.check_cells import recurrent_parts
+from saucier.config.checks.cells import recurrent_parts
 from saucier.config.factors import FixedFactors
 from saucier.families import FAMILIES
 from saucier.inspection.doctor_scope import attentions, left_reason, padding_reason, right_reason

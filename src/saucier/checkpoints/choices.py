@@ -7,7 +7,7 @@ from collections.abc import Callable
 from saucier import config as c
 from saucier.checkpoints.keys import Document, Keep, Key, Published
 from saucier.checkpoints.rules import Rule, Twins
-from saucier.config.check import reads_pooled
+from saucier.config.asked import reads_pooled
 
 LABELS = Key(
     "id2label", ("head.classes",), default=lambda document: range(document.get("num_labels") or 2),

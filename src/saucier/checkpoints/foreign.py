@@ -25,7 +25,7 @@ from saucier.checkpoints.sentence import is_sentence_head, write_modules
 from saucier.checkpoints.source import Source, Weights, fitting
 from saucier.checkpoints.tensors import write_tensors
 from saucier.checkpoints.tied import as_stored
-from saucier.config.count import parameters
+from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer, unfilled

@@ -19,14 +19,13 @@ from saucier.config.alignment import (
     StateReadout,
 )
 from saucier.config.anatomy import Node
-from saucier.config.asked import sees_prefix
+from saucier.config.asked import keeps_apart, mixes_padding, reads_pooled, sees_prefix
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, ReadsWide
 from saucier.config.characters import CharacterNetwork
-from saucier.config.check import check, mixes_padding, reads_pooled
-from saucier.config.check_cells import keeps_apart
+from saucier.config.checks.model import check
 from saucier.config.chunks import BucketsByLength, Chunks, CountRepeats, DivideRepeats, FixedBuckets, Hashing
-from saucier.config.count import anatomy, cache_bytes, flops_per_token, parameters
+from saucier.config.counting.model import anatomy, cache_bytes, flops_per_token, parameters
 from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
 from saucier.config.favor import Favor
 from saucier.config.heads import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from saucier.config.activations import Activations, KeepActivations, RecomputeActivations
-from saucier.config.count import cache_bytes, parameters
+from saucier.config.counting.model import cache_bytes, parameters
 from saucier.config.layers import CrossAttention, Experts, FeedForward, GatedFeedForward, SelfAttention
 from saucier.config.model import Block, Stack, Transformer
 from saucier.config.recurrent import Recurrent

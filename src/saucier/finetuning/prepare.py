@@ -15,7 +15,7 @@ from saucier import config as c
 from saucier.adaptation.adopt import Adopted, adopt
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.published import classes_with, published_tree
-from saucier.config.check import reads_pooled
+from saucier.config.asked import reads_pooled
 from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer, build

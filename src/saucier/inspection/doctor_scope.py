@@ -7,8 +7,8 @@ architectures make a row's numbers depend on what stands there; then the law is 
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.config.check import reads_padding
-from saucier.config.check_cells import recurrent_parts
+from saucier.config.asked import reads_padding
+from saucier.config.checks.cells import recurrent_parts
 from saucier.config.visibility import fits_any_length, fits_any_place, terms_of
 
 Reason = str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.count import sublayer_name
+from saucier.config.counting.model import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.bottleneck import Bottleneck, SplitMaps
 from saucier.parts.context import Context

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.check_low_rank import layerwise
+from saucier.config.checks.low_rank import layerwise
 from saucier.errors import InputError
 from saucier.parts.context import Context
 from saucier.parts.documents import begins, places_in_text, refuse_pieces

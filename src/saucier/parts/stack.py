@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.count import shared_biases, stack_positions
+from saucier.config.counting.model import shared_biases, stack_positions
 from saucier.parts.again import forgetful
 from saucier.parts.block import build_block
 from saucier.parts.context import Context

@@ -13,11 +13,11 @@ from saucier.config.adaptive import ProjectClusters, cluster_sizes
 from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
 from saucier.config.bottleneck import Bottleneck, ReadsShared
-from saucier.config.check_low_rank import layerwise
-from saucier.config.count_attention import attention_nodes
-from saucier.config.count_characters import character_node
-from saucier.config.count_heads import head_node, mix_node
-from saucier.config.count_recurrent import kept_values, recurrent_nodes
+from saucier.config.checks.low_rank import layerwise
+from saucier.config.counting.attention import attention_nodes
+from saucier.config.counting.characters import character_node
+from saucier.config.counting.heads import head_node, mix_node
+from saucier.config.counting.recurrent import kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled
 from saucier.config.favor import Favor
 from saucier.config.layers import (

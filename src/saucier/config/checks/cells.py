@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from saucier.config.asked import keeps_apart
 from saucier.config.heads import BidirectionalHead
-from saucier.config.layers import Chain, Skip
 from saucier.config.model import ProjectTwice, Stack, Transformer
-from saucier.config.recurrent import Ahead, Apart, FromFinalStates, FromLastLayer, Recurrent
+from saucier.config.recurrent import Ahead, FromFinalStates, FromLastLayer, Recurrent
 from saucier.config.streams import OneStream
 from saucier.errors import InputError
 
@@ -79,16 +79,6 @@ def check_copied(parts: list[Recurrent], config: Transformer) -> None:
 def layer_states(part: Recurrent, dim: int) -> list[tuple[int, ...]]:
     """Return the widths of the states of each layer, both directions side by side."""
     return [tuple(len(part.ways) * width for width in part.states(dim))] * part.layers
-
-
-def keeps_apart(config: Transformer) -> bool:
-    """Say whether nothing in a model lets one half of its vectors see what the other saw."""
-    stack = config.encoder
-    if stack is None or config.decoder is not None or stack.final_norm or stack.narrow or stack.convolution:
-        return False
-    sublayers = [one for block in stack.blocks() for one in block.sublayers]
-    return all(isinstance(one, Chain | Skip) and isinstance(one.inner, Recurrent)
-               and isinstance(one.inner.direction, Apart) for one in sublayers)
 
 
 def check_apart(config: Transformer) -> None:

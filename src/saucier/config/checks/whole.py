@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saucier.config.check_cells import recurrent_parts
+from saucier.config.checks.cells import recurrent_parts
 from saucier.config.heads import LengthHead, WholeText
 from saucier.config.model import Transformer
 from saucier.config.visibility import is_causal

@@ -131,8 +131,8 @@ class Transformer(nn.Module):
             choices = input_ids.shape[1]
             input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
         attention_mask = given_mask(attention_mask, input_ids, inputs)
-        if attention_mask is None and input_ids is not None and self.config.embed.padding is not None:
-            attention_mask = input_ids != self.config.embed.padding
+        if attention_mask is None and input_ids is not None and self.config.input_embed.padding is not None:
+            attention_mask = input_ids != self.config.input_embed.padding
         first = first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
         if self.encoder is None or self.decoder is None:
             output = self.one_stack(first, cache, wanted, choices)

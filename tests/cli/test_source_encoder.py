@@ -30,3 +30,22 @@ def test_a_new_encoder_learns_first(saucier: Saucier, text_file: Path, pair_file
                      "encoder.blocks.0.attention.inner.qkv.weight", "encoder.blocks.0.attention.inner.qkv.bias"}
     assert saucier("generate", run, "the cook", "--tokens", 4, "--temperature", 0).code == 0
     assert "--from MODEL" in saucier("cook", "bart-nano", "--source-encoder", 2).error
+    own = tmp_path / "own"
+    answer = saucier(*words, "--out", own, "objective.first_stage.share=1.0", "tokenizer.kind=wordpiece",
+                     "tokenizer.vocab=40")
+    assert answer.code == 0, answer.err
+    with_its_own_vocabulary(own, bart)
+    again = saucier("train", "--from", own, "--data", pair_file, *words[7:], "--out", tmp_path / "on",
+                    "training.optimizer.learning_rate=1e-12", "training.optimizer.weight_decay=0")
+    assert again.code == 0, again.err
+    with_its_own_vocabulary(tmp_path / "on", bart)
+
+
+def with_its_own_vocabulary(run: Path, bart: Path) -> None:
+    """The new encoder reads its own tokens, learned from the sources; the targets and their table stay BART's."""
+    model, tokenizer, before = library.load(run), library.load_tokenizer(run), library.load_tokenizer(bart)
+    assert model.config.input_embed.vocab == tokenizer.vocab_size == 40
+    assert "##" in "".join(tokenizer.backend.get_vocab())
+    assert tokenizer.target.backend.get_vocab() == before.backend.get_vocab()
+    assert model.config.output_embed.vocab == 280
+    torch.testing.assert_close(model.embed.tokens.weight, library.load(bart).embed.tokens.weight)

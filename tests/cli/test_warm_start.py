@@ -64,4 +64,5 @@ def test_the_same_shape_begins_cold(saucier: Saucier, bert: Path, pair_file: Pat
 def test_what_cannot_be_is_one_line(saucier: Saucier, bert: Path, cooked: Path, pair_file: Path) -> None:
     assert "the recipe follows from the models" in saucier("cook", "transformer-nano", "--encoder", bert).error
     assert "no sides to share" in saucier("cook", "--shared", "--data", pair_file).error
-    assert "different tokenizers" in saucier("cook", "--encoder", bert, "--decoder", cooked, "--data", pair_file).error
+    assert "different tokenizers" in saucier("cook", "--encoder", bert, "--decoder", cooked, "--shared", "--data",
+                                             pair_file).error

@@ -58,6 +58,8 @@ def prepare(wanted: Experiment, out: Path, pace: Pace,
     """
     first = {arm.name: recipe(arm.recipe, overrides(QUIET | wanted.changes | arm.changes)) for arm in wanted.arms}
     refuse_mixed_data(first)
+    if not wanted.own_tokenizers:
+        refuse_two_tokenizers(first)
     shared = {} if wanted.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
     settled = {arm.name: settle(arm, wanted, shared) for arm in wanted.arms}
     for one in {found.data: found for found in settled.values()}.values():
@@ -86,6 +88,14 @@ def refuse_mixed_data(recipes: Mapping[str, Recipe]) -> None:
         if kinds[other] != kinds[first]:
             raise InputError(f"{first} learns from {kinds[first]}, and {other} from {kinds[other]}", where="data.kind",
                              remedy="compare recipes that read the same data")
+
+
+def refuse_two_tokenizers(recipes: Mapping[str, Recipe]) -> None:
+    """Raise `InputError` for a recipe with a tokenizer for targets, where one is to serve all recipes."""
+    for name, one in recipes.items():
+        if one.target_tokenizer is not None:
+            raise InputError(f"{name} has two tokenizers, and one is to serve all recipes", where="target_tokenizer",
+                             remedy="give own_tokenizers: true, or leave it out")
 
 
 def shared_tokenizer(recipes: list[Recipe]) -> dict[str, Any]:

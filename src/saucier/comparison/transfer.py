@@ -24,7 +24,7 @@ from saucier.objectives.labelling import Classes
 from saucier.recipes import Recipe
 from saucier.recipes.coherence import learned_length
 from saucier.runs.passport import file_digest
-from saucier.text.bucketed import BucketedTexts, Limits, pad_texts, text_rows
+from saucier.text.bucketed import BucketedTexts, Ends, Limits, pad_texts, text_rows
 from saucier.text.encode import frame, write_documents
 from saucier.text.read import Document
 from saucier.text.rows import Ints, Rows
@@ -152,8 +152,8 @@ def fine_tuned_scores(trial: Trial, judge: Classification, model: Transformer,
     learned = encoded(read_labelled(judge.train, judge.limit), classes, place / "train", tokenizer, prefix=prefix)
     asked = encoded(read_labelled(judge.dev), classes, place / "dev", tokenizer, prefix=prefix)
     limits = Limits(batch=judge.batch, length=learned_length(model.config) or trial.recipe.training.length,
-                    end=tokenizer.sep_id if tokenizer.sep_id is not None else tokenizer.eos_id,
-                    pad=tokenizer.pad_id or 0)
+                    ends=Ends(tokenizer.sep_id if tokenizer.sep_id is not None else tokenizer.eos_id,
+                              tokenizer.pad_id or 0))
     classifier = classifier_of(model, len(classes), trial.seed)
     batches = BucketedTexts(learned.store, limits, seed=trial.seed)
     training = fine_tuning(judge, trial.recipe, batches.steps_per_epoch, trial.seed)
@@ -182,7 +182,7 @@ def answers(model: Transformer, asked: Task, limits: Limits) -> Iterator[float]:
     device = next(model.parameters()).device
     for start in range(0, len(asked.store), limits.batch):
         items = np.arange(start, min(start + limits.batch, len(asked.store)))
-        tokens, lengths = pad_texts(asked.store, items, limits)
+        tokens, lengths = pad_texts(asked.store, items, limits.length, limits.ends)
         rows = text_rows(tokens, lengths, row=items - start, item=items)
         batch = moved(asked.labelling(rows, seed=0, step=0), device)
         wanted = batch.pop("labels")

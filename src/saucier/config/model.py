@@ -317,6 +317,11 @@ class Transformer(Config):
         return last.width(self.dim) if last else self.dim
 
     @property
+    def input_embed(self) -> Embedding:
+        """The embedding of the tokens that the model reads; those of a source where there are two sides."""
+        return self.embed if self.source is None else self.source.embed
+
+    @property
     def output_embed(self) -> Embedding:
         """The embedding that the language head may be tied to, and whose vocabulary it speaks."""
         return self.decoder_embed or self.embed

@@ -95,7 +95,7 @@ def tokens(task: Task[Any], sheet: Sheet, row: int, tokenizer: Tokenizer) -> str
     beside = sheet.wide.get("labels")
     targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
     if len(targets) != len(ids):
-        return f"{spelled(ids, tokenizer)}  ⇒  {spelled([one for one in targets if one != IGNORED], tokenizer)}"
+        return f"{spelled(ids, tokenizer)}  ⇒  {spelled([one for one in targets if one != IGNORED], tokenizer.target)}"
     ends = {int(sheet.flat[name][row]): f"→{what}" for name, what in ENDS.items() if name in sheet.flat}
     learned = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets[:WIDEST])
                if target != IGNORED}

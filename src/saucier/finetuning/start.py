@@ -100,7 +100,10 @@ class Scratch:
         return {}
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
-        """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give."""
+        """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give, or two."""
+        if self.recipe.target_tokenizer is not None:
+            raise InputError("a fine-tuning trains one tokenizer, and the recipe has two", where="target_tokenizer",
+                             remedy="cook the recipe on pairs, and fine-tune the run")
         try:
             return train_tokenizer(self.recipe.tokenizer, list(texts(splits)))
         except InputError as error:
@@ -114,7 +117,7 @@ class Scratch:
         """Build it."""
         model = build(self.body(tokenizer), seed=self.seed)
         spell(model, tokenizer)
-        model.generation = dict(special(TokenIds.of(tokenizer)))
+        model.generation = dict(special(TokenIds.of(tokenizer.target)))
         return model
 
 

@@ -257,7 +257,7 @@ def chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options:
                          where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
     ids = ids.to(model.embed.tokens.weight.device)
-    mask = checked_mask(model.config.embed, ids, mask, options=options)
+    mask = checked_mask(model.config.embed, ids, mask, padding=options.padding)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
     with evaluating(model):

@@ -118,6 +118,11 @@ class GenerationOptions(Config):
         """What fills a row that ended early."""
         return self.ends[0] if self.pad_token_id is None and self.ends else self.pad_token_id
 
+    @property
+    def padding(self) -> TokenId | None:
+        """What stands at padding of a prompt that comes without a mask; None: nothing that could be told from text."""
+        return None if self.pad_token_id in self.ends else self.pad_token_id
+
     def new_tokens(self, prompt: int) -> int:
         """Return the most tokens to write after a prompt of this length."""
         if self.max_new_tokens is not None:

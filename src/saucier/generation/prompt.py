@@ -30,14 +30,15 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     device = model.embed.tokens.weight.device
     if config.encoder is None or config.decoder is None:
         ids = begun(ids, options).to(device)
-        mask = checked_mask(config.embed, ids, mask, options=options)
+        mask = checked_mask(config.embed, ids, mask, padding=options.padding)
         check_left_padded(mask)
         return Prompt(ids, mask)
     if ids is None:
         raise InputError("an encoder-decoder needs a source", where="input_ids",
                          remedy="give input_ids [batch, length]")
     ids = ids.to(device)
-    mask = checked_mask(config.source.embed if config.source else config.embed, ids, mask, options=options)
+    one_vocabulary = config.input_embed.vocab == config.output_embed.vocab
+    mask = checked_mask(config.input_embed, ids, mask, padding=options.padding if one_vocabulary else None)
     start = torch.full((len(ids), 1), start_token(config, options), device=device)
     return Prompt(start, source=ids, source_mask=mask)
 
@@ -85,8 +86,10 @@ def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     return torch.full((rows, 1), options.bos_token_id)
 
 
-def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, options: GenerationOptions) -> Tensor | None:
+def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding: int | None) -> Tensor | None:
     """Check ids and mask, find padding where there is no mask; None where all tokens are real.
+
+    `padding`: its id, where that is no token of a text.
 
     Shapes: [B, L] -> [B, L].
     """
@@ -98,8 +101,8 @@ def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, option
         raise InputError(f"token {low if low < 0 else high} is outside the vocabulary of {embed.vocab}",
                          where="input_ids",
                          remedy="use the model's own tokenizer")
-    if mask is None and options.pad_token_id is not None and options.pad_token_id not in options.ends:
-        mask = ids != options.pad_token_id
+    if mask is None and padding is not None:
+        mask = ids != padding
     if mask is None:
         return None
     if mask.shape != ids.shape:

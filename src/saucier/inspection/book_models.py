@@ -293,6 +293,7 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/adaptation/test_warm.py::test_both_sides_of_bert2bert_are_bert",
             "tests/unit/adaptation/test_warm.py::test_a_shared_model_holds_each_weight_once",
             "tests/cli/test_warm_start.py::test_bert2bert_is_cooked_and_translates",
+            "tests/cli/test_two_tokenizers.py::test_both_sides_begin_with_their_weights",
         ), "works"),
     Row("C15", "Scaling laws",
         (

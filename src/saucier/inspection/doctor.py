@@ -91,10 +91,10 @@ def text_rows(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) ->
     if not texts:
         raise InputError("holds no text", where="--text", remedy="give a file with a few sentences")
     lengths = row_lengths(model)
-    ids = [fitted(tokenizer, texts[place % len(texts)], length) for place, length in enumerate(lengths * 2)]
-    if max(max(row) for row in ids) >= model.config.embed.vocab:
-        ids = [tuple(number % model.config.embed.vocab for number in row) for row in ids]  # the checks will say so
-    return paired_rows(model, ids, len(lengths))
+    read, written = ([fitted(one, texts[place % len(texts)], lengths[place % len(lengths)]) for place in places]
+                     for one, places in ((tokenizer, range(len(lengths))),
+                                         (tokenizer.target, range(len(lengths), 2 * len(lengths)))))
+    return paired_rows(model, [*read, *written], len(lengths))
 
 
 def fitted(tokenizer: Tokenizer, text: str, length: int) -> tuple[int, ...]:
@@ -110,18 +110,24 @@ def fitted(tokenizer: Tokenizer, text: str, length: int) -> tuple[int, ...]:
 def drawn_rows(model: Transformer) -> list[Row]:
     """Return rows of random ids, the same ones every time, none of them the padding."""
     generator, lengths = torch.Generator().manual_seed(0), row_lengths(model)
-    low, vocab = min(5, model.config.embed.vocab - 2), model.config.embed.vocab
+    vocab = model.config.input_embed.vocab
+    low = min(5, vocab - 2)
     ids = [tuple(torch.randint(low, vocab, (length,), generator=generator).tolist()) for length in lengths * 2]
     return paired_rows(model, ids, len(lengths))
 
 
 def paired_rows(model: Transformer, ids: Sequence[tuple[int, ...]], count: int) -> list[Row]:
-    """Give an encoder-decoder other texts as targets."""
+    """Give an encoder-decoder other texts as targets; ids that it has no vectors for, which the checks tell, change."""
+    read = [known(one, model.config.input_embed) for one in ids[:count]]
     if model.config.encoder is None or model.config.decoder is None:
-        return [Row(one) for one in ids[:count]]
-    vocab = model.config.output_embed.vocab
-    return [Row(source, tuple(number % vocab for number in target))
-            for source, target in zip(ids[:count], ids[count:], strict=True)]
+        return [Row(one) for one in read]
+    return [Row(source, known(target, model.config.output_embed))
+            for source, target in zip(read, ids[count:], strict=True)]
+
+
+def known(ids: Sequence[int], embed: c.Embedding) -> tuple[int, ...]:
+    """Return ids that a table has rows for."""
+    return tuple(number % embed.vocab for number in ids)
 
 
 def row_lengths(model: Transformer) -> list[int]:

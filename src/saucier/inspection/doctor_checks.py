@@ -40,7 +40,9 @@ def checks(model: Transformer, tokenizer: Tokenizer | None) -> Iterator[Finding]
     if tokenizer is None:
         yield Finding("the tokenizer fits", "does not apply", "the folder holds no tokenizer")
     else:
-        yield vocabulary(model, tokenizer)
+        yield vocabulary("the tokenizer fits", model.config.input_embed, tokenizer)
+        if tokenizer.has_own_target:
+            yield vocabulary("the tokenizer of targets fits", model.config.output_embed, tokenizer.target)
         yield special_tokens(model, tokenizer)
     yield saved_bits(model)
 
@@ -81,24 +83,24 @@ def ties(model: Transformer) -> Iterator[Finding]:
         yield Finding("tied weights are tied", "does not apply", "the config ties none")
 
 
-def vocabulary(model: Transformer, tokenizer: Tokenizer) -> Finding:
-    """Every id of the tokenizer has a row in the model's table; rows beyond are told."""
-    rows, ids = model.config.embed.vocab, tokenizer.vocab_size
+def vocabulary(name: str, embed: c.Embedding, tokenizer: Tokenizer) -> Finding:
+    """Every id of a tokenizer has a row in the model's table; rows beyond are told."""
+    rows, ids = embed.vocab, tokenizer.vocab_size
     if ids > rows:
-        return Finding("the tokenizer fits", "fails", f"{ids:,} ids, and the model has {rows:,} rows for them")
+        return Finding(name, "fails", f"{ids:,} ids, and the model has {rows:,} rows for them")
     more = f", and {rows - ids:,} rows that no id leads to" if rows > ids else ""
-    return Finding("the tokenizer fits", "holds", f"{ids:,} ids{more}")
+    return Finding(name, "holds", f"{ids:,} ids{more}")
 
 
 def special_tokens(model: Transformer, tokenizer: Tokenizer) -> Finding:
     """The tokens that the tokenizer and the model name are there, and are the same."""
-    faults = [f"{name!r} ({role}) is not in the vocabulary" for role, name in tokenizer.names.items()
-              if tokenizer.token_to_id(name) is None]
+    faults = [f"{name!r} ({role}) is not in the vocabulary" for one in dict.fromkeys((tokenizer, tokenizer.target))
+              for role, name in one.names.items() if one.token_to_id(name) is None]
     head = model.config.language_head
     if head is not None and isinstance(head.predicts, c.InPlace) and tokenizer.mask_id is None \
             and model.config.decoder is None:
         faults.append("it predicts hidden tokens, and the tokenizer has no mask")
-    embed = model.config.embed
+    embed = model.config.input_embed
     if embed.padding is not None and tokenizer.pad_id is not None and embed.padding != tokenizer.pad_id:
         faults.append(f"padding is {embed.padding} for the model, {tokenizer.pad_id} for the tokenizer")
     named = [(name, number) for name, value in model.generation.items() if name.endswith("_token_id")

@@ -85,7 +85,7 @@ def padded(side: str) -> Callable[[Transformer, Sequence[Row]], float]:
 
 def under_padding(model: Transformer, rows: Sequence[Row]) -> float:
     """Other ids under the padding move nothing."""
-    other = model.config.embed.vocab - 1
+    other = min(model.config.input_embed.vocab, model.config.output_embed.vocab) - 1
     first, second = (given(model, rows, batch_of(model, rows, filler=filler)) for filler in (None, other))
     return worst(first, second, text=content_text_reason(model.config) is None)
 

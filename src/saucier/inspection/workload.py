@@ -124,8 +124,8 @@ def pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> PairRo
     near = random.integers(centre - 1, centre + 1, size=(2, rows), endpoint=True)
     source, target = np.clip(near, 2, longest)
     numbers = np.arange(rows)
-    shapes = [(rows, int(lengths.max())) for lengths in (source, target)]
-    tokens = [random.integers(vocab // 2, size=shape) + vocab // 4 for shape in shapes]
+    sides = ((source, vocab), (target, recipe.target_vocab or vocab))
+    tokens = [random.integers(size // 2, size=(rows, int(lengths.max()))) + size // 4 for lengths, size in sides]
     return PairRows(tokens[0], tokens[1], source, target, numbers, numbers)
 
 

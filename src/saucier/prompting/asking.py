@@ -105,11 +105,12 @@ def compared(normalization: Normalization, found: Likelihoods, speaker: Speaker,
 def written(speaker: Speaker, text: str, tokens: int, stop: Sequence[str]) -> str:
     """Let the model write the likeliest text, up to the first of the stop strings."""
     ids = speaker.tensor([speaker.encode(text)])
+    own = speaker.tokenizer.target
     special: dict[str, Any] = {name: value for name, value in (
-        ("eos_token_id", speaker.tokenizer.eos_id), ("pad_token_id", speaker.tokenizer.pad_id)) if value is not None}
+        ("eos_token_id", own.eos_id), ("pad_token_id", own.pad_id)) if value is not None}
     found = generate(speaker.model, ids, torch.ones_like(ids), max_new_tokens=tokens, stop_strings=list(stop) or None,
-                     tokenizer=speaker.tokenizer, do_sample=False, **{**special, **speaker.model.generation})
-    answer = speaker.tokenizer.decode(found[0, 1 if speaker.two_sided else ids.shape[1]:].tolist())
+                     tokenizer=own, do_sample=False, **{**special, **speaker.model.generation})
+    answer = own.decode(found[0, 1 if speaker.two_sided else ids.shape[1]:].tolist())
     for one in stop:
         answer = answer.split(one, 1)[0]
     return answer.strip()

@@ -85,7 +85,7 @@ class Speaker:
         return summed(torch.cat([before, self.model(rows, cache=cache).logits], dim=1), labels)
 
     def _of_pairs(self, prompt: str, answers: Sequence[str]) -> Likelihoods:
-        labels = [self.tokenizer.encode(answer.strip()) for answer in answers]
+        labels = [self.tokenizer.target.encode(answer.strip()) for answer in answers]
         begin = start_token(self.model.config, resolve({}, self.model.generation))
         rows, mask = self.padded([[begin, *one[:-1]] for one in labels])
         source = self.tensor([self.encode(prompt)]).expand(len(rows), -1)
@@ -97,7 +97,7 @@ class Speaker:
 
     def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Lay rows out with padding behind, which no earlier place sees. Shapes: -> ids, mask [C, L]."""
-        filler, longest = self.tokenizer.pad_id or 0, max(map(len, rows))
+        filler, longest = self.tokenizer.target.pad_id or 0, max(map(len, rows))
         ids = self.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
         return ids, self.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
 

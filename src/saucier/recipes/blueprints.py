@@ -35,11 +35,15 @@ class Family(Config):
     kernel: Kernel | None = None
     """How every self-attention weighs its keys, in place of the family's own ways; None: the family's."""
 
-    def tree(self, vocab: int) -> Transformer:
-        """Return the whole config; `vocab` is used where the recipe does not say."""
+    def tree(self, vocab: int, target_vocab: int | None = None) -> Transformer:
+        """Return the whole config; `vocab` is used where the recipe does not say.
+
+        `target_vocab`: the tokens of the side that writes, where it has a vocabulary of its own.
+        """
         settings = {name: getattr(self, name) for name in type(self).model_fields if name not in COMMON}
         tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
         tree = tree if self.kernel is None else with_kernel(tree, self.kernel)
+        tree = tree if target_vocab is None else with_target_vocab(tree, target_vocab)
         return tree if self.head is None else tree.model_copy(update={"head": self.head})
 
 
@@ -47,6 +51,14 @@ def with_kernel(tree: Transformer, kernel: Kernel) -> Transformer:
     """Return a model whose self-attentions all have this kernel."""
     return rewritten(tree, lambda part: part.model_copy(update={"kernel": kernel})
                      if isinstance(part, SelfAttention) else part)
+
+
+def with_target_vocab(tree: Transformer, vocab: int) -> Transformer:
+    """Return a model whose decoder has its own token table; one of a single stack, which is refused later, as it is."""
+    if tree.encoder is None or tree.decoder is None:
+        return tree
+    own = tree.output_embed.model_copy(update={"vocab": vocab, "tied": False})
+    return tree.model_copy(update={"decoder_embed": own})
 
 
 def family_type(name: str) -> type[Family]:

@@ -12,11 +12,12 @@ from saucier.config import (
     stack_room,
 )
 from saucier.errors import InputError
-from saucier.objectives.config import Mixture, singles
+from saucier.objectives.config import Mixture, SequenceToSequence, singles
 from saucier.objectives.fit import Around, misfits
 from saucier.objectives.misfit_order import alone
 from saucier.recipes.reading import Path, Source, dotted
-from saucier.recipes.recipe import Recipe
+from saucier.recipes.recipe import Recipe, size_of
+from saucier.text.config import Characters, Ready
 
 
 def check_recipe(recipe: Recipe, source: Source) -> None:
@@ -24,6 +25,7 @@ def check_recipe(recipe: Recipe, source: Source) -> None:
     model = build_tree(recipe, source)
     check_objective(recipe, model, source)
     check_vocabulary(recipe, model, source)
+    check_target(recipe, model, source)
     check_padding(recipe, model, source)
     check_length(recipe, model, source)
 
@@ -56,16 +58,37 @@ def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
 
 def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None:
     """The model has a vector for every token that the tokenizer may have."""
-    if recipe.tokenizer.kind != "characters" and model.embed.vocab < recipe.vocab:
+    if recipe.tokenizer.kind != "characters" and model.input_embed.vocab < recipe.vocab:
         raise fault(source, ("model", "vocab"),
-                    f"the model has {model.embed.vocab} token vectors, and the tokenizer {recipe.vocab} tokens",
+                    f"the model has {model.input_embed.vocab} token vectors, and the tokenizer {recipe.vocab} tokens",
                     f"use at least {recipe.vocab}, or leave it out")
+
+
+def check_target(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """Targets have a tokenizer of their own only where a decoder reads them beside an encoder, and pairs are learned.
+    """
+    if recipe.target_tokenizer is None:
+        return
+    path, known = ("target_tokenizer",), size_of(recipe.target_tokenizer)
+    if model.encoder is None or model.decoder is None:
+        raise fault(source, path, "a model of one stack has one vocabulary", "leave it out, or use an encoder-decoder")
+    if not all(isinstance(one, SequenceToSequence) for one in singles(recipe.objective)):
+        raise fault(source, path, "only sequence_to_sequence learns between two vocabularies",
+                    "leave it out, or use objective.kind=sequence_to_sequence")
+    if any(isinstance(one, Ready) and one.extend for one in (recipe.tokenizer, recipe.target_tokenizer)):
+        raise fault(source, ("tokenizer", "extend"), "no tokens are added where there are two tokenizers", "use 0")
+    if isinstance(recipe.target_tokenizer, Characters):
+        raise fault(source, path, "how many characters there are is not known before the text is read",
+                    "use kind: bytes, or one whose vocab is given")
+    if model.output_embed.vocab < known:
+        raise fault(source, path, f"the decoder has {model.output_embed.vocab} token vectors, and this {known} tokens",
+                    f"use at least {known} in decoder_embed.vocab")
 
 
 def check_padding(recipe: Recipe, model: Transformer, source: Source) -> None:
     """Positions that are counted without padding know the id that the tokenizer gives it, its first."""
-    places = getattr(model.embed.positions, "places", None)
-    if not isinstance(places, SkipPadding):
+    places = getattr(model.input_embed.positions, "places", None)
+    if not isinstance(places, SkipPadding) or isinstance(recipe.tokenizer, Ready):  # that one came with its model
         return
     if recipe.tokenizer.special.pad is None:
         raise fault(source, ("tokenizer", "special", "pad"), "the model counts positions without padding",

@@ -90,10 +90,24 @@ class WarmStart(Config):
 
     tokenizer: str
     """Folder of the model whose tokenizer cuts sources and targets."""
+    target_tokenizer: str | None = None
+    """Folder of the model whose tokenizer cuts the targets, where that is another one."""
     encoder: str | None = None
     """Folder of the model for the side that reads; None: random weights."""
     decoder: str | None = None
     """Folder of the model for the side that writes; None: random weights."""
+
+
+def size_of(tokenizer: TokenizerConfig) -> int:
+    """Return the size of a vocabulary as far as it is known before the text is read."""
+    match tokenizer:
+        case Characters():
+            return CHARACTERS
+        case Bytes(special=special):
+            names = (special.pad, special.unk, special.bos, special.eos, special.cls, special.sep, special.mask)
+            return 256 + sum(name is not None for name in names) + len(special.extra) + special.sentinels
+        case _:
+            return tokenizer.vocab
 
 
 class Recipe(Config):
@@ -115,6 +129,8 @@ class Recipe(Config):
     """The architecture, as it is written in the file."""
     tokenizer: TokenizerConfig
     """How text becomes tokens."""
+    target_tokenizer: TokenizerConfig | None = None
+    """How targets become tokens, where the sides of an encoder-decoder have vocabularies of their own; None: as all."""
     data: Data = TextData()
     """The text, and what of it is held out."""
     objective: ObjectiveConfig
@@ -138,14 +154,12 @@ class Recipe(Config):
     @property
     def vocab(self) -> int:
         """The size of the vocabulary as far as it is known before the text is read."""
-        match self.tokenizer:
-            case Characters():
-                return CHARACTERS
-            case Bytes(special=special):
-                names = (special.pad, special.unk, special.bos, special.eos, special.cls, special.sep, special.mask)
-                return 256 + sum(name is not None for name in names) + len(special.extra) + special.sentinels
-            case tokenizer:
-                return tokenizer.vocab
+        return size_of(self.tokenizer)
+
+    @property
+    def target_vocab(self) -> int | None:
+        """The size of the targets' vocabulary; None: they have that of the sources."""
+        return None if self.target_tokenizer is None else size_of(self.target_tokenizer)
 
     @cached_property
     def model(self) -> Transformer:
@@ -154,7 +168,7 @@ class Recipe(Config):
 
     def model_for(self, vocab: int) -> Transformer:
         """Return the config tree for a tokenizer of this size, which is used where `model.vocab` is not given."""
-        return self.blueprint.tree(vocab) if isinstance(self.blueprint, Family) else self.blueprint
+        return self.blueprint.tree(vocab, self.target_vocab) if isinstance(self.blueprint, Family) else self.blueprint
 
     def as_dict(self) -> dict[str, Any]:
         """Return all values, as they stand in a file."""

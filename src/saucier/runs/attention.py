@@ -32,10 +32,10 @@ def attention_map(opened: Opened, source: str, target: str | None = None, *, lay
                          remedy="give an encoder-decoder")
     source_ids = writer.start(source)[:longest]
     text = writer.translate([source], {"num_beams": BEAMS})[0] if target is None else target
-    target_ids = writer.start(text)[:longest]
+    target_ids = opened.tokenizer.target.encode(text)[:longest]
     weights = chosen(weights_of(writer, source_ids, target_ids), str(opened.path), layer=layer, head=head)
-    pieces = [labels([opened.tokenizer.id_to_token(one) or str(one) for one in ids])
-              for ids in (target_ids, source_ids)]
+    pieces = [labels([tokenizer.id_to_token(one) or str(one) for one in ids])
+              for tokenizer, ids in ((opened.tokenizer.target, target_ids), (opened.tokenizer, source_ids))]
     return HeatMap(pieces[0], pieces[1], tuple(tuple(row) for row in weights.tolist()),
                    title="" if target is not None else text)
 

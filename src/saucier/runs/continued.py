@@ -30,6 +30,8 @@ TRAINING: dict[str, Any] = {
     "schedule": {"kind": "linear", "warmup": 60}}
 """What is usual for going on from published weights: a low rate, a short warmup. Gururangan et al. 2020, table 13,
 arXiv:2004.10964, takes 1e-4 at batches of 2048."""
+PAIRS: dict[str, Any] = {"kind": "sequence_to_sequence"}
+"""All that a model between two vocabularies can learn."""
 TWO_STAGES: dict[str, Any] = {"kind": "sequence_to_sequence", "first_stage": {}}
 """How a model learns to read another language by a new encoder. Source: Lewis et al. 2020, §3.4, arXiv:1910.13461."""
 
@@ -40,22 +42,26 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
     the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
     another; `objective.kind=...` says otherwise. With `source_layers` a new encoder of so many blocks reads sources of
-    another language before the model does, and pairs are learned in two stages.
+    another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives it a
+    vocabulary of its own, learned from the sources.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
     """
     folder = folder_of(start)
     tokenizer = load_tokenizer(folder)
     model = speaking(model_folder_of(folder))
-    learned, data = (objective(model, tokenizer), "text") if source_layers is None else (TWO_STAGES, "pairs")
+    learned, data = (TWO_STAGES, "pairs") if source_layers is not None else (PAIRS, "pairs") \
+        if tokenizer.has_own_target else (objective(model, tokenizer), "text")
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
     length = min(LENGTH, learned_length(model) or LENGTH)
     values: dict[str, Any] = {
         "name": name_of(start), "about": f"Goes on from {start.name}", "model": model.model_dump(mode="json"),
-        "tokenizer": {"kind": "ready", "vocab": tokenizer.vocab_size, "special": special_tokens(tokenizer)},
-        "data": {"kind": data}, "objective": learned, "training": training(overrides) | {"length": length}}
+        **tokenizers(tokenizer), "data": {"kind": data}, "objective": learned,
+        "training": training(overrides) | {"length": length}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge(source.values)
+    if source_layers is not None and source.values["tokenizer"].get("kind") != "ready":
+        own_vocabulary(source.values, tokenizer)
     return checked(source)
 
 
@@ -89,10 +95,17 @@ def speaking(folder: Path) -> c.Transformer:
     return published_tree(spelled, document, class_of(layout, document, "language", where), where)
 
 
-def special_tokens(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Say which special tokens a tokenizer has."""
+def ready(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Describe a tokenizer that is there, with the special tokens that it has."""
     named = {role: tokenizer.names[role] for role in ROLES if role in tokenizer.names}
-    return named | {"sentinels": len(tokenizer.sentinel_ids)}
+    return {"kind": "ready", "vocab": tokenizer.vocab_size,
+            "special": named | {"sentinels": len(tokenizer.sentinel_ids)}}
+
+
+def tokenizers(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Describe the tokenizer of a model that is there, or those of both sides."""
+    return {"tokenizer": ready(tokenizer),
+            "target_tokenizer": ready(tokenizer.target) if tokenizer.has_own_target else None}
 
 
 def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -107,6 +120,13 @@ def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     if isinstance(model.head, c.ReplacedTokenHead):
         return {"kind": "replaced"}
     return {"kind": "masked" if model.decoder is None else "denoising"}
+
+
+def own_vocabulary(values: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Give the new encoder the vocabulary that the recipe says, and the targets that of the model."""
+    values["target_tokenizer"] = ready(tokenizer.target)
+    embed = values["model"]["source"]["embed"]
+    embed["vocab"] = values["tokenizer"].get("vocab", embed["vocab"])
 
 
 def enlarge(values: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from saucier.saving import save
 from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer_files import TARGET
 from saucier.text.trimming import Trimmed, trimmed
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
@@ -126,9 +127,13 @@ def copy_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
     """Copy the tokenizer's files of a folder, or of a run folder, which has them in `tokenizer/`."""
     place = next((place for place in (source, source / "tokenizer") if any((place / name).is_file()
                                                                           for name in TOKENIZER)), None)
-    names = () if place is None else tuple(name for name in TOKENIZER if (place / name).is_file())
+    if place is None:
+        return ()
+    names = tuple(name for name in TOKENIZER if (place / name).is_file())
     with disk_errors(target):
         for name in names:
-            assert place is not None, "it holds the names"
             shutil.copyfile(place / name, target / name)
-    return names
+    if not (place / TARGET).is_dir():
+        return names
+    (target / TARGET).mkdir()
+    return (*names, *(f"{TARGET}/{name}" for name in copy_tokenizer(place / TARGET, target / TARGET)))

@@ -114,8 +114,9 @@ def prepare(job: Cooking) -> None:
 
 def begin_with(model: Transformer, start: Path, job: Cooking) -> None:
     """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
-    other, tokenizer = load(start, dtype="float32", device="cpu"), job.pantry.tokenizer
-    known = load_tokenizer(start)
+    other = load(start, dtype="float32", device="cpu")
+    known, tokenizer = (one if model.config.source is None else one.target  # whose tokens have the shared table
+                        for one in (load_tokenizer(start), job.pantry.tokenizer))
     found = adopt(model, other, NewTokens(known.vocab_size, spellings(known, tokenizer)))
     model.origin = Origin.of(start, model, (*found.new, *found.wider))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
@@ -136,5 +137,5 @@ def fresh_model(job: Cooking) -> Transformer:
     if job.recipe.tuning is not None:
         for line in tuned(model, job.recipe.tuning, seed=job.recipe.training.seed):
             job.voice.say(line)
-    model.generation = dict(special(TokenIds.of(job.pantry.tokenizer)))
+    model.generation = dict(special(TokenIds.of(job.pantry.tokenizer.target)))
     return model

@@ -59,6 +59,9 @@ def direction(opened: Opened, source: str | None, target: str | None) -> Directi
         if isinstance(objective, MultilingualDenoising):
             return mending(opened, objective, source, target)
     known = language_tokens(opened.tokenizer)
+    if opened.tokenizer.has_own_target and known:
+        raise InputError("its sides have tokenizers of their own, and languages are told by tokens of one", where=where,
+                         remedy="leave it out")
     if not known and (fronts := marian_tokens(opened.tokenizer)):
         return in_front(fronts, source, target)
     if not known:

@@ -5,6 +5,7 @@ Letters: B texts, L tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saucier import config as c
 from saucier.adaptation.low_rank import named_pairs
 from saucier.adaptation.merging import merge as merge_weights
 from saucier.adaptation.merging import refuse_unmergeable
@@ -73,7 +75,7 @@ def merge(adapter: Path, out: Path, *, base: str | None = None, text: Path | Non
     pairs = len(named_pairs(model))
     merge_weights(model)
     model.rewrites.clear()
-    together, mask = outputs(model, batch), batch["attention_mask"].bool()
+    together, mask = outputs(model, batch), places_of(batch)
     bare = outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
     layout = save(model, out)
     copy_tokenizer(folder, out) or copy_tokenizer(Path(model.origin.path), out)
@@ -96,19 +98,26 @@ def inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | None) -
     """Return texts as a batch; without a tokenizer ids that are drawn. Shapes: [B, L]."""
     lines = SENTENCES if text is None else tuple(text.read_text(encoding="utf-8").splitlines())
     texts = [line for line in lines if line.strip()][:MOST]
-    vocab, room = model.config.embed.vocab, min(LENGTH, learned_length(model.config) or LENGTH)
-    if tokenizer is None:
-        generator = torch.Generator().manual_seed(0)
-        rows = [torch.randint(vocab, (16,), generator=generator).tolist() for _ in texts]
-    else:
-        rows = [tokenizer.encode(one)[:room] for one in texts]
-    if not any(rows):
+    if not texts:
         raise InputError("there is no text to compare on", where=str(text), remedy="give a file with lines of text")
+    config = model.config
+    ids, mask = table(texts, tokenizer, config, config.input_embed.vocab)
+    if config.encoder is None or config.decoder is None:
+        return {"input_ids": ids, "attention_mask": mask}
+    written, real = table(texts, tokenizer and tokenizer.target, config, config.output_embed.vocab)
+    return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": written, "decoder_attention_mask": real}
+
+
+def table(texts: Sequence[str], tokenizer: Tokenizer | None, config: c.Transformer,
+          vocab: int) -> tuple[Tensor, Tensor]:
+    """Return texts as ids, or ids that are drawn, and what of them is real. Shapes: -> [B, L], [B, L]."""
+    room = min(LENGTH, learned_length(config) or LENGTH)
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randint(vocab, (16,), generator=generator).tolist() if tokenizer is None
+            else tokenizer.encode(one)[:room] for one in texts]
     longest = max(len(row) for row in rows)
-    ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    pair = model.config.encoder is not None and model.config.decoder is not None
-    return {"input_ids": ids, "attention_mask": mask} | ({"decoder_input_ids": ids} if pair else {})
+    return (torch.tensor([row + [0] * (longest - len(row)) for row in rows]),
+            torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]))
 
 
 def outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:
@@ -116,7 +125,12 @@ def outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:
     with torch.inference_mode():
         output: Any = model.eval()(**batch)
     found: Tensor = output.last_hidden_state if output.logits is None else output.logits
-    return found[batch["attention_mask"].bool()] if found.dim() == 3 else found
+    return found[places_of(batch)] if found.dim() == 3 else found
+
+
+def places_of(batch: dict[str, Tensor]) -> Tensor:
+    """Return where a model says something of a real token. Shapes: -> [B, L]."""
+    return batch.get("decoder_attention_mask", batch["attention_mask"]).bool()
 
 
 def gap(one: Tensor, other: Tensor) -> float:

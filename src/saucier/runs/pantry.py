@@ -19,10 +19,10 @@ from saucier.runs.collocations import counted
 from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
 from saucier.runs.voice import Voice
-from saucier.runs.warmed import for_pairs
+from saucier.runs.warmed import warm_tokenizer
 from saucier.text import material
 from saucier.text.collocations import Collocations
-from saucier.text.config import LanguageData, PairData, Ready, TextData, languages_of
+from saucier.text.config import LanguageData, PairData, Ready, TextData, TokenizerConfig, languages_of
 from saucier.text.corpus import PairCorpus, TextCorpus
 from saucier.text.encode import frame as frame_ids
 from saucier.text.encode import write_documents, write_pairs
@@ -33,6 +33,7 @@ from saucier.text.read import Document
 from saucier.text.split import Part
 from saucier.text.store import PairStore, TokenStore
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer_files import TARGET
 from saucier.text.train_tokenizer import train_tokenizer
 
 Store = TokenStore | PairStore | LanguageStore
@@ -126,22 +127,36 @@ def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voi
     """Train the tokenizer, or load the one that this run has, or begins with."""
     if (folder.tokenizer / "tokenizer_config.json").is_file():
         tokenizer, words = load_tokenizer(folder.tokenizer), ", as trained before"
-    elif recipe.warm_start is not None:
-        tokenizer, words = for_pairs(load_tokenizer(recipe.warm_start.tokenizer)), ", as the model has it"
-        tokenizer.save(folder.tokenizer)
-    elif start is not None:
-        tokenizer, words = taken_tokenizer(recipe, corpus, start)
-        tokenizer.save(folder.tokenizer)
     else:
-        tokenizer, words = train_tokenizer(recipe.tokenizer, corpus.texts), ""
+        tokenizer, words = new_tokenizer(recipe, corpus, start)
         tokenizer.save(folder.tokenizer)
     voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens{words}")
-    known = recipe.model_for(tokenizer.vocab_size).embed.vocab
+    if recipe.target_tokenizer is not None:
+        voice.say(f"of targets: {recipe.target_tokenizer.kind}, {tokenizer.target.vocab_size:,} tokens")
+    known = recipe.model_for(tokenizer.vocab_size).input_embed.vocab
     if known < tokenizer.vocab_size:
         raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}",
                          where="model.vocab",
                          remedy=f"use {tokenizer.vocab_size} or more, or leave it out")
     return tokenizer
+
+
+def new_tokenizer(recipe: Recipe, corpus: Corpus, start: Path | None) -> tuple[Tokenizer, str]:
+    """Return the tokenizer of a run that begins, with that of targets beside it, and words that say whose it is."""
+    if recipe.warm_start is not None:
+        return warm_tokenizer(recipe.warm_start), ", as the model has it"
+    if recipe.target_tokenizer is not None and isinstance(corpus, PairCorpus):
+        known = None if start is None else load_tokenizer(start)
+        source = side_tokenizer(recipe.tokenizer, known, corpus.sources)
+        return source.beside(side_tokenizer(recipe.target_tokenizer, known and known.target, corpus.targets)), ""
+    return (train_tokenizer(recipe.tokenizer, corpus.texts), "") if start is None else \
+        taken_tokenizer(recipe, corpus, start)
+
+
+def side_tokenizer(config: TokenizerConfig, known: Tokenizer | None, texts: Iterable[str]) -> Tokenizer:
+    """Return the tokenizer of one side: that of the model to begin with, where it is ready, or one of the side's texts.
+    """
+    return known if known is not None and isinstance(config, Ready) else train_tokenizer(config, texts)
 
 
 def taken_tokenizer(recipe: Recipe, corpus: Corpus, start: Path) -> tuple[Tokenizer, str]:
@@ -165,6 +180,8 @@ def packed(recipe: Recipe, folder: RunFolder, corpus: Corpus,
         for name, path in parts.items():
             stores[name], digests[name] = written(recipe, corpus, name, path, tokenizer)
         digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
+        if tokenizer.has_own_target:
+            digests["target_tokenizer"] = file_digest(folder.tokenizer / TARGET / "tokenizer.json")
         counts = data_counts(recipe, stores["train"], stores["held_out"], corpus)
         write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
     train, held_out = (open_store(recipe, path) for path in (folder.train_store, folder.held_out_store))

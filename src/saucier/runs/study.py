@@ -23,6 +23,7 @@ from saucier.text.batches import (
     BucketedPairs,
     ConsecutiveEvaluation,
     ConsecutiveRows,
+    Ends,
     EvaluationPairs,
     EvaluationRows,
     Limits,
@@ -123,7 +124,7 @@ class Cutting:
 def given(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> Given:
     """Return what a recipe's objective is built from."""
     training = recipe.training
-    return Given(TokenIds.of(tokenizer), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
+    return Given(TokenIds.of(tokenizer.target), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
                  training.seed, collocations)
 
 
@@ -270,6 +271,10 @@ def framed(cutting: Cutting) -> dict[str, int]:
 def limits(cutting: Cutting, lesson: Lesson) -> Limits:
     """Return how large a batch of pairs may be."""
     training, tokenizer = cutting.recipe.training, cutting.tokenizer
-    end = tokenizer.sep_id if tokenizer.eos_id is None else tokenizer.eos_id
-    return Limits(batch=training.batch, length=lesson.corruption.row_length(training.length), end=end,
-                  pad=tokenizer.pad_id or 0)
+    return Limits(batch=training.batch, length=lesson.corruption.row_length(training.length), ends=ends(tokenizer),
+                  target_ends=ends(tokenizer.target))
+
+
+def ends(tokenizer: Tokenizer) -> Ends:
+    """Return how a tokenizer ends a text."""
+    return Ends(tokenizer.sep_id if tokenizer.eos_id is None else tokenizer.eos_id, tokenizer.pad_id or 0)

@@ -55,7 +55,8 @@ def real_workload(job: Cooking) -> Workload:
 def real_batches(recipe: Recipe, study: Study, tokenizer: Tokenizer) -> Workload:
     """Return the first batches of a study."""
     count = min(enough(recipe), study.batches.steps_per_epoch)
-    return Workload(tuple(study.batches[step] for step in range(count)), asdict(TokenIds.of(tokenizer)), real=True)
+    ids = asdict(TokenIds.of(tokenizer.target)) | {"vocab": tokenizer.vocab_size}  # the model follows from the source's
+    return Workload(tuple(study.batches[step] for step in range(count)), ids, real=True)
 
 
 def say_plan(job: Cooking) -> None:

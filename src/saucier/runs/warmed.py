@@ -21,7 +21,7 @@ from saucier.recipes.coherence import learned_length
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source
 from saucier.recipes.recipe import WarmStart
-from saucier.runs.continued import special_tokens
+from saucier.runs.continued import tokenizers as described
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
 LENGTH = 128
@@ -46,15 +46,16 @@ def warm_recipe(encoder: Path | None, decoder: Path | None, *, shared: bool = Fa
                          remedy="give --encoder or --decoder, or both")
     folders = [folder_of(one) for one in given]
     trees = [subject(str(model_folder_of(folder))).model for folder in folders]
-    tokenizer = for_pairs(one_tokenizer(folders))
+    tokenizer = tokenizers_of(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
     length = min(LENGTH, learned_length(model) or LENGTH)
-    warm = {"tokenizer": place(given[0]), "encoder": place(encoder), "decoder": place(decoder)}
+    warm = {"tokenizer": place(given[0]), "encoder": place(encoder), "decoder": place(decoder),
+            "target_tokenizer": place(given[-1]) if tokenizer.has_own_target else None}
     values: dict[str, Any] = {
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
-        "tokenizer": {"kind": "ready", "vocab": tokenizer.vocab_size, "special": special_tokens(tokenizer)},
-        "objective": {"kind": "sequence_to_sequence"}, "training": TRAINING | {"length": length}}
+        **described(tokenizer), "objective": {"kind": "sequence_to_sequence"},
+        "training": TRAINING | {"length": length}}
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return checked(source)
@@ -65,22 +66,31 @@ def place(folder: Path | None) -> str | None:
     return None if folder is None else str(folder.absolute() if folder.exists() else folder)
 
 
-def one_tokenizer(folders: list[Path]) -> Tokenizer:
-    """Return the tokenizer of both models. Raises `InputError` where they have different ones."""
-    first, *others = [load_tokenizer(folder) for folder in folders]
-    for other in others:
-        if first.backend.get_vocab() != other.backend.get_vocab():
-            raise InputError("the two models have different tokenizers", where=str(folders[1]),
-                             remedy="use models of one vocabulary: sources and targets are cut by one tokenizer")
-    return first
+def tokenizers_of(folders: list[Path], *, shared: bool) -> Tokenizer:
+    """Return the tokenizer of both models, or those of both sides. Raises `InputError` for two where sides share."""
+    first, last = (load_tokenizer(folder) for folder in (folders[0], folders[-1]))
+    if first.backend.get_vocab() == last.backend.get_vocab():
+        return for_pairs(first)
+    if shared:
+        raise InputError("the two models have different tokenizers", where=str(folders[1]),
+                         remedy="leave --shared out: sides that share their weights have one vocabulary")
+    return first.beside(for_pairs(last))
+
+
+def warm_tokenizer(start: WarmStart) -> Tokenizer:
+    """Load the tokenizer of a warm start, with that of targets beside it where it is another one."""
+    first = load_tokenizer(start.tokenizer)
+    return for_pairs(first) if start.target_tokenizer is None else \
+        first.beside(for_pairs(load_tokenizer(start.target_tokenizer)))
 
 
 def for_pairs(tokenizer: Tokenizer) -> Tokenizer:
     """Give a tokenizer what targets need: a token that begins one, and one that ends it.
 
-    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token behind it.
+    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token behind it. The end token
+    stands at padding, too, where there is no token for it.
     """
-    for role, instead in (("bos", "cls"), ("eos", "sep")):
+    for role, instead in (("bos", "cls"), ("eos", "sep"), ("pad", "eos")):
         if role not in tokenizer.names and instead in tokenizer.names:
             tokenizer.names[role] = tokenizer.names[instead]
     end = tokenizer.eos_id

@@ -41,13 +41,13 @@ class Writer:
 
     @property
     def ids(self) -> TokenIds:
-        """The special ids."""
-        return TokenIds.of(self.tokenizer)
+        """The special ids of what is written."""
+        return TokenIds.of(self.tokenizer.target)
 
     def padded(self, rows: Sequence[Sequence[int]], *, left: bool) -> tuple[Tensor, Tensor]:
         """Fill rows up to one length. Shapes: -> ids [B, L], mask [B, L]."""
         width = max(map(len, rows))
-        fill = self.ids.filler
+        fill = self.tokenizer.pad_id or 0
         gaps = [width - len(row) for row in rows]
         ids = [[fill] * gap + list(row) if left else list(row) + [fill] * gap for row,
                gap in zip(rows, gaps, strict=True)]
@@ -63,7 +63,7 @@ class Writer:
         written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
                            max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
                            **self.special | {"do_sample": False} | dict(options) | self.begun)
-        return [self.tokenizer.decode(row) for row in written[:, self.before(ids):].tolist()]
+        return [self.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
 
     @property
     def special(self) -> dict[str, Any]:
@@ -138,11 +138,11 @@ class Writer:
                              remedy="give some text")
         given = torch.tensor([ids], device=next(self.model.parameters()).device)
         used = self.before(given)
-        written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer, listener=listener,
-                           compile=manner.compile, prefix_length=self.prefix(given),
+        written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer.target,
+                           listener=listener, compile=manner.compile, prefix_length=self.prefix(given),
                            max_new_tokens=self.room(used, manner.tokens),
                            **self.special | manner.asked(self.model.config) | self.begun)
-        return [self.tokenizer.decode(row[used:]) for row in written.tolist()]
+        return [self.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
 
 def special(ids: TokenIds) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def write_freely(opened: Opened, prompt: str, manner: Manner, *, direction: Dire
         return []
     if opened.model.config.encoder is None:
         speak(prompt)
-    stream = TextStream(opened.tokenizer, speak)
+    stream = TextStream(opened.tokenizer.target, speak)
     written = writer.write(prompt, manner, stream)
     stream.close()
     return written

@@ -8,13 +8,13 @@ sentences). To measure with, once through: `EvaluationRows`, `ConsecutiveEvaluat
 
 from __future__ import annotations
 
-from saucier.text.bucketed import BucketedPairs, BucketedTexts, EvaluationPairs, Limits
+from saucier.text.bucketed import BucketedPairs, BucketedTexts, Ends, EvaluationPairs, Limits
 from saucier.text.consecutive import ConsecutiveEvaluation, ConsecutiveRows
 from saucier.text.packed import EvaluationRows, PackedRows
 from saucier.text.rows import Batches, PairRows, Rows, generator
 from saucier.text.sentence_pairs import SentencePairs
 from saucier.text.sentence_rows import SentenceRows
 
-__all__ = ["Batches", "BucketedPairs", "BucketedTexts", "ConsecutiveEvaluation", "ConsecutiveRows", "EvaluationPairs",
-           "EvaluationRows", "Limits", "PackedRows",
-           "PairRows", "Rows", "SentencePairs", "SentenceRows", "generator"]
+__all__ = ["Batches", "BucketedPairs", "BucketedTexts", "ConsecutiveEvaluation", "ConsecutiveRows", "Ends",
+           "EvaluationPairs", "EvaluationRows", "Limits", "PackedRows", "PairRows", "Rows", "SentencePairs",
+           "SentenceRows", "generator"]

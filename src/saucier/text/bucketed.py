@@ -22,6 +22,16 @@ TooLong = Literal["truncate", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """How a text ends, and what stands behind it."""
+
+    last: int | None = None
+    """The id of the token that ends a text: where a text that has it is cut, it stays at the end."""
+    pad: int = 0
+    """The id that fills a row up."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """How large a batch and a text may be."""
 
@@ -33,10 +43,10 @@ class Limits:
     """Tokens in a text, at most; none = any length."""
     too_long: TooLong = "truncate"
     """What happens to longer ones: cut, or left out. Either is counted."""
-    end: int | None = None
-    """The id of the token that ends a text: where a text that has it is cut, it stays at the end."""
-    pad: int = 0
-    """The id that fills a row up."""
+    ends: Ends = Ends()
+    """How a text ends; of pairs, a source."""
+    target_ends: Ends | None = None
+    """How a target ends; None: as a source does."""
 
 
 class LengthPlan:
@@ -106,21 +116,21 @@ def _borders(lengths: Ints, limits: Limits) -> Ints:
     return np.array([*borders, len(widest)], dtype=np.int64)
 
 
-def pad_texts(store: TokenStore, items: Ints, limits: Limits) -> tuple[Ints, Ints]:
+def pad_texts(store: TokenStore, items: Ints, length: int | None, ends: Ends) -> tuple[Ints, Ints]:
     """Read texts and fill them up to the longest. Shapes: items [B]; gives tokens [B, L] and lengths [B]."""
-    texts = [_cut(store.document(int(item)), limits) for item in items]
+    texts = [_cut(store.document(int(item)), length, ends) for item in items]
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    tokens = np.full((len(texts), int(lengths.max(initial=1))), limits.pad, dtype=np.int64)
+    tokens = np.full((len(texts), int(lengths.max(initial=1))), ends.pad, dtype=np.int64)
     for row, text in zip(tokens, texts, strict=True):
         row[:len(text)] = text
     return tokens, lengths
 
 
-def _cut(text: Ints, limits: Limits) -> Ints:
-    if limits.length is None or len(text) <= limits.length:
+def _cut(text: Ints, length: int | None, ends: Ends) -> Ints:
+    if length is None or len(text) <= length:
         return text
-    ends = limits.end is not None and text[-1] == limits.end
-    return np.concatenate([text[:limits.length - 1], text[-1:]]) if ends else text[:limits.length]
+    ended = ends.last is not None and text[-1] == ends.last
+    return np.concatenate([text[:length - 1], text[-1:]]) if ended else text[:length]
 
 
 R = TypeVar("R")
@@ -163,7 +173,7 @@ class BucketedTexts(Bucketed[Rows]):
     def __init__(self, store: TokenStore, limits: Limits, *, seed: int = 0) -> None:
         """Plan batches over the documents of `store`. Errors: `InputError` where every text would be dropped."""
         def read(items: Ints, row: Ints) -> Rows:
-            tokens, lengths = pad_texts(store, items, limits)
+            tokens, lengths = pad_texts(store, items, limits.length, limits.ends)
             return text_rows(tokens, lengths, row=row, item=items)
 
         super().__init__(LengthPlan(store.lengths[:, None], limits, seed), read)
@@ -206,7 +216,7 @@ class EvaluationPairs(BucketedPairs):
 
 def read_pairs(store: PairStore, limits: Limits, items: Ints, row: Ints) -> PairRows:
     """Read the pairs `items`, whose numbers in the whole batch are `row`. Shapes: items, row [B]."""
-    source, source_lengths = pad_texts(store.source, items, limits)
-    target, target_lengths = pad_texts(store.target, items, limits)
+    source, source_lengths = pad_texts(store.source, items, limits.length, limits.ends)
+    target, target_lengths = pad_texts(store.target, items, limits.length, limits.target_ends or limits.ends)
     return PairRows(source=source, target=target, source_lengths=source_lengths, target_lengths=target_lengths,
                     row=row, item=items)

@@ -99,7 +99,8 @@ class TextCorpus(Parted[Document]):
 class PairCorpus(Parted[Pair]):
     """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
 
-    `texts` is the text of `train`, sources and targets in turn, for a tokenizer; `how` says in words what is held out.
+    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those of
+    one side; `how` says in words what is held out.
     """
 
     def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
@@ -115,6 +116,8 @@ class PairCorpus(Parted[Pair]):
         self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
         self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts)
                                                      for text in (pair.source, pair.target)))
+        self.sources: View[str] = View(lambda counts: (pair.source for pair in self._part("train", counts)))
+        self.targets: View[str] = View(lambda counts: (pair.target for pair in self._part("train", counts)))
 
     def _measure(self, most: int | None) -> tuple[int, int]:
         pairs = 0

@@ -41,12 +41,11 @@ def write_documents(folder: Path, documents: Iterable[Document], tokenizer: Toke
     return write_store(folder, _framed(pieces, begin, end), vocab=tokenizer.vocab_size, progress=progress)
 
 
-def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None, *,
+def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
                 progress: Progress | None = None) -> PairStore:
     """Encode pairs, each text inside its tokenizer's template, into a store of pairs. Errors: as `write_documents`."""
-    other = target_tokenizer or tokenizer
-    vocabs = tokenizer.vocab_size, other.vocab_size
-    return write_pair_store(folder, _pair_pieces(pairs, tokenizer, other), vocabs=vocabs, progress=progress)
+    vocabs = tokenizer.vocab_size, tokenizer.target.vocab_size
+    return write_pair_store(folder, _pair_pieces(pairs, tokenizer), vocabs=vocabs, progress=progress)
 
 
 def sentence_starts(text: str) -> list[int]:
@@ -118,10 +117,10 @@ def _framed(pieces: Iterable[Piece], begin: int | None, end: int | None) -> Iter
         yield Piece(last, starts=False)
 
 
-def _pair_pieces(pairs: Iterable[Pair], source: Tokenizer, target: Tokenizer) -> Iterator[tuple[Piece, Piece]]:
+def _pair_pieces(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[tuple[Piece, Piece]]:
     for group in _groups(pairs, lambda pair: len(pair.source) + len(pair.target)):
-        sources = _whole_texts([pair.source for pair in group], source)
-        yield from zip(sources, _whole_texts([pair.target for pair in group], target), strict=True)
+        sources = _whole_texts([pair.source for pair in group], tokenizer)
+        yield from zip(sources, _whole_texts([pair.target for pair in group], tokenizer.target), strict=True)
 
 
 def _whole_texts(texts: list[str], tokenizer: Tokenizer) -> list[Piece]:

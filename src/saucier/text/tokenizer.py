@@ -18,7 +18,7 @@ from saucier.files import write_json, write_text
 from saucier.hub import folder_of
 from saucier.text.older.renumbered import MARK
 from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
-from saucier.text.tokenizer_files import Handling, open_folder
+from saucier.text.tokenizer_files import TARGET, Handling, Opened, open_folder
 from saucier.text.word_marks import word_marks
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
@@ -31,15 +31,33 @@ class Tokenizer:
     """Text to ids and back. `names` gives the special tokens by role: pad, unk, bos, eos, cls, sep, mask."""
 
     def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False,
-                 handling: Handling | None = None) -> None:
-        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for."""
+                 handling: Handling | None = None, target: Tokenizer | None = None) -> None:
+        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for.
+
+        `target`: that of the side that writes, where it has one of its own.
+        """
         self.backend = backend
+        self._target = target
         self.handling = handling or Handling()
         self.names = dict(names)
         self.clean_up = clean_up
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         unmarked = [name for name in dict.fromkeys(self.names.values()) if name not in special]
         backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in unmarked])
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of what the model writes: this one, unless the sides of an encoder-decoder have their own."""
+        return self._target or self
+
+    @property
+    def has_own_target(self) -> bool:
+        """Whether the sides of an encoder-decoder have tokenizers of their own."""
+        return self._target is not None
+
+    def beside(self, target: Tokenizer) -> Tokenizer:
+        """Return the tokenizers of two sides: this one for what is read, and `target` for what is written."""
+        return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling, target=target.target)
 
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *,
                  max_length: int | None = None, padding: str = "longest", truncation: str = "longest_first",
@@ -218,22 +236,32 @@ class Tokenizer:
         return word_marks(self.backend)
 
     def save(self, folder: Path | str) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them."""
+        """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them.
+
+        That of the side that writes goes into the folder `target_tokenizer` beside them, where it is another one.
+        """
         write_text(Path(folder) / "tokenizer.json", self.backend.to_str(pretty=True))
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast",
                                   "clean_up_tokenization_spaces": self.clean_up}
         config |= {f"{role}_token": name for role, name in self.names.items()}
         write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
+        if self._target is not None:
+            self._target.save(Path(folder) / TARGET)
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
     """Read a tokenizer: `tokenizer.json`, or vocab.txt, vocab.json with merges.txt, a SentencePiece model.
 
-    A run folder, which keeps them in `tokenizer/`, will do as well, and the hub id of a repository.
+    A run folder, which keeps them in `tokenizer/`, will do as well, and the hub id of a repository. Where the sides of
+    an encoder-decoder have tokenizers of their own, it is the one for what is read, and its `target` the other one.
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
-    opened = open_folder(folder_of(folder, weights=False))
-    return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling)
+    return _tokenizer(open_folder(folder_of(folder, weights=False)))
+
+
+def _tokenizer(opened: Opened) -> Tokenizer:
+    return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling,
+                     target=None if opened.target is None else _tokenizer(opened.target))
 
 
 def _state(part: Any) -> bytes:

@@ -18,6 +18,8 @@ from saucier.text.older.settings import names_of
 NO_LIMIT = 1_000_000_000
 """transformers writes 10^30 for a tokenizer whose model takes any length."""
 SIDES = ("left", "right")
+TARGET = "target_tokenizer"
+"""Folder beside a tokenizer that holds the one of the side that writes, where that has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Opened:
     names: Mapping[str, str]
     handling: Handling
     clean_up: bool
+    target: Opened | None = None
+    """That of the side that writes, where it has its own."""
 
 
 def open_folder(folder: Path) -> Opened:
@@ -67,7 +71,8 @@ def open_folder(folder: Path) -> Opened:
     """
     for place in (folder, folder / "tokenizer"):
         if (place / "tokenizer.json").is_file():
-            return with_tokenizer_json(place)
+            other = place / TARGET
+            return replace(with_tokenizer_json(place), target=open_folder(other) if other.is_dir() else None)
     for place in (folder, folder / "tokenizer"):
         if has_older_files(place):
             backend, settings, found = read_older(place)

@@ -15,6 +15,7 @@ from saucier.errors import InputError
 from saucier.text.batches import (
     BucketedPairs,
     BucketedTexts,
+    Ends,
     EvaluationPairs,
     EvaluationRows,
     Limits,
@@ -144,13 +145,17 @@ def test_buckets_pad_far_less_than_chance(tmp_path: Path) -> None:
 def test_long_pairs_are_cut_or_dropped_and_counted(tmp_path: Path) -> None:
     store = pair_store(tmp_path, SIZES)
     longer = [max(pair) > 12 for pair in SIZES]
-    cut = BucketedPairs(store, Limits(batch=200, length=12, end=1))
+    cut = BucketedPairs(store, Limits(batch=200, length=12, ends=Ends(last=1)))
     assert (cut.counts["truncated"], cut.counts["dropped"]) == (sum(longer), 0)
     assert cut.counts["tokens_cut"] == sum(max(0, side - 12) for pair in SIZES for side in pair)
     batch = cut[0]
     assert batch.source.shape[1] == batch.target.shape[1] == 12
     last = batch.source[np.arange(len(batch)), batch.source_lengths - 1]
     assert (last == 1).all()
+    assert (cut[0].source[:, -1] == 1).any()
+    both = BucketedPairs(store, Limits(batch=200, length=12, ends=Ends(last=1), target_ends=Ends(last=77, pad=9)))[0]
+    short = both.target_lengths < 12
+    assert (both.target[short, -1] == 9).all() and (both.source[both.source_lengths < 12, -1] == 0).all()
     dropped = BucketedPairs(store, Limits(batch=200, length=12, too_long="drop"))
     assert (dropped.counts["truncated"], dropped.counts["dropped"], len(dropped[0])) == (
         0,

@@ -6,7 +6,7 @@ Axes: N rows, L positions, S source, T target.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tokenizers
@@ -158,14 +158,15 @@ def writing_sheet(taught: Sequence[Taught], encoding: Encoding, tokens: int | No
 def apart(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints) -> Sheet:
     """Give the encoder the prompt, the decoder the response behind its start token. Source: Vaswani et al. 2017, §3.1.
 
-    The response stands in the tokenizer's frame, as the source does.
+    The response stands in the frame of its tokenizer, as the source does.
     """
+    writing = replace(encoding, tokenizer=encoding.tokenizer.target)
     sources, lost = read_rows([one.prompt for one in taught], encoding, encoding.length)
     responses = [Prompt("", one.response or "", language=one.language) for one in taught]
-    targets, unwritten = read_rows(responses, encoding, tokens)
-    begun = [[start_token(encoding, row), *row[:-1]] for row in targets]
-    filler = encoding.tokenizer.pad_id or 0
-    wide = {"input_ids": Ragged.of(sources, filler), "decoder_input_ids": Ragged.of(begun, filler),
+    targets, unwritten = read_rows(responses, writing, tokens)
+    begun = [[start_token(writing, row), *row[:-1]] for row in targets]
+    fillers = [one.tokenizer.pad_id or 0 for one in (encoding, writing)]
+    wide = {"input_ids": Ragged.of(sources, fillers[0]), "decoder_input_ids": Ragged.of(begun, fillers[1]),
             "labels": Ragged.of(targets, IGNORED)}
     return Sheet(wide, item=item, cut=counted(lost, unwritten))
 

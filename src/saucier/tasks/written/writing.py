@@ -116,7 +116,7 @@ class WritingTask(Task[W], Generic[W]):
 
     def spoken(self, target: int, tokenizer: Tokenizer) -> str:
         """The token itself."""
-        return tokenizer.id_to_token(target) or f"<{target}>"
+        return tokenizer.target.id_to_token(target) or f"<{target}>"
 
 
 def longest_response(labels: Ragged) -> int:
@@ -133,7 +133,7 @@ def language_head(config: c.Transformer, tokenizer: Tokenizer) -> c.Head:
 
 def manner(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
-    ids = TokenIds.of(encoding.tokenizer)
+    ids = TokenIds.of(encoding.tokenizer.target)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
                              "no_repeat_ngram_size": writing.no_repeat_ngram, **search(writing)}
@@ -156,7 +156,7 @@ def begins(language: str | None, encoding: Encoding) -> dict[str, Any]:
     """
     if language is None:
         return {}
-    number = language_id(language, language_tokens(encoding.tokenizer), LANGUAGE)
+    number = language_id(language, language_tokens(encoding.tokenizer.target), LANGUAGE)
     match encoding.body.default_target:
         case c.RotatedSource():
             return {"decoder_start_token_id": number}
@@ -203,7 +203,7 @@ def written_batch(rows: Sequence[Sequence[int]], reading: Reading, options: dict
     options["max_new_tokens"] = new_tokens(options["max_new_tokens"], encoding.body, 1 if both else width)
     made = generate(reading.model, ids.to(device), mask.to(device), **options)
     behind = made[:, 1 if both else width:]
-    return [encoding.tokenizer.decode(row).strip() for row in behind.tolist()]
+    return [encoding.tokenizer.target.decode(row).strip() for row in behind.tolist()]
 
 
 def new_tokens(wanted: int, body: c.Transformer, prompt: int) -> int:

@@ -88,11 +88,16 @@ def body(config: c.Transformer) -> Any:
     values = config.model_dump(mode="json", exclude={"head", "pooler", "mix", "initialization", "source"})
     for embed in (values["embed"], values["decoder_embed"] or {}):
         embed.pop("vocab", None)
-    return undropped(values)
+    return shaped(values)
 
 
-def undropped(value: Any) -> Any:
-    """Leave out every `dropout`: it belongs to the training."""
+WEIGHTLESS = ("dropout", "otherwise")
+"""Keys that say nothing of a body's weights: the one belongs to the training, the other (which tokens are global, or of
+which segment, where a batch does not say it) to the task."""
+
+
+def shaped(value: Any) -> Any:
+    """Leave out every key that says nothing of the weights."""
     if isinstance(value, dict):
-        return {key: undropped(one) for key, one in value.items() if key != "dropout"}
-    return [undropped(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: shaped(one) for key, one in value.items() if key not in WEIGHTLESS}
+    return [shaped(one) for one in value] if isinstance(value, list | tuple) else value

@@ -16,6 +16,8 @@ from saucier.adaptation.adopt import Adopted, adopt
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.published import classes_with, published_tree
 from saucier.config.asked import reads_pooled
+from saucier.config.base import Config
+from saucier.config.rewriting import rewritten
 from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer, build
@@ -140,8 +142,21 @@ def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c
     vocab = max(config.embed.vocab, tokenizer.vocab_size)
     changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
-    changed = body.model_copy(update={"head": wanted.generic(body, tokenizer)})
+    changed = seen_whole(body.model_copy(update={"head": wanted.generic(body, tokenizer)}))
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
+
+
+def seen_whole(config: c.Transformer) -> c.Transformer:
+    """Return a tree whose first token is global under a head for whole texts, where they are left to the batch.
+
+    A task's batches name none, and without one no vector would be of the whole text. Published classes say it so.
+    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
+    """
+    def first(part: Config) -> Config:
+        left = isinstance(part, c.Global) and isinstance(part.otherwise, c.NoTokens)
+        return part.model_copy(update={"otherwise": c.FirstToken()}) if left else part
+
+    return rewritten(config, first) if isinstance(config.head, c.ClassificationHead | c.EmbeddingHead) else config
 
 
 def trimmed(other: Transformer, config: c.Transformer) -> tuple[str, ...]:

@@ -135,7 +135,14 @@ def start_of(settings: Finetuning) -> Start:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
-    return Scratch(recipe(name, words(settings.recipe)), settings.training.seed)
+    return Scratch(recipe(name, [*shorter(settings), *words(settings.recipe)]), settings.training.seed)
+
+
+def shorter(settings: Finetuning) -> Iterator[str]:
+    """Yield the word that cuts a recipe's rows to those of the task, so that its model may have as few positions."""
+    wanted = settings.training.length
+    if wanted is not None and wanted < recipe(settings.model).training.length:
+        yield f"training.length={wanted}"
 
 
 def words(changes: dict[str, Any], before: str = "") -> Iterator[str]:

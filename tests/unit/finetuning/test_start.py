@@ -6,11 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import saucier
 from saucier.errors import InputError
+from saucier.families.longformer import longformer
 from saucier.finetuning.config import Finetuning, finetuning
 from saucier.finetuning.job import finetune
+from saucier.model import build
+from saucier.text.config import ByteBPE
+from saucier.text.train_tokenizer import train_tokenizer
 
 WORDS = ("cheap", "dear")
 SMALL = ("recipe.model.dim=32", "recipe.model.heads=2", "recipe.model.layers=1", "recipe.model.hidden=64",
@@ -54,3 +59,30 @@ def test_what_cannot_begin_is_refused(tmp_path: Path, model: str, words: tuple[s
     with pytest.raises(InputError, match=said):
         finetune(settings(tmp_path, model, *words), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+WINDOWED = ("recipe.model.dim=16", "recipe.model.heads=2", "recipe.model.layers=1", "recipe.model.window=[2]",
+            "recipe.model.length=34", "recipe.tokenizer.vocab=300", "training.length=32", "training.epochs=0.2")
+
+
+def test_the_first_token_of_a_longformer_sees_the_whole_text(tmp_path: Path) -> None:
+    """A class follows from every token, though a window of one layer reaches one neighbour; 33 positions are enough."""
+    finetune(settings(tmp_path, "longformer-nano", *WINDOWED), tmp_path / "run", quiet=True)
+    model, seen = saucier.load(tmp_path / "run").eval(), []
+    model.embed.tokens.register_forward_hook(lambda _, __, found: seen.append(found) or found.retain_grad())
+    model(input_ids=torch.arange(5, 25)[None]).logits[0, 0].backward()
+    assert (seen[0].grad[0].abs().amax(1) > 0).all()
+
+
+def test_a_body_without_global_tokens_learns_classes_by_its_published_class(tmp_path: Path) -> None:
+    """`LongformerModel` leaves global tokens to the batch, its class for texts does not: the weights are the same."""
+    tokenizer = train_tokenizer(ByteBPE(vocab=270), ["number one is cheap today"] * 9)
+    body = build(longformer(16, 1, heads=2, vocab=tokenizer.vocab_size, length=34, window=2))
+    body.head = body.pooler = None
+    body.config = body.config.model_copy(update={"head": None, "pooler": None})
+    body.save(tmp_path / "body")
+    tokenizer.save(tmp_path / "body")
+    finetune(settings(tmp_path, str(tmp_path / "body"), "training.length=32", "training.epochs=0.2"),
+             tmp_path / "run", quiet=True)
+    saved = json.loads((tmp_path / "run/model/config.json").read_text(encoding="utf-8"))
+    assert saved["architectures"] == ["LongformerForSequenceClassification"]

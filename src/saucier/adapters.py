@@ -177,7 +177,7 @@ def beside(folder: Path, base: str) -> Path:
         found = folder_of(near if near.is_dir() else base)
     except InputError as error:
         raise InputError(f"its base model is not there: {error}", where=str(folder),
-                         remedy="put it back, or write where it is as base_model_name_or_path") from error
+                         remedy="put it back, name it with --base, or write it as base_model_name_or_path") from error
     if (found / CONFIG).is_file() and not (found / "config.json").is_file():
         raise InputError("the base model is itself an adapter", where=str(folder),
                          remedy="merge that one first, and name the result as base_model_name_or_path")

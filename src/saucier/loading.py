@@ -25,20 +25,22 @@ SUMS = {"lora", "qlora", "freeze", "bias"}
 
 
 def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto",
-         device: str | torch.device = "auto") -> Transformer:
+         device: str | torch.device = "auto", base: str | None = None) -> Transformer:
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
     where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
-    with its embedding head, an adapter (LoRA) the model that it names with the adapter merged in.
+    with its embedding head, an adapter (LoRA) the model that it names, or `base`, with the adapter merged in.
     `dtype` "auto" is the format that the device multiplies fastest; `device` "auto" is CUDA, then MPS, then CPU. `head`
     "auto" keeps what was saved; a published class name takes a folder of its family as that class, and so does the kind
     of one of our heads (`language`, `span`, ..., or `none` for the body alone).
-    Raises `InputError` for a folder that cannot be read and for an unknown dtype, device or head.
+    Raises `InputError` for a folder that cannot be read, for an unknown dtype, device or head, and for a `base` where
+    there is no adapter.
     """
-    folder = folder_of(path)
-    place = choose_device(device)
-    model = open_model(model_folder_of(folder), head, choose_dtype(dtype, place), place).eval()
+    folder, place = model_folder_of(folder_of(path)), choose_device(device)
+    number = choose_dtype(dtype, place)
+    model = (open_model(folder, head, number, place) if base is None else
+             open_adapted_model(adapter_folder(folder), head, number, place, base)).eval()
     spell_from(model, path)
     if place.type == "cpu":
         keep_little()
@@ -92,15 +94,24 @@ def open_sentence_model(folder: Path, dtype: torch.dtype, device: torch.device) 
     return put_head(model, head, maps)
 
 
-def open_adapted_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
+def adapter_folder(folder: Path) -> Path:
+    """Return the folder of an adapter. Raises `InputError` for one that is none."""
+    if not is_adapter_folder(folder):
+        raise InputError("holds a whole model, and no adapter that needs a base", where=str(folder),
+                         remedy="leave the base out")
+    return folder
+
+
+def open_adapted_model(folder: Path, head: str, dtype: torch.dtype, device: torch.device,
+                       base: str | None = None) -> Transformer:
     """Read the base model of an adapter with the adapter in it: merged into the weights, where weights can hold it."""
     from saucier.adapters import on_base, open_apart, opened_base
 
     if not merges_in_reading(folder):
-        model = open_apart(folder, None, head, dtype=dtype, device=device)
+        model = open_apart(folder, base, head, dtype=dtype, device=device)
         return merged_if_possible(model)
     adapter = read_adapter(folder)
-    return on_base(adapter, opened_base(adapter), head, dtype=dtype, device=device)
+    return on_base(adapter, opened_base(adapter, base), head, dtype=dtype, device=device)
 
 
 def base_of(folder: Path) -> Path:

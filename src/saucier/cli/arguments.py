@@ -46,6 +46,8 @@ HeldOutFiles = Annotated[list[str] | None,
                                       help="Text to measure with, instead of a part of the data. Can be given again.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; runs/NAME by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Base = Annotated[str | None, typer.Option(metavar="MODEL", help="The base model of an adapter; the one that it names "
+                                                               "without.")]
 NoCalibrate = Annotated[bool,
                         typer.Option("--no-calibrate",
                                      help="Do not measure this machine first; the plan then gives no time.")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Run
+from saucier.cli.arguments import AsJson, Base, Run
 
 if TYPE_CHECKING:
     from saucier.generation.strategies import ChainStrategy
@@ -64,7 +64,7 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              source_language: SourceLanguage = None, target_language: TargetLanguage = None,
              file: Files = None, column: Column = None, out: Out = None, batch: Batch = 32,
              compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
-             as_json: AsJson = False) -> None:
+             base: Base = None, as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
     from saucier.runs.direction import direction
     from saucier.runs.opened import open_model
@@ -76,7 +76,7 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
                     samples=samples,
                     seed=seed, compile=compiled)
     refuse_idle({"--out": out, "--column": column}, file, strategy)
-    opened = open_model(run, dtype=dtype, device=device)
+    opened = open_model(run, dtype=dtype, device=device, base=base)
     how, chain = told_strategy(opened, manner, strategy)
     way = direction(opened, source_language, target_language)
     if file:

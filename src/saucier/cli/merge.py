@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, Base
 
 Adapter = Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")]
 Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the merged model.")]
-Base = Annotated[str | None, typer.Option(help="The base model; the one that the adapter names without.")]
 Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sentences of our own without.")]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, Base
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a fine-tuning, or a model for a task.")]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Rows to answer for.")]
@@ -17,7 +17,7 @@ Texts = Annotated[list[str] | None,
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write JSON lines here.")]
 
 
-def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out = None,
+def predict(model: Model, files: Files = None, *, texts: Texts = None, base: Base = None, out: Out = None,
             as_json: AsJson = False) -> None:
     """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file."""
     from saucier.errors import InputError
@@ -29,7 +29,7 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, out: Out 
         raise InputError("nothing to answer for", where="command line", remedy="give a FILE, or --text TEXT")
     if out is not None and out.exists():
         raise InputError("is there already", where=str(out), remedy="give another name with --out")
-    found = ask(model, files or (), texts or ())
+    found = ask(model, files or (), texts or (), base=base)
     asked = list(zip(found.examples, found.answers, strict=True))
     if found.cut:
         typer.echo(f"{found.cut:,} rows were too long and are cut", err=True)

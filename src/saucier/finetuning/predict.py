@@ -16,13 +16,14 @@ from saucier.hub import folder_of
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
+from saucier.runs.opened import tokenizer_of
 from saucier.tasks.build import build_task
 from saucier.tasks.config import Classification, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding_config import CosineScore, Embedding
 from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
 from saucier.tasks.task import Answer, Encoding, Reading, Task
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer import Tokenizer
 from saucier.training.precision import choose_dtype
 
 BATCH = 32
@@ -61,13 +62,14 @@ class TaskModel:
         return Asked(self.task, examples, answers, sheet.cut.rows)
 
 
-def open_task(path: Path | str) -> TaskModel:
+def open_task(path: Path | str, base: str | None = None) -> TaskModel:
     """Open a fine-tuning's folder, its model, or a model that was published for a task.
 
-    Raises `InputError` for a model that answers nothing of the kind.
+    `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
+    kind.
     """
     folder = TaskFolder(Path(path)).model if TaskFolder(Path(path)).model.is_dir() else path
-    model, tokenizer = load(folder, dtype="float32"), load_tokenizer(folder)
+    model, tokenizer = load(folder, dtype="float32", base=base), tokenizer_of(folder, base)
     saved = read_task(model_folder_of(folder_of(folder)))
     room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST) if one is not None]
     config, length = saved if saved is not None else (published_task(model, str(path)), min(room))
@@ -101,12 +103,12 @@ def output_names(model: Transformer, count: int) -> tuple[str, ...]:
         tuple(f"LABEL_{number}" for number in range(count))
 
 
-def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = ()) -> Asked:
-    """Answer for the rows of files, and for texts.
+def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *, base: str | None = None) -> Asked:
+    """Answer for the rows of files, and for texts. `base`: as in `open_task`.
 
     Raises `InputError` for a file that lacks a column, and for a task that single texts do not suit.
     """
-    opened = open_task(path)
+    opened = open_task(path, base)
     tally = Tally()
     examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
     asked = [*examples, *(typed(opened.task, text, number) for number, text in enumerate(texts, start=1))]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from saucier.checkpoints.adapters import is_adapter_folder
 from saucier.errors import InputError
-from saucier.loading import load
+from saucier.hub import folder_of
+from saucier.loading import base_of, load
 from saucier.model import Transformer
 from saucier.recipes import Recipe
+from saucier.runs.convert import TOKENIZER
 from saucier.runs.folder import RunFolder, run_of
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -39,11 +42,19 @@ def find_run(path: Path) -> RunFolder:
     return folder
 
 
-def open_model(path: Path, *, dtype: str = "auto", device: str = "auto") -> Opened:
+def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None) -> Opened:
     """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer.
 
-    Raises `InputError` for what is no such folder.
+    `base`: of an adapter, instead of the one that it names. Raises `InputError` for what is no such folder.
     """
-    model = load(path, dtype=dtype, device=device)
+    model = load(path, dtype=dtype, device=device, base=base)
     folder = RunFolder(run_of(path))
-    return Opened(path, model, load_tokenizer(folder.path), folder.recipe() if folder.is_run else None)
+    return Opened(path, model, tokenizer_of(folder.path, base), folder.recipe() if folder.is_run else None)
+
+
+def tokenizer_of(path: str | Path, base: str | None = None) -> Tokenizer:
+    """Load the tokenizer of a folder; where an adapter comes without one, that of its base."""
+    folder = folder_of(path)
+    if not is_adapter_folder(folder) or any((folder / name).is_file() for name in TOKENIZER):
+        return load_tokenizer(folder)
+    return load_tokenizer(base or base_of(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.finetuning.conftest import labelled_rows
 from tests.unit.finetuning.test_finetune import files, scores, settings  # noqa: F401  # a fixture
 
 import saucier
+from saucier.cli import main
 from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
@@ -40,6 +42,26 @@ def test_each_kind_learns_and_answers_again(kind: str, tiny_bert: Path, files: t
     told = [json.loads(line)["prediction"] for line in folder.predictions("held-out").read_text().splitlines()]
     same = sum(one.prediction == other for one, other in zip(again.answers, told, strict=True))
     assert same >= (70 if LITTLE in KINDS[kind] else 79)  # asked in bfloat16 where that is faster: near ties may turn
+
+
+@pytest.mark.parametrize("kind", ["lora", "adapter"])
+def test_a_base_that_was_moved_is_named(kind: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
+                                        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answers are those from before; the tokenizer is the base's, where none stands beside the adapter."""
+    base, moved = tmp_path / "base", tmp_path / "moved"
+    shutil.copytree(tiny_bert, base)
+    folder = finetune(settings(base, *files, f"tuning.kind={kind}", *KINDS[kind], LITTLE), tmp_path / "run", quiet=True)
+    rows = [str(files[1])]
+    before = [one.prediction for one in ask(folder.path, rows).answers]
+    base.rename(moved)
+    for path in folder.model.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(saucier.InputError, match=r"its base model is not there.*--base"):
+        ask(folder.path, rows)
+    assert [one.prediction for one in ask(folder.path, rows, base=str(moved)).answers] == before
+    assert main(["predict", str(folder.path), "--text", "a fine film", "--base", str(moved)]) == 0
+    assert main(["predict", str(tiny_bert), "--text", "a fine film", "--base", str(moved)]) == 2
+    assert "holds a whole model" in capsys.readouterr().err
 
 
 def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811

@@ -112,8 +112,6 @@ class Labelling:
     """Rows of single texts to a batch with their labels. Shapes: labels [N texts]; gives labels [B]."""
 
     labels: Ints
-    prefix: bool = False
-    """Whether the body is a decoder that must be told that it may see the whole text."""
     overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
@@ -122,9 +120,8 @@ class Labelling:
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Look the labels up; nothing is drawn."""
-        batch = {"input_ids": tensor(rows.tokens), "attention_mask": tensor(rows.mask),
-                 "labels": tensor(self.labels[rows.item])}
-        return batch | ({"prefix_length": tensor(rows.mask.sum(axis=1))} if self.prefix else {})
+        return {"input_ids": tensor(rows.tokens), "attention_mask": tensor(rows.mask),
+                "labels": tensor(self.labels[rows.item])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +132,21 @@ class Task:
     labelling: Labelling
 
 
-def encoded(found: LabelledTexts, classes: list[str], folder: Path, tokenizer: Tokenizer, *, prefix: bool) -> Task:
+def encoded(found: LabelledTexts, classes: list[str], folder: Path, tokenizer: Tokenizer) -> Task:
     """Encode texts, each inside the tokens that begin and end a text where there are some."""
     begin = tokenizer.cls_id if tokenizer.cls_id is not None else frame(tokenizer)[0]
     end = tokenizer.sep_id if tokenizer.sep_id is not None else frame(tokenizer)[1]
     documents = (Document(text, found.file, line) for text, line in zip(found.texts, found.lines, strict=True))
     store = write_documents(folder, documents, tokenizer, begin=begin, end=end)
-    return Task(store, Labelling(np.array([classes.index(label) for label in found.labels]), prefix))
+    return Task(store, Labelling(np.array([classes.index(label) for label in found.labels])))
 
 
 def fine_tuned_scores(trial: Trial, judge: Classification, model: Transformer,
                       tokenizer: Tokenizer) -> tuple[float, ...]:
     """Fine-tune, and say of each text of `dev` whether it was told rightly: 1 or 0."""
     classes, place = check_labelled(judge), trial.folder / FOLDER
-    prefix = model.config.encoder is None and c.sees_prefix(model.config.decoder)
-    learned = encoded(read_labelled(judge.train, judge.limit), classes, place / "train", tokenizer, prefix=prefix)
-    asked = encoded(read_labelled(judge.dev), classes, place / "dev", tokenizer, prefix=prefix)
+    learned = encoded(read_labelled(judge.train, judge.limit), classes, place / "train", tokenizer)
+    asked = encoded(read_labelled(judge.dev), classes, place / "dev", tokenizer)
     limits = Limits(batch=judge.batch, length=learned_length(model.config) or trial.recipe.training.length,
                     ends=Ends(tokenizer.sep_id if tokenizer.sep_id is not None else tokenizer.eos_id,
                               tokenizer.pad_id or 0))

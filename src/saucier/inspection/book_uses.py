@@ -195,6 +195,7 @@ WHOLE = Chapter("H", "The whole", (
         (
             "tests/unit/inspection/test_bodies.py::test_what_fits_trains",
             "tests/unit/inspection/test_bodies.py::test_what_does_not_fit_is_refused_in_the_same_words",
-        ), "partly", "task heads"),
+            "tests/unit/tasks/test_tasks_on_bodies.py::test_a_task_learns_or_is_refused",
+        ), "works"),
     Row("H5", "On the device: distilled, pruned, quantized, measured"),
 ))

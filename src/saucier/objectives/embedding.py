@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.objectives.base import Batch, Loss, Part
-from saucier.objectives.labelling import Labels
+from saucier.objectives.labelling import Labels, read_whole
 
 
 class Groups(Labels):
@@ -101,7 +101,7 @@ def group_vectors(model: nn.Module, batch: Batch) -> Tensor:
     """Return the vectors of all texts, of length one. Shapes: ids [B, G, L] -> [B, G, E]."""
     shape = batch["input_ids"].shape
     flat = {name: value.flatten(0, 1) for name, value in batch.items() if value.shape == shape}
-    vectors: Tensor = model(**flat).embeddings
+    vectors: Tensor = model(**read_whole(model, flat)).embeddings
     return F.normalize(vectors.float(), dim=-1).view(*shape[:2], -1)
 
 

@@ -5,6 +5,7 @@ Letters: B batch, L length, C classes, N choices.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saucier.config import Transformer, sees_prefix
 from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
 from saucier.parts.heads import DoubleHead, Reading
 from saucier.parts.output import Output
@@ -25,7 +27,7 @@ def run(model: nn.Module, batch: Batch) -> Output:
 
     Of a double head only the choices are scored, as `logits`: those of the words would be [B, N, L, V].
     """
-    inputs = {name: value for name, value in batch.items() if name not in TARGETS}
+    inputs = read_whole(model, {name: value for name, value in batch.items() if name not in TARGETS})
     head = getattr(model, "head", None)
     if not isinstance(head, DoubleHead):
         return model(**inputs)  # type: ignore[no-any-return]  # a model gives that
@@ -34,6 +36,18 @@ def run(model: nn.Module, batch: Batch) -> Output:
     output.logits = head.choice.scores(Reading(output.last_hidden_state, inputs=inputs,  # type: ignore[arg-type]
                                                choices=inputs["input_ids"].shape[1]))
     return output
+
+
+def read_whole(model: nn.Module, inputs: Batch) -> Batch:
+    """Tell a decoder with a prefix that all of a text may be seen: what is only read is all prefix.
+
+    Shapes: ids [B, L], or [B, N, L] -> prefix_length [B], or [B * N].
+    """
+    config = getattr(model, "config", None)
+    if not isinstance(config, Transformer) or not sees_prefix(config.decoder):
+        return inputs
+    *rows, length = inputs["input_ids"].shape
+    return inputs | {"prefix_length": inputs["input_ids"].new_full((math.prod(rows),), length)}
 
 
 def classified(logits: Tensor, labels: Tensor) -> Loss:

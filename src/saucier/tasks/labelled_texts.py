@@ -168,7 +168,7 @@ def encoded_texts(texts: Sequence[str], pairs: Sequence[str] | None, encoding: E
     tokenizer = encoding.tokenizer
     rows = text_rows(tokenizer, texts, pairs, Fit(encoding.length, "longest", "longest_first"))
     wide = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
-    if tokenizer.has_segments:
+    if encoding.tells_segments:
         wide["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
     lost = [row.cut for row in rows if row.cut]
     return wide, Cut(rows=len(lost), tokens=sum(lost))

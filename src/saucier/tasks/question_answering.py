@@ -167,7 +167,7 @@ class SpanAnswers(Task[Question]):
                    for one, windows in zip(examples, rows, strict=True))
         cut = [len(ids) - limit for ids in asked if len(ids) > limit]
         known = all(one.answers is not None for one in examples)
-        return Sheet(wide_of(found, tokenizer), targets(found) if known else {},
+        return Sheet(wide_of(found, encoding), targets(found) if known else {},
                      np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
                      Cut(len(cut), sum(cut), lost, "answers"), beside_of(found))
 
@@ -271,10 +271,10 @@ def contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Co
     return found
 
 
-def wide_of(found: Sequence[Window], tokenizer: Tokenizer) -> dict[str, Ragged]:
+def wide_of(found: Sequence[Window], encoding: Encoding) -> dict[str, Ragged]:
     """Return what the model reads."""
-    wide = {"input_ids": Ragged.of([one.ids for one in found], tokenizer.pad_id or 0)}
-    if tokenizer.has_segments:
+    wide = {"input_ids": Ragged.of([one.ids for one in found], encoding.tokenizer.pad_id or 0)}
+    if encoding.tells_segments:
         wide["token_type_ids"] = Ragged.of([one.types for one in found], 0)
     return wide
 

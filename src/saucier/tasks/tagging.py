@@ -124,7 +124,7 @@ class WordTags(Task[Sentence]):
                 places.append(words)
                 item.append(number)
         fill = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
-        if tokenizer.has_segments:
+        if encoding.tells_segments:
             fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
         if known:
             fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)

@@ -44,6 +44,11 @@ class Encoding:
     start: int | None = None
     """What its decoder begins with, as the model's generation_config.json says; None: as the body or tokenizer says."""
 
+    @property
+    def tells_segments(self) -> bool:
+        """Whether a row says which text each token is of: the tokenizer writes it, and the body reads it."""
+        return self.tokenizer.has_segments and self.body.embed.segments is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

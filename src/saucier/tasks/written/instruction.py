@@ -162,9 +162,11 @@ def conversation_sheet(task: Instructions, examples: Sequence[Conversation], enc
                          remedy="raise training.length")
     texts = [next_tokens(*row) for row in kept.values()]
     item, filler = np.array(list(kept), dtype=np.int64), encoding.tokenizer.pad_id or 0
-    packs = config.packing and not c.sees_prefix(encoding.body.decoder)
+    asked = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \
+        if c.sees_prefix(encoding.body.decoder) else {}  # the first question; what follows has answers in it
+    packs = config.packing and not asked
     sheet = rows_shared(texts, item, filler, encoding.length) if packs else rows_alone(texts, item, filler)
-    return replace(sheet, cut=lost_of(rows, kept, room))
+    return replace(sheet, flat=asked, cut=lost_of(rows, kept, room))
 
 
 def conversation_row(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:

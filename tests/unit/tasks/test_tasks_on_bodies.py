@@ -1,0 +1,140 @@
+"""Every task on every kind of body: one step of learning and an answer, or a refusal before a model is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from saucier.errors import InputError
+from saucier.finetuning.data import read_examples
+from saucier.finetuning.prepare import prepared
+from saucier.inspection.bodies import bodies
+from saucier.model import Transformer, build
+from saucier.objectives.base import IGNORED
+from saucier.objectives.labelling import run
+from saucier.tasks.build import build_task
+from saucier.tasks.config import TaskConfig
+from saucier.tasks.examples import Place
+from saucier.tasks.sheet import SheetRows
+from saucier.tasks.tagging import Sentence
+from saucier.tasks.task import Encoding, Reading
+from saucier.text.config import SpecialTokens, WordPiece
+from saucier.text.tokenizer import Tokenizer
+from saucier.text.train_tokenizer import train_tokenizer
+
+TEXTS = ("the soup is fine", "the cat is sour", "a cook waits here", "my soup was cold")
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "classification": [{"text": text, "label": "ab"[place % 2]} for place, text in enumerate(TEXTS)],
+    "many_labels": [{"text": text, "labels": [["a"], ["a", "b"]][place % 2]} for place, text in enumerate(TEXTS)],
+    "regression": [{"sentence1": text, "sentence2": TEXTS[0], "score": place / 2} for place, text in enumerate(TEXTS)],
+    "ranking": [{"query": TEXTS[0], "passage": text, "label": place % 2} for place, text in enumerate(TEXTS)],
+    "tagging": [{"tokens": text.split(), "tags": ["N", "V", "D", "A"]} for text in TEXTS],
+    "question_answering": [{"question": "what is fine", "context": text, "answers": {
+        "text": [text.split()[1]], "answer_start": [text.index(text.split()[1])]}} for text in TEXTS],
+    "multiple_choice": [{"question": text, "choices": ["fine", "cold"], "answer": place % 2}
+                        for place, text in enumerate(TEXTS)],
+    "embedding": [{"anchor": text, "positive": text[2:]} for text in TEXTS],
+    "translation": [{"source": text, "target": text[::-1]} for text in TEXTS],
+    "summarization": [{"document": text, "summary": text[:8]} for text in TEXTS],
+    "text_to_text": [{"input": text, "target": text[:8]} for text in TEXTS],
+    "label_to_text": [{"text": text, "label": ("cold", "fine")[place % 2]} for place, text in enumerate(TEXTS)],
+    "number_to_text": [{"text": text, "score": place / 2} for place, text in enumerate(TEXTS)],
+    "instruction": [{"instruction": text, "output": text[:8]} for text in TEXTS],
+    "step_by_step": [{"input": text, "target": text[:4], "rationale": text[4:]} for text in TEXTS],
+}
+WRITTEN = ("translation", "summarization", "text_to_text", "label_to_text", "number_to_text", "instruction",
+           "step_by_step")
+BODIES = bodies()
+WHOLE = "encoder and decoder, whole texts"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    special = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>",
+                            mask="<mask>")
+    letters = " ".join("abcdefghijklmnopqrstuvwxyz0123456789.:[]")
+    made = train_tokenizer(WordPiece(vocab=72, special=special), [*TEXTS, letters, letters] * 3)
+    assert made.vocab_size <= 200
+    return made
+
+
+def task_of(kind: str) -> Any:
+    return build_task(TypeAdapter[TaskConfig](TaskConfig).validate_python({"kind": kind}))
+
+
+def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> None:
+    """What a fine-tuning does, once: read, encode, build the model, take a gradient, answer."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS[kind]))
+    task = task_of(kind)
+    examples = read_examples(task, [str(path)])
+    task = task.learned(examples)
+    config = BODIES[body]
+    encoding = Encoding(tokenizer, 32, config, 1)
+    sheet = task.sheet(examples, encoding)
+    model: Transformer = prepared(build(config, seed=1), task.wanted, tokenizer).model
+    batch = SheetRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).sheet.batch(np.arange(len(sheet)))
+    task.objective.bind(model)
+    loss = task.objective(model, batch)
+    loss.total.backward()
+    assert torch.isfinite(loss.total)
+    assert sum(one.grad is not None and bool(one.grad.any()) for one in model.parameters()) > 5
+    model.generation |= {"max_new_tokens": 4, "pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2}
+    unlabelled = task.sheet(read_examples(task, [str(path)], labelled=False), encoding)
+    answers = task.answers(Reading(model, encoding, 4), examples, unlabelled)
+    assert len(answers) == len(examples)
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """What tells something of a text stands on every body; what writes needs a decoder."""
+    if kind in WRITTEN and BODIES[body].decoder is None:
+        with pytest.raises(InputError, match="an encoder alone writes no text"):
+            learn_and_answer(kind, body, tmp_path / "rows.jsonl", tokenizer)
+    else:
+        learn_and_answer(kind, body, tmp_path / "rows.jsonl", tokenizer)
+
+
+def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer: Tokenizer) -> None:
+    """Another last word changes what is told of the first one; in a decoder without prefix it does not."""
+    def first_logits(body: str, words: str) -> torch.Tensor:
+        task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+        encoding = Encoding(tokenizer, 32, BODIES[body])
+        sheet = task.sheet([Sentence(Place("f", 1), "f:1", tuple(words.split()), None)], encoding)
+        model = prepared(build(BODIES[body], seed=1), task.wanted, tokenizer).model.eval()
+        return run(model, sheet.batch(np.array([0]))).logits[0, 0]
+
+    for body, sees in (("prefix decoder", True), ("decoder", False)):
+        one, other = first_logits(body, "the soup cold"), first_logits(body, "the soup cat")
+        assert torch.equal(one, other) is not sees
+
+
+def test_the_first_question_of_a_conversation_is_the_prefix(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """The tokens before the first one that is learned see each other; no later one is seen early."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(ROWS["instruction"][0]) + "\n")
+    task = task_of("instruction")
+    sheet = task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 64, BODIES["prefix decoder"]))
+    batch = sheet.batch(np.array([0]))
+    learned = (batch["labels"][0] != IGNORED).nonzero()[0, 0]
+    assert batch["prefix_length"].tolist() == [int(learned) + 1]
+
+
+def test_every_task_is_here() -> None:
+    """But for mixtures, which are made of the others."""
+    kinds = {one.model_fields["kind"].default for one in members(TaskConfig)}
+    assert kinds == {*ROWS, "mixture"}
+
+
+def members(union: Any) -> list[Any]:
+    """The config types of a union of unions."""
+    from typing import get_args
+
+    return [found for one in get_args(union) for found in (members(one) if get_args(one) else [one])
+            if hasattr(found, "model_fields")]

@@ -12,7 +12,7 @@ from saucier import config as c
 from saucier.parts.context import Context
 from saucier.parts.dropout import dropout
 from saucier.parts.kernels import spread
-from saucier.parts.linear import Linear
+from saucier.parts.linear import Linear, first_outputs
 from saucier.parts.norms import build_norm
 from saucier.parts.positions import relative_distance
 
@@ -49,26 +49,32 @@ class DisentangledPositions(nn.Module):
         opposite row for the second. Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K].
         """
         heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
-        by_key, by_query = self.vectors(context)
-        rows = distance_rows(self.config.distances, keys - queries, queries, keys, query.device)
+        rows, met = context.once(("distances", self.config.distances, queries, keys),
+                                 lambda: rows_met(self.config.distances, queries, keys, query.device))
+        by_key, by_query = self.vectors(context, met)
         total = query.new_zeros(())
         if by_key is not None:
-            met = query @ spread(by_key, heads).transpose(-1, -2)
-            total = total + met.gather(-1, rows.expand(*met.shape[:2], queries, keys))
+            found = query @ spread(by_key, heads).transpose(-1, -2)
+            total = found.gather(-1, rows.expand(*found.shape[:2], queries, keys))
         if by_query is not None:
-            met = spread(key, heads) @ by_query.transpose(-1, -2)
-            turned = rows.T.expand(*met.shape[:2], keys, queries)
-            total = total + met.gather(-1, turned).transpose(-1, -2)
+            found = spread(key, heads) @ by_query.transpose(-1, -2)
+            turned = rows.T.expand(*found.shape[:2], keys, queries)
+            total = total + found.gather(-1, turned).transpose(-1, -2)
         return total * scale
 
-    def vectors(self, context: Context) -> tuple[Tensor | None, Tensor | None]:
-        """Return the keys and the queries of all distances, for the terms in use. Shapes: [1, G or H, R, E] twice."""
+    def vectors(self, context: Context, met: slice) -> tuple[Tensor | None, Tensor | None]:
+        """Return the keys and the queries of the distances that are `met`, for the terms in use.
+
+        Shapes: [1, G or H, R, E] twice.
+        """
         assert context.shared is not None, "the stack gave its table"
-        table = dropout(context.shared, self.config.dropout) if self.training else context.shared
+        table = context.shared[met]
+        table = dropout(table, self.config.dropout) if self.training else table
         if isinstance(self.config.maps, c.SharedMaps):
             query_width, key_width, _ = self.widths
             assert context.maps is not None, "the attention gave its maps"
-            query, key, _ = context.maps(table).split([query_width, key_width, key_width], dim=-1)
+            both = first_outputs(context.maps, table, query_width + key_width)
+            query, key = both.split([query_width, key_width], dim=-1)
             keys, queries = self.config.content_to_position, self.config.position_to_content
             used = (key if keys else None, query if queries else None)
         else:
@@ -81,10 +87,22 @@ class DisentangledPositions(nn.Module):
         return x.view(len(x), -1, self.widths[2]).transpose(0, 1)[None]
 
 
-def distance_rows(distances: c.ExactDistances | c.LogDistances, start: int, queries: int, keys: int,
-                  device: torch.device) -> Tensor:
-    """Return the table row of each query-key pair. Shapes: -> [Q, K]."""
-    distance = -relative_distance(start, queries, keys, device)
+def rows_met(distances: c.ExactDistances | c.LogDistances, queries: int, keys: int,
+             device: torch.device) -> tuple[Tensor, slice]:
+    """Return which rows of the table the last `queries` of `keys` positions meet, and the row of each pair in them.
+
+    A short text meets few of the distances, and nothing is computed for the others. Shapes: -> [Q, K].
+    """
+    rows = table_rows(distances, -relative_distance(keys - queries, queries, keys, device))
+    if torch.compiler.is_compiling():  # a slice that follows from a tensor would break the graph
+        return rows, slice(None)
+    first, last = table_rows(distances, torch.tensor([1 - queries, keys - 1], device="cpu")).tolist()
+    return rows - first, slice(first, last + 1)
+
+
+def table_rows(distances: c.ExactDistances | c.LogDistances, distance: Tensor) -> Tensor:
+    """Return the table row of each query-minus-key distance: the larger, the further behind. Shapes: any -> the same.
+    """
     half = distances.rows // 2
     if isinstance(distances, c.LogDistances):
         distance = log_bucket(distance, distances)

@@ -8,7 +8,7 @@ from saucier import config as c
 from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.context import Context
 from saucier.parts.dropout import Dropout
-from saucier.parts.linear import Linear
+from saucier.parts.linear import Linear, activated
 
 
 class FeedForward(nn.Module):
@@ -19,12 +19,12 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up = Linear(dim, config.hidden, bias=config.bias)
         self.down = Linear(config.hidden, dim, bias=config.bias)
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = config.activation
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. The context is not read: every position is on its own."""
-        return self.down(self.dropout(self.activation(self.up(x))))  # type: ignore[no-any-return]
+        return self.down(self.dropout(activated(self.up, x, self.activation)))  # type: ignore[no-any-return]
 
 
 class GatedFeedForward(nn.Module):

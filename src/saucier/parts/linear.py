@@ -20,24 +20,41 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
+from saucier import config as c
+from saucier.parts.activations import ACTIVATIONS
+
 FEW = 2
 """Rows below which torch's own float32 product is as fast."""
 FEW_IMITATED = 32
 """Rows below which imitated bfloat16 products are as fast as float32 ones of a matrix that must be widened first."""
+FEW_FUSED = 32
+"""Rows below which a product and what follows it stay two operations: a step of decoding has a few."""
 PIECE = 2**20
 """Values of a matrix that are widened at a time, so that they stay in the processor's cache."""
+
+FUSED: dict[c.Activation, tuple[str, list[float], str]] = {
+    "relu": ("relu", [], ""), "silu": ("swish", [], ""), "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+}
+"""Activations that oneDNN applies to a product before it is written: its name for them, and their settings."""
+
+
+@cache
+def has_onednn() -> bool:
+    """Say whether this torch has oneDNN's products."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 @cache
 def onednn_pays() -> bool:
     """Say whether this processor multiplies float32 faster through oneDNN than through MKL."""
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+    if not (torch.backends.mkl.is_available() and has_onednn()):
         return False
     try:
         maker = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return False
-    return "AuthenticAMD" in maker and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return "AuthenticAMD" in maker
 
 
 @cache
@@ -64,15 +81,29 @@ def widened(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return mapped
 
 
+def may_choose(x: Tensor, weight: Tensor) -> bool:
+    """Say whether the way of a product is ours to choose: of one format, on the processor, and not traced."""
+    return (x.dtype == weight.dtype and x.device.type == weight.device.type == "cpu"
+            and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
+            and x.numel() > 0 and weight.numel() > 0)
+
+
 def suits(x: Tensor, weight: Tensor) -> bool:
     """Say whether `product` is to multiply these."""
-    if (x.dtype != weight.dtype or x.device.type != "cpu" or weight.device.type != "cpu"
-            or torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
-            or x.numel() == 0 or weight.numel() == 0):
+    if not may_choose(x, weight):
         return False
     if x.dtype == torch.float32:
         return onednn_pays() and x.numel() >= FEW * x.shape[-1]
     return x.dtype == torch.bfloat16 and imitates_bfloat16() and x.numel() >= FEW_IMITATED * x.shape[-1]
+
+
+def fuses(layer: nn.Module, x: Tensor) -> bool:
+    """Say whether oneDNN is to multiply this by a plain map, and may do more to the result before it is written."""
+    if type(layer) is not Linear or layer._forward_hooks or torch.is_grad_enabled():
+        return False
+    if not may_choose(x, layer.weight) or x.numel() < FEW_FUSED * x.shape[-1] or not has_onednn():
+        return False
+    return onednn_pays() if x.dtype == torch.float32 else x.dtype == torch.bfloat16 and not imitates_bfloat16()
 
 
 def matmul_t(left: Tensor, right: Tensor) -> Tensor:
@@ -90,6 +121,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return product(x, weight, bias)
 
 
+def activated(layer: nn.Module, x: Tensor, activation: c.Activation) -> Tensor:
+    """Return `activation(layer(x))`, in one operation where oneDNN multiplies and nothing is learned.
+
+    In bfloat16 the sum is then not rounded before the activation. Shapes: [..., I] -> [..., O].
+    """
+    if activation not in FUSED or not fuses(layer, x):
+        return ACTIVATIONS[activation](layer(x))
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x.contiguous(), layer.weight, layer.bias,
+                                                           *FUSED[activation]))
+
+
 class Linear(nn.Linear):
     """`nn.Linear` by the faster library, and without starting values."""
 
@@ -99,6 +141,16 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
         """Shapes: [..., I] -> [..., O]."""
         return linear(input, self.weight, self.bias)
+
+
+def first_outputs(layer: nn.Module, x: Tensor, count: int) -> Tensor:
+    """Return the first outputs of a map; one that was rewritten gives all, of which the others are dropped.
+
+    Shapes: [..., I] -> [..., count].
+    """
+    if type(layer) is not Linear:
+        return cast(Tensor, layer(x))[..., :count]
+    return linear(x, layer.weight[:count], None if layer.bias is None else layer.bias[:count])
 
 
 class Table(nn.Embedding):

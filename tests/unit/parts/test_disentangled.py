@@ -13,7 +13,7 @@ from saucier.errors import InputError
 from saucier.model import build
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
-from saucier.parts.disentangled import DistanceTable, log_bucket
+from saucier.parts.disentangled import DistanceTable, log_bucket, rows_met
 from saucier.parts.neighbours import Convolution
 from saucier.parts.visibility import Span
 
@@ -146,3 +146,14 @@ def test_what_makes_no_sense_is_refused(positions: c.Disentangled, message: str)
     stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=(c.PreNorm(inner=attention),)), times=1))
     with pytest.raises(InputError, match=message):
         build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=5), encoder=stack), device="meta")
+
+
+@pytest.mark.parametrize("distances", [c.ExactDistances(reach=6), c.LogDistances(buckets=8, reach=32)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (3, 3), (1, 20), (5, 20), (40, 40)])
+def test_the_rows_that_are_met_are_all_that_is_read(distances: c.ExactDistances | c.LogDistances, queries: int,
+                                                    keys: int) -> None:
+    rows, met = rows_met(distances, queries, keys, torch.device("cpu"))
+    for i in range(queries):
+        for j in range(keys):
+            assert met.start + rows[i, j] == row(distances, keys - queries + i - j)
+    assert (rows.min(), rows.max()) == (0, met.stop - met.start - 1)

@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier import config as c
 from saucier.parts import linear as module
-from saucier.parts.linear import Linear, linear, matmul_t
+from saucier.parts.activations import ACTIVATIONS
+from saucier.parts.linear import FUSED, Linear, activated, first_outputs, linear, matmul_t
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,49 @@ def test_few_rows_of_bfloat16_are_left_to_torch(monkeypatch: pytest.MonkeyPatch)
     x, weight = (value.detach().bfloat16() for value in drawn((module.FEW_IMITATED, 6), (9, 6)))
     assert module.suits(x, weight)
     assert not module.suits(x[1:], weight)
+
+
+def layer_of(dtype: torch.dtype = torch.float32) -> Linear:
+    layer = Linear(24, 40).to(dtype)
+    for parameter, value in zip(layer.parameters(), drawn((40, 24), (40,)), strict=True):
+        parameter.data.copy_(value.detach())
+    return layer
+
+
+@pytest.mark.parametrize("activation", [*FUSED, "tanh"])
+@pytest.mark.parametrize("rows", [(4,), (3, 16)])
+def test_an_activation_behind_a_product_is_the_same_in_one_operation(activation: c.Activation,
+                                                                     rows: tuple[int, ...]) -> None:
+    layer, (x,) = layer_of(), drawn((*rows, 24))
+    expected = ACTIVATIONS[activation](F.linear(x.double(), layer.weight.double(), layer.bias.double()))
+    with torch.inference_mode():
+        torch.testing.assert_close(activated(layer, x, activation).double(), expected, rtol=1e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("activation", [*FUSED])
+def test_in_bfloat16_one_operation_is_no_less_exact_than_two(activation: c.Activation,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "imitates_bfloat16", lambda: False)
+    layer, x = layer_of(torch.bfloat16), drawn((64, 24))[0].detach().bfloat16()
+    exact = ACTIVATIONS[activation](F.linear(x.double(), layer.weight.double(), layer.bias.double()))
+    with torch.inference_mode():
+        apart = (ACTIVATIONS[activation](layer(x)) - exact).abs().mean()
+        assert (activated(layer, x, activation) - exact).abs().mean() <= apart
+
+
+def test_maps_that_learn_are_watched_or_rewritten_stay_two_operations() -> None:
+    class Doubled(Linear):
+        def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+            return 2 * super().forward(input)
+
+    x, seen = drawn((64, 24))[0], []
+    layer, twice = layer_of(), Doubled(24, 40)
+    twice.load_state_dict(layer.state_dict())
+    activated(layer, x, "gelu").sum().backward()
+    assert layer.weight.grad is not None
+    layer.register_forward_hook(lambda *given: seen.append(given))
+    with torch.no_grad():
+        assert torch.equal(activated(twice, x, "relu"), 2 * activated(layer, x, "relu"))
+        assert torch.equal(first_outputs(twice, x, 7), twice(x)[..., :7])
+        torch.testing.assert_close(first_outputs(layer, x, 7), layer(x)[..., :7], rtol=1e-6, atol=1e-6)
+    assert len(seen) == 2

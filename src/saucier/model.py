@@ -21,7 +21,7 @@ from saucier.parts.cache import Cache
 from saucier.parts.changed import Applied, Origin
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
-from saucier.parts.front import Front, PrefixKeys, SoftPrompt, fill_cache, key_widths, put_before
+from saucier.parts.front import Front, fill_cache, key_widths, of_text, put_before, put_before_sides
 from saucier.parts.global_input import put_globals
 from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
@@ -195,12 +195,8 @@ class Transformer(nn.Module):
             raise InputError("packed on one side only, so targets would read every source", where="documents",
                              remedy="give both documents and decoder_documents, or neither")
         output = Output(cache=target.cache)
-        if isinstance(self.front, PrefixKeys):
-            put_before(self.front, target, self.embed)
-        elif isinstance(self.front, SoftPrompt):
-            memory.make_room(self.front.length)
-            if source is not None:
-                put_before(self.front, source, self.embed)
+        if self.front is not None:
+            put_before_sides(self.front, source, target, memory, embeds=(self.embed, self.decoder_embed or self.embed))
         if memory.hidden is None and source is not None:
             source = self.fed(source)
             self.pack_both(source, target, wanted)
@@ -213,13 +209,10 @@ class Transformer(nn.Module):
             output.encoder_last_hidden_state = memory.hidden
         output.encoder_states = memory.states or None
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
-        output.last_hidden_state = hidden = done.unpacked()
-        output.decoder_hidden_states, output.decoder_attentions, output.cross_attentions = (
-            done.states,
-            done.attentions,
-            done.cross,
-        )
-        output.decoder_router_logits = done.routers
+        output.last_hidden_state = hidden = done.unpacked()[:, target.prompt:]
+        output.decoder_hidden_states, output.cross_attentions = (of_text(one, target.prompt)
+                                                                 for one in (done.states, done.cross))
+        output.decoder_attentions, output.decoder_router_logits = done.attentions, done.routers
         read = None if source is None else known(source)
         return self.finish(output, Reading(hidden, None, known(target), read, target.text_mask, target.inputs), wanted)
 

@@ -69,6 +69,21 @@ def test_peft_reads_ours(body: str, kind: str, tmp_path: Path) -> None:
         assert torch.equal(saucier.generate(again, IDS, **options), theirs)
 
 
+@pytest.mark.parametrize("side", [a.BeforeTarget(), a.BeforeBoth()])
+def test_prompts_of_the_target_are_saved_in_our_form(side: a.BeforeTarget | a.BeforeBoth, tmp_path: Path) -> None:
+    """PEFT puts nothing before what a decoder writes beside an encoder."""
+    base_model("t5", tmp_path / "base")
+    model = saucier.load(tmp_path / "base", dtype="float32", device="cpu")
+    rewrite(model, by=a.Prompt(length=LENGTH, side=side))
+    drawn(trainable(model).values())
+    with pytest.raises(InputError, match="PEFT gives a decoder beside an encoder no prompt"):
+        save_adapter(model, tmp_path / "adapter", layout="peft")
+    assert save_adapter(model, tmp_path / "adapter") == "own"
+    again = saucier.load(tmp_path / "adapter", dtype="float32", device="cpu")
+    with torch.no_grad():
+        assert torch.equal(again(IDS, **inputs("t5")).logits, model(IDS, **inputs("t5")).logits)
+
+
 @pytest.mark.parametrize("stacks", [None, 1])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", BODIES)

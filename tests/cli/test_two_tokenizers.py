@@ -112,7 +112,8 @@ def test_it_goes_on_and_is_fine_tuned(saucier: Saucier, bert2gpt: Path, pair_fil
     assert library.load_tokenizer(tmp_path / "on").target.vocab_size == 290
     tuned = tmp_path / "tuned"
     answer = saucier("finetune", "translation", "--model", bert2gpt, "--data", pair_file, "--out", tuned,
-                     "task.source=there", "task.target=back", "training.epochs=1", "training.batch=16")
+                     "task.source=there", "task.target=back", "training.epochs=1", "training.batch=16",
+                     "tuning.kind=prompt", "tuning.length=3", "tuning.side.kind=both")
     assert answer.code == 0, answer.err
     assert "Ġ" in answer.out
     assert library.load_tokenizer(tuned).target.vocab_size == 290

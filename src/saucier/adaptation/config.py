@@ -131,15 +131,35 @@ class FromNoise(Config):
     """Values are uniform between this and its opposite."""
 
 
-class Prompt(Config):
-    """Trained vectors before the tokens of the input (the source, in an encoder-decoder).
+class BeforeSource(Config):
+    """Before the tokens that are read: the only ones of a model of one stack. Source: Lester et al. 2021, §2."""
 
-    Source: Lester et al. 2021, §2, arXiv:2104.08691.
+    kind: Literal["source"] = "source"
+
+
+class BeforeTarget(Config):
+    """Before the tokens that a decoder writes beside an encoder."""
+
+    kind: Literal["target"] = "target"
+
+
+class BeforeBoth(Config):
+    """Before both, each with vectors of its own."""
+
+    kind: Literal["both"] = "both"
+
+
+class Prompt(Config):
+    """Trained vectors before the tokens of the input, of what is written, or of both.
+
+    Source: Lester et al. 2021, §2, arXiv:2104.08691, which has them before the input.
     """
 
     kind: Literal["prompt"] = "prompt"
     length: Positive = 20
-    """Vectors before the text."""
+    """Vectors before the text; before each side, where both have some."""
+    side: Annotated[BeforeSource | BeforeTarget | BeforeBoth, Field(discriminator="kind")] = BeforeSource()
+    """Before which side of an encoder-decoder."""
     start: Annotated[FromVocabulary | FromTokens | FromNoise, Field(discriminator="kind")] = FromVocabulary()
     """What they begin as."""
     train: Where = ()

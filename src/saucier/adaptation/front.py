@@ -9,7 +9,8 @@ from saucier import config as c
 from saucier.adaptation import config as a
 from saucier.errors import InputError
 from saucier.model import Transformer
-from saucier.parts.front import Held, Network, PrefixKeys, SoftPrompt, key_widths
+from saucier.parts.embedding import Embedding
+from saucier.parts.front import Held, Network, PrefixKeys, SoftPrompt, TargetPrompt, key_widths
 
 
 def writing_stack(config: c.Transformer) -> c.Stack:
@@ -41,20 +42,37 @@ def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> 
 
 def add_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator) -> None:
     """Put trained vectors before those of the tokens. Raises `InputError` for a model that they do not fit."""
-    refuse_misfit(model, reading_stack(model.config), "a prompt")
-    if not isinstance(model.embed.tokens, nn.Embedding):
+    read, written = reading_stack(model.config), writing_stack(model.config)
+    if read is written and not isinstance(by.side, a.BeforeSource):
+        raise InputError("this model has one side", where="tuning.side", remedy="leave it out")
+    match by.side:
+        case a.BeforeSource():
+            model.front = new_prompt(model, by, generator, read, model.embed)
+        case a.BeforeTarget():
+            target = new_prompt(model, by, generator, written, model.decoder_embed or model.embed)
+            model.front = TargetPrompt(target, None)
+        case a.BeforeBoth():
+            source = new_prompt(model, by, generator, read, model.embed)
+            target = new_prompt(model, by, generator, written, model.decoder_embed or model.embed)
+            model.front = TargetPrompt(target, source)
+
+
+def new_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator, stack: c.Stack,
+               embed: Embedding) -> SoftPrompt:
+    """Return the vectors before one side, as they begin. Raises `InputError` for a side that they do not fit."""
+    refuse_misfit(model, stack, "a prompt")
+    if not isinstance(embed.tokens, nn.Embedding):
         raise InputError("the token table is in clusters, so a prompt has no width", where="tuning",
                          remedy="use tuning.kind=prefix")
-    dim = model.embed.tokens.embedding_dim
-    prompt = SoftPrompt(by.length, dim).to(model.embed.tokens.weight.device)
+    prompt = SoftPrompt(by.length, embed.tokens.embedding_dim).to(embed.tokens.weight.device)
     with torch.no_grad():
         if isinstance(by.start, a.FromNoise):
             prompt.vectors.uniform_(-by.start.reach, by.start.reach, generator=generator)
         else:
-            ids = first_ids(by, model.config.embed.vocab, generator)
-            prompt.vectors.copy_(model.embed.scaled(model.embed.tokens(ids.to(prompt.vectors.device))))
-    prompt.by_distance = counts_distances(reading_stack(model.config))
-    model.front = prompt
+            ids = first_ids(by, embed.config.vocab, generator)
+            prompt.vectors.copy_(embed.scaled(embed.tokens(ids.to(prompt.vectors.device))))
+    prompt.by_distance = counts_distances(stack)
+    return prompt
 
 
 def first_ids(by: a.Prompt, vocab: int, generator: torch.Generator) -> torch.Tensor:

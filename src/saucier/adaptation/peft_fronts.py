@@ -16,7 +16,7 @@ from saucier.adaptation.rewrite import rewrite
 from saucier.checkpoints.adapters import VECTORS, Adapter
 from saucier.errors import InputError
 from saucier.model import Transformer
-from saucier.parts.front import PrefixKeys, SoftPrompt
+from saucier.parts.front import PrefixKeys, SoftPrompt, TargetPrompt
 
 
 def front_tensor(model: Transformer) -> Tensor:
@@ -47,6 +47,9 @@ def front_document(model: Transformer, task: str | None) -> dict[str, Any]:
     """Return the fields of a prefix or a prompt. Raises `InputError` where PEFT would not compute the same."""
     front = model.front
     assert front is not None, "asked only then"
+    if isinstance(front, TargetPrompt):
+        raise InputError("PEFT gives a decoder beside an encoder no prompt", where="model",
+                         remedy="save the adapter in our own form (own)")
     if task is None:
         raise InputError("PEFT has no task for such a model, so it puts nothing before its text", where="model",
                          remedy="save the adapter in our own form (own)")
@@ -87,7 +90,7 @@ def put_front(model: Transformer, adapter: Adapter) -> Transformer:
     if adapter.options.get("peft_type") == "PROMPT_TUNING":
         values = values[:max(1, len(values) // stacks)]  # PEFT stores a prompt for the decoder too, and never reads it
     rewrite(model, by=meant(adapter.options, len(values)))
-    assert model.front is not None, "the rewrite put it there"
+    assert isinstance(model.front, PrefixKeys | SoftPrompt), "the rewrite put it there"
     if isinstance(model.front, PrefixKeys) and stacks > 1:
         values = as_peft_reads(values, model.front.widths)
     target = model.front.vectors if isinstance(model.front, SoftPrompt) else held(model.front)

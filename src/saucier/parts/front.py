@@ -19,6 +19,7 @@ from saucier.parts.cache import Cache
 from saucier.parts.embedding import Embedding
 from saucier.parts.inputs import Side
 from saucier.parts.linear import Linear
+from saucier.parts.memory import Memory
 from saucier.parts.visibility import ANYWHERE
 
 Pair = tuple[Tensor, Tensor]
@@ -133,7 +134,24 @@ class SoftPrompt(nn.Module):
         self.vectors = nn.Parameter(torch.empty(length, dim))
 
 
-Front = PrefixKeys | SoftPrompt
+class TargetPrompt(nn.Module):
+    """Vectors before those of an encoder-decoder's target, and maybe others before those of its source."""
+
+    added = True
+    """Its parameters are no part of the model that was built."""
+
+    def __init__(self, target: SoftPrompt, source: SoftPrompt | None) -> None:
+        """Put both under one roof."""
+        super().__init__()
+        self.target, self.source = target, source
+
+    @property
+    def length(self) -> int:
+        """Positions before the target."""
+        return self.target.length
+
+
+Front = PrefixKeys | SoftPrompt | TargetPrompt
 
 
 def key_widths(stack: c.Stack, dim: int) -> list[tuple[int, int]]:
@@ -157,12 +175,47 @@ def fill_cache(cache: Cache, front: Front | None, rows: int) -> None:
         cache.length = front.length
 
 
+def put_before_sides(front: Front, source: Side | None, target: Side, memory: Memory, *,
+                     embeds: tuple[Embedding, Embedding]) -> None:
+    """Put a prefix or prompts before the sides of an encoder-decoder; `embeds` are those of the source and the target.
+
+    Raises `InputError` for packed pairs with a prompt before the target: it would read every source.
+    """
+    read, written = sides_of(front)
+    if read is not None:
+        memory.make_room(read.length)
+        if source is not None:
+            put_before(read, source, embeds[0])
+    if isinstance(written, SoftPrompt) and target.documents is not None:
+        raise InputError("packed pairs would be seen by each other through the prompt before the target",
+                         where="decoder_documents", remedy="give one pair in a row")
+    if written is not None:
+        put_before(written, target, embeds[1])
+
+
+def sides_of(front: Front) -> tuple[SoftPrompt | None, PrefixKeys | SoftPrompt | None]:
+    """Return what stands before the source of an encoder-decoder, and what before its target."""
+    match front:
+        case PrefixKeys():
+            return None, front
+        case SoftPrompt():
+            return front, None
+        case TargetPrompt(source=source, target=target):
+            return source, target
+
+
+def of_text(records: tuple[Tensor, ...] | None, prompt: int) -> tuple[Tensor, ...] | None:
+    """Return records without the rows of a prompt. Shapes: [..., P + L, D] each -> [..., L, D]."""
+    return records if records is None or not prompt else tuple(one[..., prompt:, :] for one in records)
+
+
 def put_before(front: Front, side: Side, embed: Embedding) -> None:
     """Put a prefix or a prompt before one side of a model's input: masks grow by it, and places move on by it.
 
     A prompt is read with the first tokens; a cache then holds it. Raises `InputError` for padding at the left where
     attention counts distances.
     """
+    assert not isinstance(front, TargetPrompt), "it has a prompt for each side"
     side.ahead = front.length
     if side.mask is not None and front.by_distance and not bool(side.mask[:, 0].all()):
         raise InputError("padding at the left stands between a prefix or a prompt and the text, and this model counts "

@@ -24,12 +24,17 @@ BY_DISTANCE = ("bloom", "mistral")
 """Decoders in which padding at the left would stand between."""
 KINDS: dict[str, a.Tuning] = {"prefix": a.Prefix(length=3), "network": a.Prefix(length=3, hidden=7),
                               "prompt": a.Prompt(length=3)}
+SIDES: dict[str, a.Tuning] = {"target": a.Prompt(length=3, side=a.BeforeTarget()),
+                              "both": a.Prompt(length=3, side=a.BeforeBoth())}
+BOTH = [(body, kind) for body in (*DECODERS, *ENCODERS, *PAIRS) for kind in KINDS] + \
+    [(body, kind) for body in PAIRS for kind in SIDES]
+"""Every body with every kind that it can have."""
 
 
 def tuned(body: str, kind: str) -> Transformer:
     """Return a model whose prefix or prompt says something."""
     model = build(family(body), seed=3).eval()
-    rewrite(model, by=KINDS[kind], seed=1)
+    rewrite(model, by=(KINDS | SIDES)[kind], seed=1)
     with torch.no_grad():
         for parameter in trainable(model).values():
             parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(len(parameter.shape)))
@@ -44,8 +49,7 @@ def extra(model: Transformer, rows: int = 2) -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", [*DECODERS, *ENCODERS, *PAIRS])
+@pytest.mark.parametrize(("body", "kind"), BOTH)
 def test_padding_changes_nothing(body: str, kind: str) -> None:
     """Alone, in a batch, padded at the right or at the left (where places follow the text)."""
     model = tuned(body, kind)
@@ -70,8 +74,7 @@ def test_padding_changes_nothing(body: str, kind: str) -> None:
     assert plain.shape == alone.shape and (plain - alone).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", ["gpt2", "llama", "t5", "bart", "bert"])
+@pytest.mark.parametrize(("body", "kind"), [one for one in BOTH if one[0] in ("gpt2", "llama", "t5", "bart", "bert")])
 def test_only_they_learn(body: str, kind: str) -> None:
     model = tuned(body, kind).train()
     model(IDS, **extra(model)).last_hidden_state.square().sum().backward()
@@ -79,8 +82,7 @@ def test_only_they_learn(body: str, kind: str) -> None:
     assert touched == set(trainable(model)) and all(name.startswith("front.") for name in touched)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("body", ["gpt2", "llama", "opt", "t5", "bart"])
+@pytest.mark.parametrize(("body", "kind"), [one for one in BOTH if one[0] in ("gpt2", "llama", "opt", "t5", "bart")])
 def test_generation_reads_them_once(body: str, kind: str) -> None:
     """With a cache as without, one row alone as beside a longer one, and with beams."""
     model = tuned(body, kind)
@@ -112,6 +114,34 @@ def test_packed_texts_share_them_and_nothing_else() -> None:
             apart = [model(IDS[:1, start:stop]).last_hidden_state for start, stop in ((0, 3), (3, 5))]
             packed = model(IDS[:1], documents=torch.tensor([[0, 0, 0, 1, 1]]), places=torch.tensor([[0, 1, 2, 0, 1]]))
         assert_close(packed.last_hidden_state, torch.cat(apart, dim=1))
+
+
+@pytest.mark.parametrize("body", PAIRS)
+def test_a_prompt_before_the_target_is_tokens_of_its_own(body: str) -> None:
+    """With the vectors of real tokens it gives the numbers, and the next tokens, of a target that begins with them."""
+    model = build(family(body), seed=3).eval()
+    first, written = torch.tensor([[4, 9, 6]]).expand(2, -1), torch.tensor([[3, 8, 4], [5, 2, 7]])
+    with torch.no_grad():
+        expected = model(IDS, decoder_input_ids=torch.cat([first, written], dim=1), output_hidden_states=True,
+                         output_attentions=True)
+        rewrite(model, by=a.Prompt(length=3, start=a.FromTokens(ids=(4, 9, 6)), side=a.BeforeTarget()))
+        found = model(IDS, decoder_input_ids=written, output_hidden_states=True, output_attentions=True)
+    assert found.logits is not None and expected.logits is not None
+    assert_close(found.logits, expected.logits[:, 3:])
+    for one, other in zip(found.decoder_hidden_states or (), expected.decoder_hidden_states or (), strict=True):
+        assert_close(one, other[:, 3:])
+    for one, other in zip(found.cross_attentions or (), expected.cross_attentions or (), strict=True):
+        assert_close(one, other[:, :, 3:])
+    assert saucier.generate(model, IDS, decoder_start_token_id=3, max_new_tokens=1, eos_token_id=None,
+                            pad_token_id=0)[0, -1] == expected.logits[0, 3].argmax()
+    documents = torch.zeros_like(IDS)
+    with pytest.raises(InputError, match="packed pairs"):
+        model(IDS, documents=documents, decoder_input_ids=written, decoder_documents=documents[:, :3])
+
+
+def test_one_stack_has_one_side() -> None:
+    with pytest.raises(InputError, match="this model has one side"):
+        rewrite(build(family("gpt2")), by=a.Prompt(side=a.BeforeTarget()))
 
 
 def test_a_prompt_is_tokens_of_its_own() -> None:

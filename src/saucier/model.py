@@ -137,7 +137,8 @@ class Transformer(nn.Module):
         if self.encoder is None or self.decoder is None:
             output = self.one_stack(first, cache, wanted, choices)
             return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
-        return self.two_stacks(first, second_side(self.with_target(inputs, first), cache),
+        second = second_side(self.with_target(inputs, first), cache, self.config.output_embed.first_position)
+        return self.two_stacks(first, second,
                                Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents"),
                                       states=tuple(inputs.get("encoder_states") or ())), wanted)
 
@@ -319,9 +320,8 @@ class Transformer(nn.Module):
 
 def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:
     """Return the input of the first stack, or None where nothing was given for it. `first`: where positions begin."""
-    vectors, positions, places = inputs.get("inputs_embeds"), inputs.get("position_ids"), inputs.get("places")
-    if positions is None and places is not None:
-        positions = places + first if first else places
+    vectors = inputs.get("inputs_embeds")
+    positions = counted(inputs.get("position_ids"), inputs.get("places"), first)
     if ids is None and vectors is not None:
         ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
     if ids is None:
@@ -332,13 +332,19 @@ def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: i
                 named=None if named is None else named.bool())
 
 
-def second_side(inputs: Inputs, cache: Cache | None) -> Side | None:
-    """Return the input of an encoder-decoder's decoder, or None where none was given."""
+def counted(positions: Tensor | None, places: Tensor | None, first: int) -> Tensor | None:
+    """Return positions as the published classes count them; `first`: that of a text's first token. Shapes: [B, L]."""
+    return places + first if positions is None and places is not None else positions
+
+
+def second_side(inputs: Inputs, cache: Cache | None, first: int) -> Side | None:
+    """Return the input of an encoder-decoder's decoder, or None where none was given. `first`: as in `first_side`."""
     ids = inputs.get("decoder_input_ids")
     if ids is None:
         return None
-    return Side(ids, boolean(inputs.get("decoder_attention_mask")), inputs.get("decoder_position_ids"),
-                inputs.get("decoder_documents"), prefix=inputs.get("prefix_length"), cache=cache, inputs=inputs)
+    positions = counted(inputs.get("decoder_position_ids"), inputs.get("decoder_places"), first)
+    return Side(ids, boolean(inputs.get("decoder_attention_mask")), positions, inputs.get("decoder_documents"),
+                prefix=inputs.get("prefix_length"), cache=cache, inputs=inputs)
 
 
 def known(side: Side) -> Tensor | None:

@@ -127,7 +127,8 @@ def test_a_recipe_learns_two_tokenizers(saucier: Saucier, pair_file: Path, tmp_p
     pairs.write_text("a\tb\n" + "abab abba baba\txyxy yxxy zzyx\n" * 30, encoding="utf-8")
     answer = saucier("train", "transformer-nano", "--data", pairs, "--out", tmp_path / "run", "model.dim=32",
                      "model.layers=1", "model.heads=2", "tokenizer.vocab=14", "tokenizer.kind=bpe",
-                     "target_tokenizer={kind: bpe, vocab: 15}", "data.deduplicate=false", *SHORT)
+                     "target_tokenizer={kind: bpe, vocab: 15}", "data.deduplicate=false", "objective.packing.length=48",
+                     *SHORT)
     assert answer.code == 0, answer.err
     tokenizer, model = library.load_tokenizer(tmp_path / "run"), library.load(tmp_path / "run")
     assert (model.config.input_embed.vocab, model.config.output_embed.vocab) == (14, 15)

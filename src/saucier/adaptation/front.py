@@ -7,6 +7,7 @@ from torch import nn
 
 from saucier import config as c
 from saucier.adaptation import config as a
+from saucier.config.asked import by_order
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.embedding import Embedding
@@ -98,7 +99,7 @@ def refuse_misfit(model: Transformer, stack: c.Stack, what: str) -> None:
         fault = "its blocks have no attention to it" if not attentions else "it remembers earlier segments"
     elif not all(isinstance(one.kernel, c.Softmax) for one in attentions):
         fault = "its attention is cut into chunks"
-    elif not all(plain(one.visibility) for one in attentions):
+    elif not all(by_order(one.visibility) for one in attentions):
         fault = "its attention depends on which tokens stand where"
     else:
         return
@@ -118,15 +119,6 @@ def windowed(visibility: c.Visibility) -> bool:
             return any(windowed(term) for term in terms)
         case _:
             return isinstance(visibility, c.Window | c.Dilated | c.Strided)
-
-
-def plain(visibility: c.Visibility) -> bool:
-    """Say whether what a query sees follows from the order of places alone."""
-    match visibility:
-        case c.And(terms=terms) | c.Or(terms=terms):
-            return all(plain(term) for term in terms)
-        case _:
-            return isinstance(visibility, c.Full | c.Causal | c.Window | c.Prefix)
 
 
 def settle(model: Transformer) -> None:

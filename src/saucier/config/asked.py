@@ -14,17 +14,40 @@ from saucier.config.heads import (
     PretrainingHead,
     ReaderHead,
 )
-from saucier.config.layers import Chain, Skip
+from saucier.config.layers import Chain, CrossAttention, FeedForward, SelfAttention, Skip, Softmax
 from saucier.config.mixing import FourierMixing
 from saucier.config.model import Stack, Transformer
 from saucier.config.pooling import First, Pooled
 from saucier.config.recurrent import Apart, Recurrent
-from saucier.config.visibility import has_prefix
+from saucier.config.visibility import And, Causal, Full, Or, Prefix, Visibility, Window, has_prefix
 
 
 def sees_prefix(stack: Stack | None) -> bool:
     """Say whether a batch must name the first tokens of its rows that all may see."""
     return stack is not None and any(has_prefix(one.visibility) for one in dict.fromkeys(stack.attentions()))
+
+
+def by_order(visibility: Visibility) -> bool:
+    """Say whether what a query sees follows from the order of places alone."""
+    match visibility:
+        case And(terms=terms) | Or(terms=terms):
+            return all(by_order(term) for term in terms)
+        case _:
+            return isinstance(visibility, Full | Causal | Window | Prefix)
+
+
+def packs_pairs(config: Transformer) -> bool:
+    """Say whether pairs that share their rows give an encoder-decoder the numbers that they give alone.
+
+    They do where softmax attention alone looks from token to token, by the order of places.
+    """
+    stacks = [config.encoder, config.decoder, config.source.stack if config.source else config.encoder]
+    blocks = [block for stack in stacks if stack is not None for block in stack.blocks()]
+    inner = dict.fromkeys(residual.inner for block in blocks for residual in block.sublayers)
+    return config.encoder is not None and config.decoder is not None and all(
+        isinstance(one, CrossAttention | FeedForward) or (
+            isinstance(one, SelfAttention) and isinstance(one.kernel, Softmax) and by_order(one.visibility))
+        for one in inner)
 
 
 def reads_first(config: Transformer) -> bool:

@@ -15,7 +15,7 @@ from saucier.objectives.carrying import Carrying, CarryingCorruption
 from saucier.objectives.corruptions import PairCorruption, build_causal
 from saucier.objectives.deeper import build_deeper
 from saucier.objectives.fit import body_misfits
-from saucier.objectives.forms import pair_form
+from saucier.objectives.forms import PackedSides, TwoSides, pair_form
 from saucier.objectives.masked import build_masked
 from saucier.objectives.material import material
 from saucier.objectives.mixture import MixedCorruption, MixedObjective, Turns
@@ -87,10 +87,12 @@ def build_objective(config: c.Single, given: Given) -> tuple[Corruption[Any], Ob
         case c.TranslationMasked(masking=masking) | c.MaskedSides(masking=masking):
             hiding, objective = build_objective(masking, given)
             return build_parallel(config, hiding, given), objective
-        case c.SequenceToSequence(label_smoothing=smoothing, truth=truth):
+        case c.SequenceToSequence(label_smoothing=smoothing, truth=truth, packing=packing):
             plain = Prediction(smoothing)
             learned = ScheduledSampling(plain, truth) if truth else plain
-            return PairCorruption(pair_form(given)), staged(learned, config.first_stage, given.steps)
+            form = pair_form(given)
+            form = PackedSides(form, packing.length) if packing and isinstance(form, TwoSides) else form
+            return PairCorruption(form), staged(learned, config.first_stage, given.steps)
         case c.ConditionalMasked(label_smoothing=smoothing):
             return build_conditional(config, given), Prediction(smoothing, (TargetLength(),))
         case c.Replaced():

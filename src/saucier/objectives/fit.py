@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from saucier import config as architecture
+from saucier.config.asked import packs_pairs
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.config.noise import mode_tokens, needs_mask, sentinels_needed
@@ -106,6 +107,18 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
         case c.SequenceToSequence(truth=truth) if truth is not None and stacks == "decoder":
             yield Misfit(("truth",), "only an encoder-decoder reads its own predictions in training",
                          "leave it out, or use such a model", own=True)
+        case c.SequenceToSequence(packing=packing, truth=truth) if packing is not None:
+            yield from packing_misfits(model, alone=truth is not None)
+
+
+def packing_misfits(model: architecture.Transformer, *, alone: bool) -> Iterator[Misfit]:
+    """Can pairs share the rows of a model? `alone`: the decoder reads its own predictions, one pair a row."""
+    if not packs_pairs(model):
+        yield Misfit(("packing",), "only the two sides of softmax attention over the order of places keep pairs apart",
+                     "leave it out, or use an encoder-decoder such as T5 or BART", own=True)
+    if alone:
+        yield Misfit(("packing",), "a decoder that reads its own predictions has one pair in a row",
+                     "leave packing or truth out", own=True)
 
 
 def whole_text(model: architecture.Transformer) -> bool:

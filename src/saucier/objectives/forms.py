@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from saucier.config import sees_prefix
 from saucier.objectives.base import IGNORED, Batch, Given, TokenIds, tensor
 from saucier.text.rows import PADDING, PairRows, Rows
+from saucier.text.sharing import Shared, shared_bins
 
 Ints = NDArray[np.int64]
 
@@ -62,6 +63,34 @@ class TwoSides:
     def length(self, source: int, target: int) -> int:
         """The longer side."""
         return max(source, target)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSides:
+    """As `TwoSides`, with several pairs in one row: a target reads its own source, and places begin anew with each."""
+
+    sides: TwoSides
+    room: int
+    """Tokens of a row on either side; more where a single text has more."""
+
+    def __call__(self, rows: PairRows) -> Batch:
+        """Lay pairs out. Shapes: source [B, S], target [B, T] -> a source's side [R, S'], a target's [R, T']."""
+        alone = {name: one.numpy() for name, one in self.sides(rows).items()}
+        lengths = rows.source_lengths, rows.target_lengths
+        bins = shared_bins(np.stack(lengths, axis=1), self.room)
+        source, target = (Shared.of(bins, one) for one in lengths)
+        batch = {"input_ids": source.taken(alone["input_ids"], 0),
+                 "decoder_input_ids": target.taken(alone["decoder_input_ids"], 0),
+                 "labels": target.taken(alone["labels"], IGNORED)}
+        for before, side in (("", source), ("decoder_", target)):
+            batch |= {f"{before}documents": side.text, f"{before}places": side.place}
+            if not side.mask.all():
+                batch[f"{before}attention_mask"] = side.mask.astype(np.int64)
+        return {name: tensor(one) for name, one in batch.items()}
+
+    def length(self, source: int, target: int) -> int:
+        """The longer side."""
+        return self.sides.length(source, target)
 
 
 @dataclass(frozen=True, slots=True)

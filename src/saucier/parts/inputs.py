@@ -47,6 +47,8 @@ class Inputs(TypedDict, total=False):
     """[B, T]."""
     decoder_position_ids: Tensor | None
     """[B, T]."""
+    decoder_places: Tensor | None
+    """[B, T], likewise, instead of `decoder_position_ids`."""
     decoder_documents: Tensor | None
     """[B, T]."""
     encoder_output: Tensor | None

@@ -39,6 +39,7 @@ from saucier.objectives.config.pairs import (
     FirstStage,
     InverseSigmoidTruth,
     LinearTruth,
+    Packing,
     SequenceToSequence,
     TruthSchedule,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "Originals",
     "OwnTables",
     "PMIMasking",
+    "Packing",
     "Parallel",
     "Permutation",
     "PrefixLanguageModel",

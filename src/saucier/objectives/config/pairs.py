@@ -68,6 +68,13 @@ class FirstStage(Config):
     of positions, and the map of queries, keys and values in the encoder's first block."""
 
 
+class Packing(Config):
+    """Several pairs of a batch in one row of each side, kept apart: the losses are those of the pairs alone."""
+
+    length: int = Field(default=512, gt=0)
+    """Tokens of a row on either side, at most."""
+
+
 class SequenceToSequence(Config):
     """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
 
@@ -78,3 +85,5 @@ class SequenceToSequence(Config):
     """How often the decoder reads the true token instead of its own prediction (scheduled sampling); None: always."""
     first_stage: FirstStage | None = None
     """What learns at first, where not everything does from the start."""
+    packing: Packing | None = None
+    """How pairs share rows; None: each has a row of its own."""

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 SPECIAL = ("<unk>", "<s>", "</s>")
@@ -86,6 +86,21 @@ def word_pairs(folder: Path, texts: Sequence[str], *, size: int = 400) -> None:
     backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=["<unk>"],
                                                            end_of_word_suffix="</w>", show_progress=False))
     write_pairs(folder, backend)
+
+
+def continued_pairs(folder: Path, texts: Sequence[str], *, size: int = 500, dropped: int = 40) -> None:
+    """Train CTRL's BPE and write it as CTRL is published; `dropped` pieces of its merges are no tokens."""
+    backend = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+"), "removed", invert=True)
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, end_of_word_suffix="</w>",
+                                                           show_progress=False))
+    model = json.loads(backend.to_str())["model"]
+    pieces = [*model["vocab"]][:-2 * dropped] + [*model["vocab"]][-2 * dropped::2] + ["\n</w>"]
+    names = [piece[:-4] if piece.endswith("</w>") else f"{piece}@@" for piece in pieces]
+    vocab = {name: number for number, name in enumerate(dict.fromkeys([*names, "<unk>"]))}
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_pairs(folder: Path, backend: Tokenizer) -> None:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Backend
 from saucier.text.older import pieces as p
 from saucier.text.older import renumbered as r
 from saucier.text.older.settings import Settings
-from saucier.text.older.words import byte_pairs, word_pairs, wordpiece
+from saucier.text.older.words import byte_pairs, continued_pairs, word_pairs, wordpiece
 
 Built = Backend | tuple[Backend, list[AddedToken]]
 
@@ -103,6 +103,7 @@ CLASSES: dict[str, Class] = {
     "Qwen2Tokenizer": Class(byte_pairs(normalizer=normalizers.NFC, words=QWEN_WORDS),
                             {"eos": "<|endoftext|>", "unk": "<|endoftext|>", "pad": "<|endoftext|>"}),
     "OpenAIGPTTokenizer": Class(word_pairs, {"unk": "<unk>"}),
+    "CTRLTokenizer": Class(continued_pairs, {"unk": "<unk>"}),
     **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), T5),
     **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), ALBERT),
     "XLNetTokenizer": Class(p.unigram(p.as_is, p.quotes(lowercase=False, accents=False)),
@@ -140,15 +141,15 @@ CLASSES: dict[str, Class] = {
 }
 """Name -> what it does. A class of which tests do not hold the ids equal to transformers' is not listed."""
 
+MOSES = "prepares texts with the Moses scripts of their language, and these cannot be reproduced exactly"
 REFUSED = {
-    "XLMTokenizer": "prepares texts with Moses scripts for each language",
-    "FlaubertTokenizer": "prepares texts with Moses scripts",
-    "BertJapaneseTokenizer": "needs a Japanese morphological analyser",
-    "RoFormerTokenizer": "cuts Chinese words with jieba",
-    "CTRLTokenizer": "writes its vocabulary and its merges with different marks of a word's end",
-    "TransfoXLTokenizer": "prepares texts with Moses scripts",
+    "XLMTokenizer": MOSES,
+    "FlaubertTokenizer": MOSES,
+    "BertJapaneseTokenizer": "needs a Japanese morphological analyser, and its words cannot be reproduced exactly",
+    "RoFormerTokenizer": "cuts Chinese words with jieba, and these cannot be reproduced exactly",
+    "TransfoXLTokenizer": "keeps its vocabulary in a pickle, and a pickle can run code, so none is read",
 }
-"""Classes whose ids cannot be reproduced exactly, and why."""
+"""Classes that are not read, and why."""
 
 MODEL_TYPES = {
     **dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "convbert", "realm", "retribert", "squeezebert",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import AddedToken, processors
@@ -13,7 +14,7 @@ from saucier.text.older.classes import CLASSES, MODEL_TYPES, REFUSED, Class
 from saucier.text.older.pieces import FILES
 from saucier.text.older.settings import ROLES, Settings, read_settings
 
-OLDER = ("vocab.txt", "vocab.json", *FILES)
+OLDER = ("vocab.txt", "vocab.json", "vocab.pkl", *FILES)
 """Files of which one makes a folder a tokenizer's, where there is no tokenizer.json."""
 
 
@@ -51,7 +52,7 @@ def class_of(settings: Settings) -> Class:
     if name in ("", "PreTrainedTokenizer", "TokenizersBackend"):
         name = MODEL_TYPES.get(str(config.get("model_type")), "")
     if name in REFUSED:
-        raise InputError(f"{name} {REFUSED[name]}, which cannot be reproduced exactly", where=str(settings.folder),
+        raise InputError(f"{name} {REFUSED[name]}", where=str(settings.folder),
                          remedy="give a folder with tokenizer.json")
     if not name:
         raise InputError("nothing says which class these tokenizer files belong to", where=str(settings.folder),
@@ -78,7 +79,17 @@ def add_tokens(backend: Backend, settings: Settings, found: Class, own: list[Add
         if token.content not in seen:
             backend.add_tokens([token])
             seen.add(token.content)
+    refuse_behind(backend, settings, seen)
     backend.add_tokens([token for token in own if token.content not in stated])  # these win over the class's
+
+
+def refuse_behind(backend: Backend, settings: Settings, added: Iterable[str]) -> None:
+    """Refuse special tokens that are no part of a vocabulary behind which unknown pieces have their ids."""
+    known = settings.known
+    behind = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
+    if behind:
+        raise InputError(f"the special token {behind[0]!r} is not in vocab.json", where=str(settings.folder),
+                         remedy="give a folder with tokenizer.json")
 
 
 def spaced(token: AddedToken, role: str, settings: Settings, found: Class) -> AddedToken:

@@ -54,12 +54,25 @@ def read_merges(path: Path, vocab: Mapping[str, int]) -> list[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith("#version") or not line.strip():
             continue
-        pair = line.rstrip("\r").split(" ")
-        if len(pair) != 2:
-            raise InputError(f"{line[:60]!r} is no pair", where=f"{path}:{number}", remedy="fetch it again")
-        for token in (*pair, "".join(pair)):
+        merges.append(read_pair(line.rstrip("\r").split(" "), line, f"{path}:{number}"))
+        for token in (*merges[-1], "".join(merges[-1])):
             if token not in vocab:
                 raise InputError(f"{token!r} is not in vocab.json", where=f"{path}:{number}",
                                  remedy="vocab.json and merges.txt must belong together")
-        merges.append((pair[0], pair[1]))
     return merges
+
+
+def read_codes(path: Path) -> list[tuple[str, str]]:
+    """Read merges as fastBPE writes them, whose products need not be tokens; the first line is a heading.
+
+    Of a pair that stands twice the last place counts. Raises `InputError` for a line that is no pair.
+    """
+    lines = [*enumerate(read_lines(path), start=1)][1:]
+    return [read_pair(line.split(), line, f"{path}:{number}") for number, line in lines if line.strip()]
+
+
+def read_pair(parts: list[str], line: str, where: str) -> tuple[str, str]:
+    """Return the two parts of a merge. Raises `InputError` for another number of them."""
+    if len(parts) != 2:
+        raise InputError(f"{line[:60]!r} is no pair", where=where, remedy="fetch it again")
+    return parts[0], parts[1]

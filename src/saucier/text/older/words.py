@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError
 from saucier.text.older.settings import Settings
-from saucier.text.older.vocabulary import read_merges, read_vocab, read_vocab_lines
+from saucier.text.older.vocabulary import read_codes, read_merges, read_vocab, read_vocab_lines
 
 WORD_END = "</w>"
+GOES_ON = "@@"
+"""What CTRL's vocabulary writes behind a piece that does not end its word."""
 INSIDE = "##"
 
 
@@ -71,3 +73,42 @@ def word_pairs(settings: Settings) -> Backend:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
     return backend
+
+
+def continued_pairs(settings: Settings) -> Backend:
+    """Build CTRL's tokenizer: its merges mark the end of a word, and its vocabulary the pieces before it.
+
+    A line feed belongs to the word before it. Pieces that are no tokens get ids behind the vocabulary, which are
+    unknown; sets `settings.known`. A text that is cut inside a word is decoded without the mark at its end, which the
+    release shows. Source: Keskar et al. 2019, §3.2, arXiv:1909.05858, and its code release.
+    """
+    path = settings.folder / "vocab.json"
+    tokens, merges = read_vocab(path), read_codes(settings.folder / "merges.txt")
+    unk = settings.names["unk"]
+    if sorted(tokens.values()) != list(range(len(tokens))):
+        raise InputError("its ids leave gaps", where=str(path), remedy="fetch it again")
+    pieces = dict.fromkeys(piece for pair in merges for piece in (*pair, "".join(pair)))
+    special = settings.names.values()
+    vocab = {token if token in special else inner_name(token, pieces, str(path)): number
+             for token, number in tokens.items()}
+    others = [piece for piece in pieces if piece not in vocab]
+    settings.known = len(tokens) if others else None
+    vocab |= {piece: len(tokens) + place for place, piece in enumerate(others)}
+    backend = Backend(models.BPE(vocab, merges, unk_token=unk, continuing_subword_prefix="",
+                                 end_of_word_suffix=WORD_END, fuse_unk=False))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+\n?"), behavior="removed", invert=True)
+    backend.decoder = decoders.Sequence([
+        decoders.Replace(unk, unk + WORD_END), decoders.BPEDecoder(suffix=WORD_END), decoders.Fuse(),
+        decoders.Replace(Regex(r"\A\s+|\s+\z"), "")])
+    return backend
+
+
+def inner_name(token: str, pieces: Container[str], where: str) -> str:
+    """Return what merges call a token of CTRL. Raises `InputError` where two of their pieces have its one id."""
+    ends, goes_on = token + WORD_END, token.removesuffix(GOES_ON)
+    if not token.endswith(GOES_ON) or not goes_on:
+        return ends
+    if ends in pieces:
+        raise InputError(f"{token!r} is a whole word too, and both have one id", where=where,
+                         remedy="give a folder with tokenizer.json")
+    return goes_on

@@ -30,7 +30,7 @@ from saucier.text.tokenizer_files import TARGET
 from saucier.text.trimming import Trimmed, trimmed
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
-             "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", *PIECES)
+             "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json", *PIECES)
 """Files that make a folder's tokenizer."""
 
 

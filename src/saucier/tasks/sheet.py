@@ -51,6 +51,11 @@ class Ragged:
         """Return some rows, in a new order. Shapes: rows [B]."""
         return Ragged.of([self.row(number).tolist() for number in rows.tolist()], self.fill)
 
+    def joined(self, groups: Sequence[Ints]) -> Ragged:
+        """Return rows of several rows each, one behind another. Shapes: groups R lists of row numbers."""
+        return Ragged.of([[value for number in rows for value in self.row(number).tolist()] for rows in groups],
+                         self.fill)
+
     def padded(self, rows: Ints) -> Ints:
         """Return rows, filled up to the longest on the right. Shapes: [B] -> [B, L]."""
         found = np.full((len(rows), int(self.lengths[rows].max(initial=1))), self.fill, dtype=np.int64)

@@ -12,7 +12,7 @@ import tokenizers
 from saucier.errors import InputError
 from saucier.files import read_object
 from saucier.text.older.classes import CLASSES
-from saucier.text.older.folder import has_older_files, read_older
+from saucier.text.older.folder import has_older_files, has_target_files, read_older
 from saucier.text.older.settings import names_of
 
 NO_LIMIT = 1_000_000_000
@@ -75,12 +75,18 @@ def open_folder(folder: Path) -> Opened:
             return replace(with_tokenizer_json(place), target=open_folder(other) if other.is_dir() else None)
     for place in (folder, folder / "tokenizer"):
         if has_older_files(place):
-            backend, settings, found = read_older(place)
-            handling = handling_of(place, settings.options, inputs=found.inputs, left=found.left)
-            handling = replace(handling, known=settings.known)
-            return Opened(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
+            written = with_older_files(place, target=True) if has_target_files(place) else None
+            return replace(with_older_files(place), target=written)
     raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
                      remedy="name the folder that holds the tokenizer")
+
+
+def with_older_files(folder: Path, *, target: bool = False) -> Opened:
+    """Read a folder with the older files: the tokenizer of what is read, or (Marian) of what is written."""
+    backend, settings, found = read_older(folder, target=target)
+    handling = handling_of(folder, settings.options, inputs=found.inputs, left=found.left)
+    handling = replace(handling, known=settings.known)
+    return Opened(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
 
 
 def with_tokenizer_json(folder: Path) -> Opened:

@@ -21,13 +21,22 @@ from saucier.finetuning.predict import ask
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
+from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.config import TextToText, Translation, Writing
 from saucier.tasks.written.prompts import Prompt, read_rows
 from saucier.tasks.written.texts import WrittenText
+from saucier.tasks.written.writing import WritingTask
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=1", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
+
+
+def loss_of(model: saucier.Transformer, task: WritingTask[WrittenText], sheet: Sheet) -> tuple[float, float]:
+    """Return the loss of all rows of a sheet in one batch, and its targets."""
+    with torch.no_grad():
+        loss = task.objective(model, sheet.batch(np.arange(len(sheet))))
+    return float(loss.total), loss.weight
 
 
 def settings(model: Path, train: Path, held_out: Path, *words: str, task: str = "text_to_text") -> Finetuning:
@@ -74,6 +83,26 @@ def test_a_decoder_learns_the_response_alone(tiny_gpt2: Path) -> None:
     response = [*tokenizer.encode("cat soup"), tokenizer.eos_id]
     assert sheet.wide["input_ids"].row(0).tolist() == [*prompt, *response[:-1]]
     assert sheet.wide["labels"].row(0).tolist() == [IGNORED] * (len(prompt) - 1) + response
+
+
+def test_pairs_in_one_row_have_the_losses_of_pairs_alone(tiny_t5: Path, tiny_gpt2: Path) -> None:
+    encoding, model = encoding_of(tiny_t5, 200), saucier.load(tiny_t5, dtype="float32")
+    rows = [example(text, target) for text, target in written_rows(40, 3)]
+    alone, shared = build_task(TextToText()), build_task(TextToText(packing=True))
+    sheets = alone.sheet(rows, encoding), shared.sheet(rows, encoding)
+    assert len(sheets[1]) < len(sheets[0]) / 2
+    assert sheets[1].lengths.max() <= encoding.length
+    expected, found = loss_of(model, alone, sheets[0]), loss_of(model, shared, sheets[1])
+    assert found[1] == expected[1] and found[0] == pytest.approx(expected[0], rel=1e-5)
+    assert shared.fitted(sheets[1]).config.writing == alone.fitted(sheets[0]).config.writing
+    with pytest.raises(saucier.InputError, match=r"task\.packing"):
+        shared.sheet(rows, encoding_of(tiny_gpt2))
+
+
+def test_packed_pairs_are_fine_tuned(tiny_t5: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    wanted = settings(tiny_t5, *files, "task.packing=true", "training.length=64")
+    folder = finetune(wanted, tmp_path / "run", quiet=True)
+    assert len(ask(folder.path, [str(files[1])]).answers) == 24
 
 
 @pytest.mark.parametrize("folder", ["tiny_t5", "tiny_gpt2"])

@@ -284,6 +284,37 @@ def best_pieces(text: str, scores: dict[str, float]) -> list[str]:
     return joined
 
 
+@pytest.mark.parametrize("separate", [False, True])
+def test_marian_has_pieces_for_each_language(separate: bool, tmp_path: Path, short: list[str]) -> None:
+    """Targets are cut by the pieces of `target.spm`, and numbered by the vocabulary that is theirs."""
+    texts = {"source": short[:7], "target": [text.upper() for text in short[7:]]}
+    normal, vocab = {}, {"</s>": 0, "<unk>": 1, "<pad>": 2}
+    for side, said in texts.items():
+        unigram_model(tmp_path / f"{side}.spm", said, ("<unk>", "</s>"))
+        normal[side] = {piece.text: piece.score for piece in read_pieces(tmp_path / f"{side}.spm").pieces
+                        if piece.kind == 1}
+    vocabs = {}
+    for side in texts:
+        own = [*vocab, *normal[side]] if separate else \
+            list(dict.fromkeys([*vocab, *normal["source"], *normal["target"]]))
+        vocabs[side] = {token: number for number, token in enumerate(dict.fromkeys(own))}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocabs["source"]))
+    (tmp_path / "target_vocab.json").write_text(json.dumps(vocabs["target"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer",
+                                                                "separate_vocabs": separate}))
+    ours = load_tokenizer(tmp_path)
+    ours.save(tmp_path / "saved")
+    for tokenizer in (ours, load_tokenizer(tmp_path / "saved")):
+        for side, one in (("source", tokenizer), ("target", tokenizer.target)):
+            for text in (texts[side][0][:120].replace("\n", " "), "the METHOD"):
+                wanted = [vocabs[side].get(piece, 1) for word in text.split()
+                          for piece in best_pieces("▁" + word, normal[side])]
+                assert one.encode(text) == [*wanted, 0]
+            assert one.vocab_size == len(vocabs[side])
+    said = "THE METHOD"
+    assert ours.target.decode(ours.target.encode(said)) == said
+
+
 @pytest.mark.parametrize("name", ["MarianTokenizer", "M2M100Tokenizer"])
 def test_ids_of_a_vocabulary_beside_the_pieces(name: str, tmp_path: Path, short: list[str]) -> None:
     """By the definition: transformers itself needs the sentencepiece package for these."""

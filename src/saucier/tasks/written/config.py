@@ -66,7 +66,14 @@ class Written(Config):
     """How the answer is written."""
 
 
-class TextToText(Written):
+class Pairs(Written):
+    """What tasks share whose rows are pairs of texts."""
+
+    packing: bool = False
+    """Put several pairs into one row of an encoder-decoder, which keeps them apart; a batch then counts such rows."""
+
+
+class TextToText(Pairs):
     """A text for a text. Source: Raffel et al. 2020, §2.4, arXiv:1910.10683."""
 
     kind: Literal["text_to_text"] = "text_to_text"
@@ -76,7 +83,7 @@ class TextToText(Written):
     """The column of what is written: a text, or a list of texts that are all right."""
 
 
-class Translation(Written):
+class Translation(Pairs):
     """A text in another language. Source: Sutskever et al. 2014, arXiv:1409.3215."""
 
     kind: Literal["translation"] = "translation"
@@ -90,7 +97,7 @@ class Translation(Written):
     """Multilingual models: the language that is written."""
 
 
-class Summarization(Written):
+class Summarization(Pairs):
     """What a document says, in few words. Source: Rush et al. 2015, arXiv:1509.00685."""
 
     kind: Literal["summarization"] = "summarization"

@@ -11,9 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from saucier.config.asked import packs_pairs
+from saucier.errors import InputError
 from saucier.objectives.base import IGNORED
 from saucier.tasks.sheet import Ragged, Sheet
+from saucier.tasks.task import Encoding
 from saucier.text.rows import PADDING, Ints
+from saucier.text.sharing import shared_bins
 
 
 def next_tokens(ids: Sequence[int], learned: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
@@ -40,6 +44,27 @@ def rows_shared(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints
     wide = {"input_ids": Ragged.of(joined[0], filler), "labels": Ragged.of(joined[1], IGNORED),
             "documents": Ragged.of(numbers, PADDING), "places": Ragged.of(places, 0)}
     return Sheet(wide, item=item[[row[0] for row in bins]])
+
+
+def pairs_shared(sheet: Sheet, encoding: Encoding) -> Sheet:
+    """Put the pairs of an encoder-decoder into as few rows as we find; a row is called by its first pair.
+
+    Source and target of a pair carry its number, and places from 0, so a model reads it as if it stood alone.
+    Raises `InputError` for a model that would not keep pairs apart.
+    """
+    if not packs_pairs(encoding.body):
+        raise InputError("only encoder-decoders with softmax attention keep pairs in one row apart",
+                         where="task.packing", remedy="leave it out, or begin with a model such as T5 or BART")
+    sides = {"": ("input_ids",), "decoder_": ("decoder_input_ids", "labels")}
+    lengths = {before: sheet.wide[names[0]].lengths for before, names in sides.items()}
+    bins = shared_bins(np.stack([*lengths.values()], axis=1), encoding.length)
+    wide = {name: sheet.wide[name].joined(bins) for names in sides.values() for name in names}
+    for before, side in lengths.items():
+        alone = np.concatenate([[0], np.cumsum(side)])
+        numbers = Ragged(np.repeat(np.arange(len(side)), side), alone, PADDING)
+        places = Ragged(np.arange(alone[-1]) - np.repeat(alone[:-1], side), alone, 0)
+        wide |= {f"{before}documents": numbers.joined(bins), f"{before}places": places.joined(bins)}
+    return Sheet(wide, item=sheet.item[[row[0] for row in bins]], cut=sheet.cut)
 
 
 def packed(lengths: Sequence[int], room: int) -> list[list[int]]:

@@ -73,7 +73,7 @@ class Reasoning(WritingTask[Reasoned]):
         """Take the length of the longest answer, for the answers that are asked for; targets are cut by rows alone."""
         if self.config.writing.tokens is not None:
             return self
-        told = self.config.writing.model_copy(update={"tokens": longest_response(sheet.wide["labels"])})
+        told = self.config.writing.model_copy(update={"tokens": longest_response(sheet)})
         return replace(self, config=self.config.model_copy(update={"writing": told}))
 
     @property

@@ -20,9 +20,10 @@ from saucier.generation.prompt import positions_limit
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.examples import Example
-from saucier.tasks.sheet import Ragged, Sheet
+from saucier.tasks.sheet import Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
-from saucier.tasks.written.config import Beams, Greedy, Sampling, Writing
+from saucier.tasks.written.config import Beams, Greedy, Pairs, Sampling, Writing
+from saucier.tasks.written.packing import pairs_shared
 from saucier.tasks.written.prompts import LANGUAGE, Prompt, Taught, read_rows, two_sides, writing_sheet
 from saucier.text.language_tokens import language_id, language_tokens
 from saucier.text.rows import Ints, generator
@@ -65,14 +66,16 @@ class WritingTask(Task[W], Generic[W]):
 
     def sheet(self, examples: Sequence[W], encoding: Encoding) -> Sheet:
         """Encode prompts and responses."""
-        return writing_sheet(list(self.taught(examples, encoding)), encoding, self.config.writing.tokens)
+        found = writing_sheet(list(self.taught(examples, encoding)), encoding, self.config.writing.tokens)
+        packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.wide
+        return pairs_shared(found, encoding) if packs else found
 
     def fitted(self, sheet: Sheet) -> WritingTask[W]:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        told = writing.model_copy(update={"tokens": longest_response(sheet.wide["labels"])})
+        told = writing.model_copy(update={"tokens": longest_response(sheet)})
         return replace(self, config=self.config.model_copy(update={"writing": told}))  # type: ignore[type-var]
 
     @property
@@ -119,9 +122,11 @@ class WritingTask(Task[W], Generic[W]):
         return tokenizer.target.id_to_token(target) or f"<{target}>"
 
 
-def longest_response(labels: Ragged) -> int:
-    """Return the most targets that stand next to each other in a row."""
-    learned = np.insert(labels.values != IGNORED, labels.offsets[:-1], False)
+def longest_response(sheet: Sheet) -> int:
+    """Return the most targets that stand next to each other in a row, and belong to one text."""
+    labels, texts = sheet.wide["labels"], sheet.wide.get("decoder_documents")
+    borders = labels.offsets[:-1] if texts is None else np.append(0, np.flatnonzero(np.diff(texts.values)) + 1)
+    learned = np.insert(labels.values != IGNORED, borders, False)
     stops = np.flatnonzero(~np.append(learned, False))
     return int(np.diff(stops).max(initial=1)) - 1 or 1
 

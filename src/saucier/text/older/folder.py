@@ -12,6 +12,7 @@ from saucier.errors import InputError, nearest
 from saucier.files import read_object
 from saucier.text.older.classes import CLASSES, MODEL_TYPES, REFUSED, Class
 from saucier.text.older.pieces import FILES
+from saucier.text.older.renumbered import TARGET_PIECES
 from saucier.text.older.settings import ROLES, Settings, read_settings
 
 OLDER = ("vocab.txt", "vocab.json", "vocab.pkl", *FILES)
@@ -23,12 +24,19 @@ def has_older_files(folder: Path) -> bool:
     return any((folder / name).is_file() for name in OLDER)
 
 
-def read_older(folder: Path) -> tuple[Backend, Settings, Class]:
+def has_target_files(folder: Path) -> bool:
+    """Say whether what is written has pieces of its own there."""
+    return (folder / TARGET_PIECES).is_file()
+
+
+def read_older(folder: Path, *, target: bool = False) -> tuple[Backend, Settings, Class]:
     """Build a folder's tokenizer as its class does, special tokens and frame included.
 
+    `target`: that of what is written, where `has_target_files` says that there is one.
     Raises `InputError` for a class that is unknown or cannot be reproduced, and for a file that is not as it should be.
     """
     settings = read_settings(folder)
+    settings.target = target
     found = class_of(settings)
     settings.names = {**found.names, **settings.names}
     try:

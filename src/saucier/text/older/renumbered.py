@@ -18,6 +18,8 @@ from saucier.text.older.vocabulary import read_vocab
 
 MARK = "\ufdd0"
 """No text holds it: Unicode keeps it for internal use."""
+TARGET_PIECES = "target.spm"
+"""Where Marian keeps the pieces of the target language."""
 HUNDRED = [
     "af", "am", "ar", "ast", "az", "ba", "be", "bg", "bn", "br", "bs", "ca", "ceb", "cs", "cy", "da", "de", "el", "en",
     "es", "et", "fa", "ff", "fi", "fr", "fy", "ga", "gd", "gl", "gu", "ha", "he", "hi", "hr", "ht", "hu", "hy", "id",
@@ -30,14 +32,13 @@ HUNDRED = [
 
 
 def marian(settings: Settings) -> tuple[Backend, list[AddedToken]]:
-    """Build Marian's tokenizer of the source language. Its punctuation is not normalized by Moses scripts.
+    """Build Marian's tokenizer of the source or the target language. Punctuation is not normalized by Moses scripts.
 
+    The pieces of each language have a model of their own, and in some releases a vocabulary (`separate_vocabs`).
     Source: Junczys-Dowmunt et al. 2018, arXiv:1804.00344.
     """
-    if settings.flag("separate_vocabs", False):
-        raise InputError("separate_vocabs true cannot be reproduced", where=settings.where,
-                         remedy="give a folder with tokenizer.json")
-    vocab = read_vocab(settings.folder / "vocab.json")
+    separate = settings.target and settings.flag("separate_vocabs", False)
+    vocab = read_vocab(settings.folder / ("target_vocab.json" if separate else "vocab.json"))
     codes = [AddedToken(token, normalized=False, special=False) for token in vocab
              if token.startswith(">>") and token.endswith("<<")]
     return renumbered(settings, vocab, plain=[token.content for token in codes]), codes
@@ -61,7 +62,7 @@ def hundred(settings: Settings) -> list[str]:
 
 def renumbered(settings: Settings, vocab: dict[str, int], plain: list[str]) -> Backend:
     """Build the backend; `plain` are tokens that stand in texts as they are. Sets `settings.known`."""
-    path = model_file(settings.folder)
+    path = settings.folder / TARGET_PIECES if settings.target else model_file(settings.folder)
     model, unk = read_pieces(path), settings.names["unk"]
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise InputError("its ids leave gaps", where=str(settings.folder / "vocab.json"), remedy="fetch it again")

@@ -30,6 +30,8 @@ class Settings:
     """Role -> token; the class's own defaults are filled in later."""
     known: int | None = None
     """Ids from here on are unknown to the model; None: the model knows all."""
+    target: bool = False
+    """Whether the tokenizer of what is written is meant, where that has files of its own (Marian)."""
 
     @property
     def where(self) -> str:

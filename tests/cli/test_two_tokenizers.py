@@ -99,6 +99,8 @@ def test_every_verb_works_on_the_result(saucier: Saucier, bert2gpt: Path, pair_f
     moved = saucier("convert", bert2gpt, tmp_path / "moved")
     assert moved.code == 0, moved.err
     assert library.load_tokenizer(tmp_path / "moved").target.vocab_size == 290
+    fewer = saucier("convert", bert2gpt, tmp_path / "fewer", "--vocabulary", pair_file)
+    assert fewer.code == 2 and "vocabularies of their own" in fewer.error
     lines = tmp_path / "lines.txt"
     lines.write_text("the cook\na guest\n", encoding="utf-8")
     answer = saucier("backtranslate", bert2gpt, lines, "--out", tmp_path / "made.tsv", "--columns", "there,back")

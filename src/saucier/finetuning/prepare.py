@@ -48,7 +48,7 @@ def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start:
     """
     where = "model" if start is None else str(start)
     other.published = told(other.published, other.config, tokenizer)
-    known = saved_labels(other, wanted) if tokenizer.vocab_size <= other.config.embed.vocab else None
+    known = saved_labels(other, wanted) if tokenizer.vocab_size <= other.config.input_embed.vocab else None
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, where)
     document = labelled_document(other.published, wanted.labels)

@@ -27,6 +27,7 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
         (
             "tests/unit/adaptation/test_fronts.py::test_only_they_learn",
             "tests/unit/adaptation/test_fronts.py::test_generation_reads_them_once",
+            "tests/unit/adaptation/test_fronts.py::test_a_prompt_before_the_target_is_tokens_of_its_own",
             "tests/checkpoints/test_peft_fronts.py::test_peft_reads_ours",
         ), "works"),
     Row("D4", "Instruction tuning",

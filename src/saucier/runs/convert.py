@@ -97,9 +97,13 @@ def separator_of(model: Transformer) -> int:
 
 
 def fewer_tokens(folder: Path, model: Transformer, files: Sequence[str]) -> Trimmed:
-    """Return a folder's tokenizer with the tokens of a text alone."""
+    """Return a folder's tokenizer with the tokens of a text alone. Raises `InputError` for two vocabularies."""
+    own = model.config.decoder_embed
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.has_own_target and own is not None and not own.tied:
+        raise InputError("the two sides have vocabularies of their own", where="--vocabulary", remedy="leave it out")
     texts = (one.text for one in read_documents(files))
-    return trimmed(load_tokenizer(folder), texts, keep_first=first_ids(model.config))
+    return trimmed(tokenizer, texts, keep_first=first_ids(model.config))
 
 
 def write_tokenizer(tokenizer: Tokenizer, target: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pydantic import Discriminator, Tag, create_model
 
 from saucier.config import Head, SelfAttention, Transformer
 from saucier.config.base import Config
+from saucier.config.initialization import Initialization
 from saucier.config.layers import Kernel
 from saucier.config.rewriting import rewritten
 from saucier.families import FAMILIES
@@ -20,7 +21,7 @@ TREE = "tree"
 """The tag of a model that is written out as a whole tree."""
 
 
-COMMON = ("family", "head", "kernel")
+COMMON = ("family", "head", "kernel", "initialization")
 """Keys that are no hyper-parameters of a family: every family has them."""
 
 
@@ -34,6 +35,8 @@ class Family(Config):
     """What stands on top, in place of the family's own; None: the family's."""
     kernel: Kernel | None = None
     """How every self-attention weighs its keys, in place of the family's own ways; None: the family's."""
+    initialization: Initialization | None = None
+    """How weights begin, in place of the family's own way; None: the family's."""
 
     def tree(self, vocab: int, target_vocab: int | None = None) -> Transformer:
         """Return the whole config; `vocab` is used where the recipe does not say.
@@ -44,7 +47,8 @@ class Family(Config):
         tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
         tree = tree if self.kernel is None else with_kernel(tree, self.kernel)
         tree = tree if target_vocab is None else with_target_vocab(tree, target_vocab)
-        return tree if self.head is None else tree.model_copy(update={"head": self.head})
+        given = {name: value for name in ("head", "initialization") if (value := getattr(self, name)) is not None}
+        return tree.model_copy(update=given) if given else tree
 
 
 def with_kernel(tree: Transformer, kernel: Kernel) -> Transformer:
@@ -66,7 +70,8 @@ def family_type(name: str) -> type[Family]:
     signature = inspect.signature(FAMILIES[name], eval_str=True)
     fields: dict[str, Any] = {"family": (Literal[name], name)}
     fields |= {key: (found.annotation, found.default) for key, found in signature.parameters.items() if key != "vocab"}
-    fields |= {"vocab": (int | None, None), "head": (Head | None, None), "kernel": (Kernel | None, None)}
+    fields |= {"vocab": (int | None, None), "head": (Head | None, None), "kernel": (Kernel | None, None),
+               "initialization": (Initialization | None, None)}
     return create_model(name, __base__=Family, __doc__=inspect.getdoc(FAMILIES[name]), **fields)
 
 

@@ -15,6 +15,10 @@ SMALL = ["model.dim=32", "model.layers=2", "model.length=32", "training.length=3
          "tokenizer.vocab=200", "data.document=file"]
 
 
+QUARTER = ("model.width=16", "objective.generator.width=0.25", "objective.generator.depth=1")
+"""ELECTRA with the paper's share for its generator."""
+
+
 def small(name: str, *changes: str) -> Recipe:
     return recipe(name, [*SMALL, *changes] if name != "xlnet-nano" else [
         one for one in [*SMALL, *changes] if not one.startswith("model.length")])
@@ -27,7 +31,7 @@ def cost(found: Recipe) -> tuple[Tokens, float]:
 
 def test_the_generators_work_is_counted_as_it_is_done() -> None:
     """PyTorch's own counter of products agrees, over the forward passes of both, of drawing, and of the head's."""
-    found = small("electra-nano", "model.width=16")
+    found = small("electra-nano", *QUARTER)
     work = made_up(found, found.vocab)
     lesson = planned_lessons(found, work.ids)[0]
     model = build(found.model)
@@ -42,22 +46,22 @@ def test_the_generators_work_is_counted_as_it_is_done() -> None:
 
 
 def test_every_token_is_a_target_of_replaced_tokens_and_only_hidden_ones_have_labels() -> None:
-    tokens, _ = cost(small("electra-nano", "model.width=16"))
+    tokens, _ = cost(small("electra-nano", *QUARTER))
     assert tokens.targets == tokens.first == 128
     assert tokens.labels == pytest.approx(0.15 * 128, abs=4)
-    chosen, _ = cost(small("electra-nano", "model.width=16", "objective.learns.kind=chosen_tokens"))
+    chosen, _ = cost(small("electra-nano", *QUARTER, "objective.learns.kind=chosen_tokens"))
     assert chosen.targets == chosen.labels
 
 
 def test_two_stages_cost_less_than_both_together() -> None:
-    whole = ["model.width=16", "objective.generator.width=1"]
+    whole = [*QUARTER, "objective.generator.width=1"]
     _, together = cost(small("electra-nano", *whole))
     _, stages = cost(small("electra-nano", *whole, "objective.stages={kind: two_stages, first: 0.5}"))
     assert 0.5 * together < stages < 0.75 * together
 
 
 def test_the_memory_holds_the_generator_too() -> None:
-    narrow, wide = (training_memory(small("electra-nano", "model.width=16", f"objective.generator.width={width}"), 200,
+    narrow, wide = (training_memory(small("electra-nano", *QUARTER, f"objective.generator.width={width}"), 200,
                                     "float32").total for width in (0.25, 1))
     assert narrow < wide
 

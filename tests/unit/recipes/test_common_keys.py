@@ -1,4 +1,4 @@
-"""Any family with any kernel, by one line of a recipe."""
+"""Any family with any kernel and any starting weights, by one line of a recipe."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.model import build
 from saucier.recipes import recipe
 
 
@@ -17,6 +18,14 @@ def test_one_line_gives_every_self_attention_a_kernel(name: str) -> None:
     plain = recipe(name).model
     assert c.parameters(body) == c.parameters(plain)
     assert body.head == plain.head
+
+
+def test_one_line_says_how_the_weights_begin() -> None:
+    """The matrices have that deviation; nothing else of the model is another."""
+    wide = recipe("bert-nano", ["model.initialization={kind: normal, std: 0.1}"]).model
+    assert wide.initialization == c.NormalInit(std=0.1)
+    assert wide.model_copy(update={"initialization": c.NormalInit()}) == recipe("bert-nano").model
+    assert float(build(wide, seed=0).embed.tokens.weight.std()) == pytest.approx(0.1, rel=0.02)
 
 
 def test_a_kernel_that_does_not_fit_is_refused_with_its_line() -> None:

@@ -9,7 +9,7 @@ from saucier.config.turns import in_turns
 FIXED, MERGED = FixedFactors(), Merged()
 
 
-def sparse_transformer(dim: int = 512, layers: int = 30, *, heads: int = 8, vocab: int = 256, length: int = 12160,
+def sparse_transformer(dim: int = 512, layers: int = 30, *, heads: int = 8, vocab: int = 256, length: int = 12288,
                        factors: Factors = FIXED, form: Form = MERGED, dropout: float = 0.4) -> c.Transformer:
     """Sparse Transformer, as for enwik8 by default. Source: Child et al. 2019, §5 and §7.2, arXiv:1904.10509.
 

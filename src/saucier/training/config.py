@@ -82,6 +82,17 @@ class Linear(Config):
     final: float = Field(default=0.0, ge=0, le=1)
 
 
+class Polynomial(Config):
+    """A power of what is left, from the highest rate down to `final` of it. Source: Beltagy et al. 2020, §5."""
+
+    kind: Literal["polynomial"] = "polynomial"
+    power: float = Field(default=3.0, gt=0)
+    """1 is a straight line; a larger one falls fast and then slowly."""
+    warmup: int = Field(default=0, ge=0)
+    """Steps over which the rate rises linearly from zero."""
+    final: float = Field(default=0.0, ge=0, le=1)
+
+
 class InverseSquareRoot(Config):
     """Falls as one over the square root of the step. Source: Vaswani et al. 2017, §5.3.
 
@@ -106,7 +117,7 @@ class Constant(Config):
     """Last steps over which the rate falls to zero."""
 
 
-ScheduleConfig = Annotated[Cosine | Linear | InverseSquareRoot | Constant, Field(discriminator="kind")]
+ScheduleConfig = Annotated[Cosine | Linear | Polynomial | InverseSquareRoot | Constant, Field(discriminator="kind")]
 
 
 class LayerRates(Config):

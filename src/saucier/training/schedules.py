@@ -18,6 +18,8 @@ def factor(schedule: c.ScheduleConfig, step: int, steps: int) -> float:
             return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
         case c.Linear(final=final):
             return final + (1 - final) * max(0.0, 1 - progress)
+        case c.Polynomial(power=power, final=final):
+            return float(final + (1 - final) * max(0.0, 1 - progress) ** power)
         case c.InverseSquareRoot(warmup=warmup):
             return math.sqrt(warmup / number)
         case c.Constant(cooldown=cooldown):

@@ -7,7 +7,8 @@ import pytest
 from saucier.training import config as c
 from saucier.training.schedules import factor
 
-ALL = [c.Cosine(warmup=10), c.Linear(warmup=10), c.InverseSquareRoot(warmup=10), c.Constant(warmup=10)]
+ALL = [c.Cosine(warmup=10), c.Linear(warmup=10), c.Polynomial(warmup=10),
+       c.InverseSquareRoot(warmup=10), c.Constant(warmup=10)]
 
 
 @pytest.mark.parametrize("schedule", ALL, ids=lambda schedule: schedule.kind)
@@ -23,6 +24,11 @@ def test_cosine_ends_at_its_final_share() -> None:
 
 def test_linear_falls_to_zero() -> None:
     assert [factor(c.Linear(), step, 4) for step in range(4)] == pytest.approx([0.75, 0.5, 0.25, 0.0])
+
+
+def test_a_power_falls_fast_and_then_slowly() -> None:
+    assert [factor(c.Polynomial(), step, 4) for step in range(4)] == pytest.approx([0.421875, 0.125, 0.015625, 0.0])
+    assert factor(c.Polynomial(power=1, final=0.5), 1, 4) == factor(c.Linear(final=0.5), 1, 4) == pytest.approx(0.75)
 
 
 def test_inverse_square_root_is_the_papers_formula() -> None:

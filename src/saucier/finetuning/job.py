@@ -107,7 +107,8 @@ def read(job: Job) -> None:
     """Read the files, encode them, and show what will be learned."""
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
-    job.tokenizer = job.splits.task.spelled(job.start.tokenizer(job.splits))
+    known, task = job.start.tokenizer(job.splits), job.splits.task
+    job.tokenizer = task.spelled(known if task.wanted.kind == "language" else known.of_sources())
     job.encoding = encoding_of(settings, job.start, job.tokenizer)
     job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
                   for name, examples in job.splits.named().items()}

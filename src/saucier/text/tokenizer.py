@@ -59,6 +59,10 @@ class Tokenizer:
         """Return the tokenizers of two sides: this one for what is read, and `target` for what is written."""
         return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling, target=target.target)
 
+    def of_sources(self) -> Tokenizer:
+        """Return the tokenizer of what is read alone, for a model that writes nothing."""
+        return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling)
+
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *,
                  max_length: int | None = None, padding: str = "longest", truncation: str = "longest_first",
                  add_special_tokens: bool = True) -> Encoded:

@@ -23,6 +23,10 @@ class Letters:
     bos_id, eos_id, pad_id = None, 1, 0
     handling = SimpleNamespace(max_length=None)
 
+    @property
+    def target(self) -> Letters:
+        return self
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         ids = [2 + ord(letter) % 60 for letter in text.replace("? y", "~")]
         return ids + [1] * add_special_tokens

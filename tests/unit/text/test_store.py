@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from saucier.errors import InputError, WorkError
 from saucier.text import store as stores
-from saucier.text.config import GPT2_TOKENS, ByteBPE, WordPiece
+from saucier.text.config import GPT2_TOKENS, ByteBPE, Bytes, WordPiece
 from saucier.text.encode import frame, sentence_starts, write_documents, write_pairs
 from saucier.text.read import Document, Pair
 from saucier.text.store import PairStore, Piece, TokenStore, write_store
@@ -141,6 +141,13 @@ def test_unknown_tokens_are_counted(tmp_path: Path, texts: list[str]) -> None:
 def test_pairs_stand_side_by_side(tmp_path: Path, byte_bpe: Tokenizer) -> None:
     pairs = [Pair(f"source {n}", f"target text {n}", "") for n in range(3)]
     store = write_pairs(tmp_path / "s", pairs, byte_bpe)
+    other = train_tokenizer(Bytes(), [])
+    both = byte_bpe.beside(other)
+    apart = write_pairs(tmp_path / "two", pairs, both)
+    assert apart.source.document(0).tolist() == store.source.document(0).tolist() == byte_bpe.encode(pairs[0].source)
+    assert apart.target.document(0).tolist() == other.encode(pairs[0].target)
+    assert (apart.source.vocab, apart.target.vocab) == (byte_bpe.vocab_size, other.vocab_size)
+    assert both.has_own_target and not both.of_sources().has_own_target
     assert [byte_bpe.decode(store.source.document(n)) for n in range(3)] == [pair.source for pair in pairs]
     assert [byte_bpe.decode(store.target.document(n)) for n in range(3)] == [pair.target for pair in pairs]
     assert store.counts()["pairs"] == len(store) == 3

@@ -1,4 +1,4 @@
-"""Texts of any length whose answer stands in one place, and rows that are to be copied: what `long_tasks` learns.
+"""Texts of any length whose answer stands in one place: what `long_tasks` learns.
 
 Every row is a function of the seed. The books of `../shared/data/long` are the filler; nothing of them is kept here.
 """
@@ -48,8 +48,8 @@ def hidden_keys(books: Iterable[Path], rows: int, words: int, seed: int) -> Iter
         yield hidden_key(book, words, draw)
 
 
-def write_rows(path: Path, rows: Iterable[tuple[str, str]]) -> Path:
-    """Write labelled rows."""
+def write_rows(path: Path, names: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Path:
+    """Write a table of two columns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["label\ttext", *(f"{label}\t{text}" for label, text in rows)]) + "\n", encoding="utf-8")
+    path.write_text("\n".join("\t".join(cells) for cells in (names, *rows)) + "\n", encoding="utf-8")
     return path

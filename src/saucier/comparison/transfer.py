@@ -20,7 +20,7 @@ from saucier.comparison.preparation import Trial
 from saucier.errors import InputError, WorkError
 from saucier.model import Transformer, build
 from saucier.objectives.base import Batch, tensor
-from saucier.objectives.labelling import Classes
+from saucier.objectives.labelling import Classes, logits_of, run
 from saucier.recipes import Recipe
 from saucier.recipes.coherence import learned_length
 from saucier.runs.passport import file_digest
@@ -181,5 +181,4 @@ def answers(model: Transformer, asked: Task, limits: Limits) -> Iterator[float]:
         tokens, lengths = pad_texts(asked.store, items, limits.length, limits.ends)
         rows = text_rows(tokens, lengths, row=items - start, item=items)
         batch = moved(asked.labelling(rows, seed=0, step=0), device)
-        wanted = batch.pop("labels")
-        yield from (model(**batch).logits.argmax(-1) == wanted).float().tolist()
+        yield from (logits_of(run(model, batch)).argmax(-1) == batch["labels"]).float().tolist()

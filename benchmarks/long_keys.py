@@ -14,6 +14,8 @@ from benchmarks.section import Row
 BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
 HELD_OUT_BOOK = "sherlock_holmes.txt"
 SEEDS = (0, 1)
+LABELS = f"task.labels=[{','.join(sorted(COLOURS))}]"
+"""All of them: few long rows may lack a colour that others ask for."""
 LENGTH, SHORT = 8192, 512
 """Tokens that are read of a row, and those that short context reads."""
 
@@ -35,7 +37,7 @@ class Stage:
     def learning(self, seed: int) -> list[str]:
         """Return the words of the command line; every row is seen once."""
         return [f"training.length={self.length}", f"training.batch={self.batch}", "training.epochs=1",
-                f"training.seed={seed}", *muon(self.rate, 0.4 * self.rate)]
+                f"training.seed={seed}", LABELS, *muon(self.rate, 0.4 * self.rate)]
 
 
 FIRST = Stage("short", words=40, rows=16000, batch=64, length=72, rate=1e-2)

@@ -97,10 +97,16 @@ def suits(x: Tensor, weight: Tensor) -> bool:
     return x.dtype == torch.bfloat16 and imitates_bfloat16() and x.numel() >= FEW_IMITATED * x.shape[-1]
 
 
+def is_plain(layer: nn.Module) -> bool:
+    """Say whether a map is a product and nothing else: not rewritten, and nobody hooked to it."""
+    return type(layer) is Linear and not layer._forward_hooks and not layer._forward_pre_hooks
+
+
 def fuses(layer: nn.Module, x: Tensor) -> bool:
     """Say whether oneDNN is to multiply this by a plain map, and may do more to the result before it is written."""
-    if type(layer) is not Linear or layer._forward_hooks or torch.is_grad_enabled():
+    if not is_plain(layer) or torch.is_grad_enabled():
         return False
+    assert isinstance(layer, Linear), "a plain map is one"
     if not may_choose(x, layer.weight) or x.numel() < FEW_FUSED * x.shape[-1] or not has_onednn():
         return False
     return onednn_pays() if x.dtype == torch.float32 else x.dtype == torch.bfloat16 and not imitates_bfloat16()
@@ -144,12 +150,13 @@ class Linear(nn.Linear):
 
 
 def first_outputs(layer: nn.Module, x: Tensor, count: int) -> Tensor:
-    """Return the first outputs of a map; one that was rewritten gives all, of which the others are dropped.
+    """Return the first outputs of a map; one that is not plain gives all, of which the others are dropped.
 
     Shapes: [..., I] -> [..., count].
     """
-    if type(layer) is not Linear:
+    if not is_plain(layer):
         return cast(Tensor, layer(x))[..., :count]
+    assert isinstance(layer, Linear), "a plain map is one"
     return linear(x, layer.weight[:count], None if layer.bias is None else layer.bias[:count])
 
 

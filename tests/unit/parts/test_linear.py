@@ -135,4 +135,16 @@ def test_maps_that_learn_are_watched_or_rewritten_stay_two_operations() -> None:
         assert torch.equal(activated(twice, x, "relu"), 2 * activated(layer, x, "relu"))
         assert torch.equal(first_outputs(twice, x, 7), twice(x)[..., :7])
         torch.testing.assert_close(first_outputs(layer, x, 7), layer(x)[..., :7], rtol=1e-6, atol=1e-6)
-    assert len(seen) == 2
+    assert len(seen) == 3, "every use is watched"
+
+
+def test_whoever_hooks_a_map_is_asked() -> None:
+    """Hooks before and behind a map change what comes out, as of any module, when nothing is learned too."""
+    layer, x = layer_of(), drawn((64, 24))[0]
+    layer.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    with torch.no_grad():
+        torch.testing.assert_close(activated(layer, x, "relu"), torch.relu(F.linear(2 * x, layer.weight, layer.bias)))
+        whole = layer(x)
+        torch.testing.assert_close(first_outputs(layer, x, 8), whole[..., :8])
+        layer.register_forward_hook(lambda module, given, made: made + 1)
+        torch.testing.assert_close(first_outputs(layer, x, 8), whole[..., :8] + 1)

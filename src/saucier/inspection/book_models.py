@@ -255,7 +255,8 @@ GENERATION = Chapter("C", "Generation", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/parity/test_random_configs.py::test_same_numbers_both_ways",
-        ), "partly", "its tokenizer, so codes are given as ids"),
+            "tests/unit/generation/test_control_codes.py::test_what_is_written_follows_from_the_code",
+        ), "works"),
     Row("C10", "GPT-Neo, GPT-J, GPT-NeoX, OPT, BLOOM, LLaMA, Mistral",
         (
             "tests/golden/test_published_folders.py::test_folder",

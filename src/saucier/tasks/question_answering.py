@@ -263,7 +263,7 @@ def contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Co
     """Encode each context once, by its text. Raises `InputError` for one without tokens."""
     texts = list(dict.fromkeys(one.context for one in examples))
     found = {}
-    for text, pieces in zip(texts, tokenizer.encodings(texts, False), strict=True):
+    for text, pieces in zip(texts, tokenizer.located(texts), strict=True):
         if not pieces.ids:
             raise InputError("the tokenizer makes no token of the text", where="context", remedy="leave the row out")
         starts, ends = np.array(pieces.offsets, dtype=np.int64).T

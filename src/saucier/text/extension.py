@@ -56,7 +56,7 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> Tokenize
     words = spelled(tokenizer.backend, counted_words(tokenizer.backend, texts))
     first = 1 + max(tokenizer.backend.get_vocab(with_added_tokens=True).values())
     extend = KINDS.get(state["model"]["type"])
-    if extend is None or tokenizer.handling.known is not None:
+    if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
         raise InputError("this tokenizer cannot learn more words", where="tokenizer.extend", remedy="use 0")
     found = extend(state, words, count, first)
     if found < count:

@@ -17,6 +17,7 @@ from saucier.errors import InputError, nearest
 from saucier.files import write_json, write_text
 from saucier.hub import folder_of
 from saucier.text.older.renumbered import MARK
+from saucier.text.older.written import write_pairs
 from saucier.text.tensors import Encoded, Fit, encode_texts, frame_has_segments
 from saucier.text.tokenizer_files import TARGET, Handling, Opened, open_folder
 from saucier.text.word_marks import word_marks
@@ -112,7 +113,8 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
         try:
-            encoded = self.backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            encoded = self.backend.encode_batch_fast([self._prepared(text) for text in texts],
+                                                     add_special_tokens=add_special_tokens)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join(texts), error) from error
         return [self.published_ids(one.ids) for one in encoded]
@@ -120,6 +122,16 @@ class Tokenizer:
     def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
         return self._encodings(items, add_special_tokens=add_special_tokens)
+
+    def located(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
+        """Give encodings whose `offsets` tell where in its text a token stands.
+
+        Errors: as `encode`, and `InputError` for a tokenizer that rewrites texts before it splits them.
+        """
+        if self.handling.moses is not None:
+            raise InputError("this tokenizer rewrites a text before it splits it (Moses), so where its tokens stand is "
+                             "not known", where="tokenizer", remedy="take a model with another tokenizer")
+        return self._encodings(texts, add_special_tokens=add_special_tokens)
 
     def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
@@ -132,10 +144,20 @@ class Tokenizer:
 
     def _encodings(self, items: Sequence[Any], **options: bool) -> list[tokenizers.Encoding]:
         try:
-            found: list[tokenizers.Encoding] = self.backend.encode_batch(list(items), **options)
+            prepared = [self._prepared(item) if isinstance(item, str) else type(item)(map(self._prepared, item))
+                        for item in items]
+            found: list[tokenizers.Encoding] = self.backend.encode_batch(prepared, **options)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join("".join(item) for item in items), error) from error
         return found
+
+    def _prepared(self, text: str) -> str:
+        moses = self.handling.moses
+        return text if moses is None else moses.around(text, self._kept)
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        return [token.content for token in self.backend.get_added_tokens_decoder().values()]
 
     def published_ids(self, ids: list[int]) -> list[int]:
         """Return ids as the model knows them: those of pieces that its vocabulary has not are unknown."""
@@ -240,17 +262,21 @@ class Tokenizer:
         return word_marks(self.backend)
 
     def save(self, folder: Path | str) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them.
+        """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them; XLM's in its older files.
 
         That of the side that writes goes into the folder `target_tokenizer` beside them, where it is another one.
         """
-        write_text(Path(folder) / "tokenizer.json", self.backend.to_str(pretty=True))
-        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast",
-                                  "clean_up_tokenization_spaces": self.clean_up}
+        config = self._write_splitting(Path(folder)) | {"clean_up_tokenization_spaces": self.clean_up}
         config |= {f"{role}_token": name for role, name in self.names.items()}
         write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
         if self._target is not None:
             self._target.save(Path(folder) / TARGET)
+
+    def _write_splitting(self, folder: Path) -> dict[str, Any]:
+        if self.handling.moses is not None:
+            return write_pairs(self.backend, self.handling.known, folder)
+        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        return {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:

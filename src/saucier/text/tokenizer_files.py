@@ -11,6 +11,7 @@ import tokenizers
 
 from saucier.errors import InputError
 from saucier.files import read_object
+from saucier.text.moses import Moses
 from saucier.text.older.classes import CLASSES
 from saucier.text.older.folder import has_older_files, has_target_files, read_older
 from saucier.text.older.settings import names_of
@@ -34,6 +35,8 @@ class Handling:
     """Names of the tensors that the model takes; empty where neither the folder nor its class says it."""
     chat: Mapping[str, str] = field(default_factory=dict)
     """Chat templates by name."""
+    moses: Moses | None = None
+    """How a text is prepared before it is split; None: it is not."""
     known: int | None = None
     """Ids from here on are unknown to the model; None: the model knows all."""
 
@@ -44,6 +47,8 @@ class Handling:
             options["model_max_length"] = self.max_length
         if self.known is not None:
             options["known_ids"] = self.known
+        if self.moses is not None:
+            options |= {"src_lang": self.moses.language, "do_lowercase_and_remove_accent": self.moses.plain}
         if self.inputs:
             options["model_input_names"] = list(self.inputs)
         if self.chat:
@@ -85,7 +90,7 @@ def with_older_files(folder: Path, *, target: bool = False) -> Opened:
     """Read a folder with the older files: the tokenizer of what is read, or (Marian) of what is written."""
     backend, settings, found = read_older(folder, target=target)
     handling = handling_of(folder, settings.options, inputs=found.inputs, left=found.left)
-    handling = replace(handling, known=settings.known)
+    handling = replace(handling, known=settings.known, moses=settings.moses)
     return Opened(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
 
 

@@ -103,6 +103,21 @@ def continued_pairs(folder: Path, texts: Sequence[str], *, size: int = 500, drop
     (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def moses_pairs(folder: Path, texts: Sequence[str], *, size: int = 500, dropped: int = 20) -> None:
+    """Train XLM's BPE on words with spaces around them; `dropped` pieces of its merges are no tokens."""
+    backend = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    backend.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()])
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, end_of_word_suffix="</w>",
+                                                           show_progress=False))
+    model = json.loads(backend.to_str())["model"]
+    special = ["<s>", "</s>", "<pad>", "<unk>", *(f"<special{number}>" for number in range(10))]
+    pieces = [*model["vocab"]][:-2 * dropped] + [*model["vocab"]][-2 * dropped::2]
+    (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate([*special, *pieces])}))
+    lines = [f"{first} {second} {9999 - place}" for place, (first, second) in enumerate(model["merges"])]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def write_pairs(folder: Path, backend: Tokenizer) -> None:
     model = json.loads(backend.to_str())["model"]
     (folder / "vocab.json").write_text(json.dumps(model["vocab"]), encoding="utf-8")

@@ -18,7 +18,7 @@ from saucier.text.older.sentencepiece import read_pieces
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from older_files import bpe_model, byte_pairs, continued_pairs, unigram_model, word_pairs, words
+from older_files import bpe_model, byte_pairs, continued_pairs, moses_pairs, unigram_model, word_pairs, words
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ANGLE = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -45,6 +45,8 @@ def write(folder: Path, name: str, texts: list[str], charsmap: bytes) -> None:
             word_pairs(folder, texts)
         case "CTRLTokenizer":
             continued_pairs(folder, texts)
+        case "XLMTokenizer":
+            moses_pairs(folder, texts)
         case "LlamaTokenizer" | "ReformerTokenizer":
             bpe_model(folder / MODEL[name], texts, with_bytes=name == "LlamaTokenizer")
         case "T5Tokenizer" | "PegasusTokenizer":
@@ -218,7 +220,7 @@ def test_published_folders_without_tokenizer_json(shared: Path, name: str, tmp_p
     ({"vocab.txt": "a", "tokenizer_config.json": '{"tokenizer_class": "BertTokenizer"}'}, r"has no '\[UNK\]'"),
     ({"vocab.txt": b"[UNK]\n\xff", "tokenizer_config.json": '{"tokenizer_class": "BertTokenizer"}'},
      "byte 6: not UTF-8"),
-    ({"vocab.json": "{}", "config.json": '{"model_type": "xlm"}'}, "Moses"),
+    ({"vocab.json": "{}", "config.json": '{"model_type": "flaubert"}'}, "models are not read here"),
     ({"vocab.txt": "a", "config.json": '{"model_type": "roformer"}'}, "jieba"),
     ({"vocab.pkl": b"\x80\x04.", "config.json": '{"model_type": "transfo-xl"}'}, "a pickle can run code"),
     ({"vocab.json": "{}", "config.json": '{"model_type": "gpt2"}'}, "is empty"),

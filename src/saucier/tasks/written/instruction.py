@@ -172,7 +172,7 @@ def conversation_sheet(task: Instructions, examples: Sequence[Conversation], enc
 def conversation_row(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
     """Return the ids of a conversation, and which of them are learned. Shapes: [L]."""
     text = as_text(messages, template, encoding.tokenizer)
-    found = encoding.tokenizer.encodings([text.text], False)[0]
+    found = encoding.tokenizer.located([text.text])[0]
     learned = [any(start < last and first < end for start, end in text.answers) for first, last in found.offsets]
     begin = begin_token(encoding.tokenizer) if isinstance(template, Markers) else []
     ids = [*begin, *encoding.tokenizer.published_ids(found.ids)]

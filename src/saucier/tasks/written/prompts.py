@@ -5,6 +5,7 @@ Axes: N rows, L positions, S source, T target.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -74,7 +75,9 @@ class Piece:
 
 def pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[Piece]:
     """Encode prompts, in the tokenizer's frame or without any."""
-    found = tokenizer.encodings([one.whole for one in prompts], framed) if prompts else []
+    surrounded = any(one.text != one.whole for one in prompts)
+    encode = tokenizer.located if surrounded else tokenizer.encodings
+    found = encode([one.whole for one in prompts], framed) if prompts else []
     return [Piece(in_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
                   loose_tokens(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]
 
@@ -92,7 +95,8 @@ def in_language(ids: list[int], language: str | None, tokenizer: Tokenizer) -> l
 
 def loose_tokens(encoding: tokenizers.Encoding, prompt: Prompt) -> list[int]:
     """Return the places of the tokens that spell the text itself."""
-    first, last = len(prompt.before), len(prompt.before) + len(prompt.text)
+    first = len(prompt.before)
+    last = first + len(prompt.text) if prompt.text != prompt.whole else math.inf
     return [place for place, ((start, end), special) in
             enumerate(zip(encoding.offsets, encoding.special_tokens_mask, strict=True))
             if not special and first <= start < end <= last]

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Backend
 from saucier.text.older import pieces as p
 from saucier.text.older import renumbered as r
 from saucier.text.older.settings import Settings
-from saucier.text.older.words import byte_pairs, continued_pairs, word_pairs, wordpiece
+from saucier.text.older.words import byte_pairs, continued_pairs, moses_pairs, word_pairs, wordpiece
 
 Built = Backend | tuple[Backend, list[AddedToken]]
 
@@ -104,6 +104,9 @@ CLASSES: dict[str, Class] = {
                             {"eos": "<|endoftext|>", "unk": "<|endoftext|>", "pad": "<|endoftext|>"}),
     "OpenAIGPTTokenizer": Class(word_pairs, {"unk": "<unk>"}),
     "CTRLTokenizer": Class(continued_pairs, {"unk": "<unk>"}),
+    "XLMTokenizer": Class(moses_pairs, {**ANGLE_NAMES, "cls": "</s>", "mask": "<special1>"},
+                          Frame("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
+                          extra=lambda settings: [f"<special{number}>" for number in range(10)]),
     **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), T5),
     **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), ALBERT),
     "XLNetTokenizer": Class(p.unigram(p.as_is, p.quotes(lowercase=False, accents=False)),
@@ -141,10 +144,8 @@ CLASSES: dict[str, Class] = {
 }
 """Name -> what it does. A class of which tests do not hold the ids equal to transformers' is not listed."""
 
-MOSES = "prepares texts with the Moses scripts of their language, and these cannot be reproduced exactly"
 REFUSED = {
-    "XLMTokenizer": MOSES,
-    "FlaubertTokenizer": MOSES,
+    "FlaubertTokenizer": "belongs to FlauBERT, whose models are not read here",
     "BertJapaneseTokenizer": "needs a Japanese morphological analyser, and its words cannot be reproduced exactly",
     "RoFormerTokenizer": "cuts Chinese words with jieba, and these cannot be reproduced exactly",
     "TransfoXLTokenizer": "keeps its vocabulary in a pickle, and a pickle can run code, so none is read",

@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 
 from saucier.errors import InputError
 from saucier.files import read_object
+from saucier.text.moses import Moses
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """Roles in the order in which transformers gives new ids to their tokens."""
@@ -30,6 +31,8 @@ class Settings:
     """Role -> token; the class's own defaults are filled in later."""
     known: int | None = None
     """Ids from here on are unknown to the model; None: the model knows all."""
+    moses: Moses | None = None
+    """How texts are prepared before they are split; None: they are not."""
     target: bool = False
     """Whether the tokenizer of what is written is meant, where that has files of its own (Marian)."""
 

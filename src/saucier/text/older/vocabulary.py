@@ -62,13 +62,15 @@ def read_merges(path: Path, vocab: Mapping[str, int]) -> list[tuple[str, str]]:
     return merges
 
 
-def read_codes(path: Path) -> list[tuple[str, str]]:
-    """Read merges as fastBPE writes them, whose products need not be tokens; the first line is a heading.
+def read_codes(path: Path, *, heading: bool) -> list[tuple[str, str]]:
+    """Read merges as fastBPE writes them, whose products need not be tokens.
 
-    Of a pair that stands twice the last place counts. Raises `InputError` for a line that is no pair.
+    `heading`: the first line is none of them (CTRL); else how often a pair was seen may stand behind it (XLM). Of a
+    pair that stands twice the last place counts. Raises `InputError` for a line that is no pair.
     """
-    lines = [*enumerate(read_lines(path), start=1)][1:]
-    return [read_pair(line.split(), line, f"{path}:{number}") for number, line in lines if line.strip()]
+    lines = [*enumerate(read_lines(path), start=1)][heading:]
+    return [read_pair(line.split()[:None if heading else 2], line, f"{path}:{number}")
+            for number, line in lines if line.strip()]
 
 
 def read_pair(parts: list[str], line: str, where: str) -> tuple[str, str]:

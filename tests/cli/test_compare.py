@@ -142,6 +142,30 @@ def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Sauc
     assert "verdict" not in answer.out
 
 
+def test_models_that_learned_otherwise_are_asked_for_the_same(saucier: Saucier, text_file: Path,
+                                                              tmp_path: Path) -> None:
+    """The same gaps for all: under the judge's own rate a model has its ordinary loss, and every block as many gaps."""
+    study = tmp_path / "rates.yaml"
+    """The same gaps for all: by the judge's own rate a model has its ordinary loss."""
+                   for rate in (15, 50))
+    judge = "judge: {kind: loss, objective: {kind: replace_spans, rate: 0.15}}\n"
+    study.write_text(f"budget: {{kind: tokens, amount: 512}}\nseeds: 1\n{judge}arms:\n{arms}", encoding="utf-8")
+    tiny = (*TINY, "model.head_dim=8", "model.hidden=32", "tokenizer.vocab=60")
+    answer = saucier("compare", study, "--data", text_file, "--out", tmp_path / "c", "--threads", "1", "--json", *tiny,
+                     "--page", tmp_path / "page.md")
+    assert answer.code == 0, answer.err
+    scores = {name: json.loads((tmp_path / "c" / name / "seed-0" / "scores.json").read_text())
+              for name in ("r15", "r50")}
+    assert scores["r15"]["weights"] == scores["r50"]["weights"]
+    assert len(json.loads(answer.out)["pairs"]) == 1
+    ordinary = json.loads((tmp_path / "c/r15/seed-0/evaluation.json").read_text())["held_out"]
+    assert sum(scores["r15"]["weights"]) == pytest.approx(ordinary["tokens"], rel=0.1)
+    assert "all asked for `{kind: replace_spans, rate: 0.15}`" in (tmp_path / "page.md").read_text()
+    study.write_text(study.read_text() + "- {name: encoder, recipe: bert-nano}\n", encoding="utf-8")
+    said = refused(saucier, study, "--data", text_file, "--out", tmp_path / "d", *TINY)
+    assert "encoder cannot be asked for it" in said
+
+
 def refused(saucier: Saucier, *words: object) -> str:
     """Return the one line of a comparison that is refused before anything is trained."""
     answer: Answer = saucier("compare", *words)

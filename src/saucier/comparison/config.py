@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config import ObjectiveConfig
 
 Positive = Annotated[float, Field(gt=0)]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
@@ -49,9 +50,11 @@ Budget = Annotated[Flops | Tokens | Seconds | Parameters, Field(discriminator="k
 
 class HeldOutLoss(Config):
     """The loss on held-out text: bits per byte of language models, else nats a target. Says nothing between objectives
-    that differ, since their targets do."""
+    that differ, since their targets do, unless all are asked for the same."""
 
     kind: Literal["loss"] = "loss"
+    objective: ObjectiveConfig | None = None
+    """What every model is asked for; None: what it has learned."""
 
 
 class Classification(Config):

@@ -45,7 +45,7 @@ def judged(trial: Trial) -> Scores:
     tokenizer = load_tokenizer(trial.folder)
     match trial.judge:
         case HeldOutLoss():
-            return held_out_scores(trial, model, tokenizer, checkpoint)
+            return held_out_scores(trial, trial.judge, model, tokenizer, checkpoint)
         case Classification():
             values = fine_tuned_scores(trial, trial.judge, model, tokenizer)
             measure = Measure(name="accuracy", better="higher", unit="texts")
@@ -53,11 +53,12 @@ def judged(trial: Trial) -> Scores:
                           weights=(1.0,) * len(values))
 
 
-def held_out_scores(trial: Trial, model: Transformer, tokenizer: Tokenizer, checkpoint: Path) -> Scores:
+def held_out_scores(trial: Trial, judge: HeldOutLoss, model: Transformer, tokenizer: Tokenizer,
+                    checkpoint: Path) -> Scores:
     """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
     store = (PairStore if isinstance(trial.recipe.data, PairData) else TokenStore)(
         RunFolder(trial.folder).held_out_store)
-    recipe = in_blocks(trial, store)
+    recipe = asked_by(judge, in_blocks(trial, store))
     with torch.no_grad(), autocast(cast(Dtype, State.read(checkpoint).dtype), next(model.parameters()).device):
         found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
@@ -69,6 +70,11 @@ def held_out_scores(trial: Trial, model: Transformer, tokenizer: Tokenizer, chec
                       weights=tuple(each * one for one in targets))
     return Scores(judge=trial.judge, measure=Measure(name="nats a target", better="lower", unit=unit),
                   checkpoint=checkpoint.name, values=nats, weights=targets)
+
+
+def asked_by(judge: HeldOutLoss, one: Recipe) -> Recipe:
+    """Return a recipe with what the judge asks for in place of what was learned."""
+    return one if judge.objective is None else one.model_copy(update={"objective": judge.objective})
 
 
 def in_blocks(trial: Trial, store: Store) -> Recipe:

@@ -106,8 +106,11 @@ def budget_text(budget: Budget) -> str:
 def judge_text(judge: Judge) -> str:
     """Say by what the runs were judged."""
     match judge:
-        case HeldOutLoss():
+        case HeldOutLoss(objective=None):
             return "loss on the held-out text"
+        case HeldOutLoss(objective=objective):
+            asked = str(objective.model_dump(exclude_unset=True)).replace("'", "")
+            return f"loss on the held-out text, all asked for `{asked}`"
         case Classification():
             texts = "the texts" if judge.limit is None else f"the first {judge.limit:,} texts"
             return (f"accuracy on all of {file_name(judge.dev)} after {judge.epochs} epochs on {texts} of "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.comparison.budget import Changes, Pace, spending
-from saucier.comparison.config import Arm, Classification, Experiment, Judge
+from saucier.comparison.config import Arm, Classification, Experiment, HeldOutLoss, Judge
 from saucier.comparison.rehearsal import rehearsed
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
@@ -62,6 +62,7 @@ def prepare(wanted: Experiment, out: Path, pace: Pace,
         refuse_two_tokenizers(first)
     shared = {} if wanted.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
     settled = {arm.name: settle(arm, wanted, shared) for arm in wanted.arms}
+    refuse_unasked(wanted, shared)
     for one in {found.data: found for found in settled.values()}.values():
         open_corpus(one)
     say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
@@ -88,6 +89,19 @@ def refuse_mixed_data(recipes: Mapping[str, Recipe]) -> None:
         if kinds[other] != kinds[first]:
             raise InputError(f"{first} learns from {kinds[first]}, and {other} from {kinds[other]}", where="data.kind",
                              remedy="compare recipes that read the same data")
+
+
+def refuse_unasked(wanted: Experiment, shared: Changes) -> None:
+    """Raise `InputError` where a body of the arms cannot take what the judge asks all of them for."""
+    if not isinstance(wanted.judge, HeldOutLoss) or wanted.judge.objective is None:
+        return
+    asked = {"objective": wanted.judge.objective.model_dump(mode="json")}
+    for arm in wanted.arms:
+        try:
+            settle(arm, wanted, shared | asked)
+        except InputError as error:
+            raise InputError(f"{arm.name} cannot be asked for it: {error}", where="judge.objective",
+                             remedy="ask for what every body takes") from error
 
 
 def refuse_two_tokenizers(recipes: Mapping[str, Recipe]) -> None:
@@ -163,9 +177,12 @@ class Paces:
 
 def same_yardstick(recipes: list[Recipe], judge: Judge, own_tokenizers: bool) -> str | None:
     """Say why the scores of recipes cannot be compared; None where they can."""
-    if isinstance(judge, Classification) or all(isinstance(one.objective, Causal) for one in recipes):
+    if isinstance(judge, Classification):
         return None
-    if any(one.objective != recipes[0].objective for one in recipes):
+    asked = [judge.objective or one.objective for one in recipes]
+    if all(isinstance(one, Causal) for one in asked):
+        return None
+    if any(one != asked[0] for one in asked):
         return "losses of different objectives cannot be compared; --judge classify:TRAIN.tsv,DEV.tsv can"
     if own_tokenizers:
         return "losses a token of different tokenizers cannot be compared; leave --own-tokenizers out"

@@ -12,6 +12,7 @@ from saucier.comparison.config import Arm, Classification, Experiment, HeldOutLo
 from saucier.comparison.outcome import compared
 from saucier.comparison.preparation import same_yardstick, shared_tokenizer
 from saucier.comparison.scores import Measure, Scores, paired_values, read_scores
+from saucier.objectives.config import ReplaceSpans
 from saucier.recipes import recipe
 
 LOSS = Measure(name="bits per byte", better="lower", unit="blocks")
@@ -90,6 +91,8 @@ def test_losses_of_different_objectives_have_no_common_yardstick() -> None:
     assert same_yardstick([gpt, bert, t5], Classification(train="a", dev="b"), False) is None
     assert same_yardstick([bert, bert], HeldOutLoss(), False) is None
     assert "different tokenizers" in str(same_yardstick([bert, bert], HeldOutLoss(), True))
+    common = HeldOutLoss(objective=ReplaceSpans(rate=0.15))
+    assert same_yardstick([t5, recipe("t5-nano", ["objective.rate=0.5"])], common, False) is None
 
 
 def test_one_tokenizer_has_the_special_tokens_of_all() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Answer, Saucier
 
 from saucier.cli import main
+from saucier.objectives.config import ReplaceSpans
 from saucier.recipes import recipe
 from saucier.text.store import TokenStore
 
@@ -144,11 +145,11 @@ def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Sauc
 
 def test_models_that_learned_otherwise_are_asked_for_the_same(saucier: Saucier, text_file: Path,
                                                               tmp_path: Path) -> None:
-    """The same gaps for all: under the judge's own rate a model has its ordinary loss, and every block as many gaps."""
+    """All go on with the same gaps for a few updates, from their own weights, and are asked for the same."""
     study = tmp_path / "rates.yaml"
-    """The same gaps for all: by the judge's own rate a model has its ordinary loss."""
-                   for rate in (15, 50))
-    judge = "judge: {kind: loss, objective: {kind: replace_spans, rate: 0.15}}\n"
+    line = "- {{name: r{0}, recipe: t5-nano, changes: {{objective.rate: 0.{0}}}}}\n"
+    arms = "".join(line.format(rate) for rate in (15, 50))
+    judge = "judge: {kind: adapt, objective: {kind: replace_spans, rate: 0.15}, steps: 3}\n"
     study.write_text(f"budget: {{kind: tokens, amount: 512}}\nseeds: 1\n{judge}arms:\n{arms}", encoding="utf-8")
     tiny = (*TINY, "model.head_dim=8", "model.hidden=32", "tokenizer.vocab=60")
     answer = saucier("compare", study, "--data", text_file, "--out", tmp_path / "c", "--threads", "1", "--json", *tiny,
@@ -158,9 +159,11 @@ def test_models_that_learned_otherwise_are_asked_for_the_same(saucier: Saucier, 
               for name in ("r15", "r50")}
     assert scores["r15"]["weights"] == scores["r50"]["weights"]
     assert len(json.loads(answer.out)["pairs"]) == 1
-    ordinary = json.loads((tmp_path / "c/r15/seed-0/evaluation.json").read_text())["held_out"]
-    assert sum(scores["r15"]["weights"]) == pytest.approx(ordinary["tokens"], rel=0.1)
-    assert "all asked for `{kind: replace_spans, rate: 0.15}`" in (tmp_path / "page.md").read_text()
+    assert "gone on for 3 updates with `{kind: replace_spans, rate: 0.15}`" in (tmp_path / "page.md").read_text()
+    for name in scores:
+        own = tmp_path / "c" / name / "seed-0"
+        assert recipe(own / "adapted" / "recipe.yaml").objective == ReplaceSpans(rate=0.15)
+        assert json.loads((own / "adapted" / "passport.json").read_text())["start"] == str(own)
     study.write_text(study.read_text() + "- {name: encoder, recipe: bert-nano}\n", encoding="utf-8")
     said = refused(saucier, study, "--data", text_file, "--out", tmp_path / "d", *TINY)
     assert "encoder cannot be asked for it" in said

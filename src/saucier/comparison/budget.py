@@ -64,11 +64,16 @@ def spending(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) -> C
 
 
 def stretched(recipe: Recipe, amount: float, cost: float, unit: str) -> Changes:
-    """Return as many steps as the amount pays, and the schedule's warm-up and cool-down in proportion."""
+    """Return as many steps as the amount pays."""
     steps = int(amount / cost * (1 + 1e-9))
     if steps < 1:
         raise InputError(f"{quantity(amount)} {unit} do not pay one step of {recipe.name}, which takes "
                          f"{quantity(cost)}", where="--budget", remedy="give more, or make the batch smaller")
+    return paced(recipe, steps)
+
+
+def paced(recipe: Recipe, steps: int) -> Changes:
+    """Return another number of steps, and the schedule's warm-up and cool-down in proportion."""
     ratio, schedule = steps / recipe.training.steps, recipe.training.schedule.model_dump()
     phases = {name: round(ratio * schedule[name]) for name in ("warmup", "cooldown") if schedule.get(name)}
     return {"training.steps": steps} | {f"training.schedule.{name}": max(1, length) for name, length in phases.items()}

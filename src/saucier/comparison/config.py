@@ -50,11 +50,23 @@ Budget = Annotated[Flops | Tokens | Seconds | Parameters, Field(discriminator="k
 
 class HeldOutLoss(Config):
     """The loss on held-out text: bits per byte of language models, else nats a target. Says nothing between objectives
-    that differ, since their targets do, unless all are asked for the same."""
+    that differ, since their targets do."""
 
     kind: Literal["loss"] = "loss"
-    objective: ObjectiveConfig | None = None
-    """What every model is asked for; None: what it has learned."""
+
+
+class Adaptation(Config):
+    """The loss of one objective, after every model has gone on to learn that for a while: as little of it as shows
+    what else was learned before. Those that learned much the same before are ahead.
+
+    Source: Lester et al. 2021, §3.1 (LM adaptation), arXiv:2104.08691.
+    """
+
+    kind: Literal["adapt"] = "adapt"
+    objective: ObjectiveConfig
+    """What every model goes on to learn, and is asked for."""
+    steps: int = Field(default=100, gt=0)
+    """Updates, by the recipe's optimizer and schedule, on the same text in the same order."""
 
 
 class Classification(Config):
@@ -76,7 +88,7 @@ class Classification(Config):
     """Fine-tune on so many texts only, the first ones."""
 
 
-Judge = Annotated[HeldOutLoss | Classification, Field(discriminator="kind")]
+Judge = Annotated[HeldOutLoss | Adaptation | Classification, Field(discriminator="kind")]
 
 
 class Arm(Config):

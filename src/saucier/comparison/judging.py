@@ -9,7 +9,8 @@ from typing import cast
 
 import torch
 
-from saucier.comparison.config import Classification, HeldOutLoss
+from saucier.comparison.adapting import gone_on
+from saucier.comparison.config import Adaptation, Classification, HeldOutLoss
 from saucier.comparison.preparation import Trial
 from saucier.comparison.scores import Measure, Scores
 from saucier.comparison.transfer import fine_tuned_scores
@@ -41,24 +42,25 @@ def judged(trial: Trial) -> Scores:
     if checkpoint is None:
         raise WorkError("has no whole checkpoint left to score", where=str(trial.folder),
                         remedy="remove the folder, and compare again")
-    model = load(checkpoint, dtype="float32")
-    tokenizer = load_tokenizer(trial.folder)
     match trial.judge:
         case HeldOutLoss():
-            return held_out_scores(trial, trial.judge, model, tokenizer, checkpoint)
+            return held_out_scores(trial, trial.recipe, checkpoint)
+        case Adaptation():
+            assert trial.asked is not None, "prepared with the judge"
+            return held_out_scores(trial, trial.asked, gone_on(trial.folder, trial.asked))
         case Classification():
-            values = fine_tuned_scores(trial, trial.judge, model, tokenizer)
+            model = load(checkpoint, dtype="float32")
+            values = fine_tuned_scores(trial, trial.judge, model, load_tokenizer(trial.folder))
             measure = Measure(name="accuracy", better="higher", unit="texts")
             return Scores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values,
                           weights=(1.0,) * len(values))
 
 
-def held_out_scores(trial: Trial, judge: HeldOutLoss, model: Transformer, tokenizer: Tokenizer,
-                    checkpoint: Path) -> Scores:
+def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> Scores:
     """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
-    store = (PairStore if isinstance(trial.recipe.data, PairData) else TokenStore)(
-        RunFolder(trial.folder).held_out_store)
-    recipe = asked_by(judge, in_blocks(trial, store))
+    model, tokenizer = load(checkpoint, dtype="float32"), load_tokenizer(trial.folder)
+    store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
+    recipe = in_blocks(trial, asked, store)
     with torch.no_grad(), autocast(cast(Dtype, State.read(checkpoint).dtype), next(model.parameters()).device):
         found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
@@ -72,19 +74,14 @@ def held_out_scores(trial: Trial, judge: HeldOutLoss, model: Transformer, tokeni
                   checkpoint=checkpoint.name, values=nats, weights=targets)
 
 
-def asked_by(judge: HeldOutLoss, one: Recipe) -> Recipe:
-    """Return a recipe with what the judge asks for in place of what was learned."""
-    return one if judge.objective is None else one.model_copy(update={"objective": judge.objective})
-
-
-def in_blocks(trial: Trial, store: Store) -> Recipe:
+def in_blocks(trial: Trial, asked: Recipe, store: Store) -> Recipe:
     """Return the recipe by which a batch is one block; what is hidden of it is the same for all seeds."""
     tokens = len(store.tokens) if isinstance(store, TokenStore) else 0
     blocks = max(1, min(LARGEST, tokens // (UNITS * trial.block)))
-    rows = max(1, blocks * trial.block // trial.recipe.training.length)
-    training = trial.recipe.training.model_copy(update={"seed": 0, "batch": min(rows, trial.recipe.training.batch)})
-    evaluation = trial.recipe.evaluation.model_copy(update={"batch": rows, "stride": None})
-    return trial.recipe.model_copy(update={"training": training, "evaluation": evaluation})
+    rows = max(1, blocks * trial.block // asked.training.length)
+    training = asked.training.model_copy(update={"seed": 0, "batch": min(rows, asked.training.batch)})
+    evaluation = asked.evaluation.model_copy(update={"batch": rows, "stride": None})
+    return asked.model_copy(update={"training": training, "evaluation": evaluation})
 
 
 def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.comparison.config import Budget, Classification, Experiment, HeldOutLoss, Judge, Parameters, Seconds
+from saucier.comparison.config import (
+    Adaptation,
+    Budget,
+    Classification,
+    Experiment,
+    HeldOutLoss,
+    Judge,
+    Parameters,
+    Seconds,
+)
 from saucier.comparison.curves import PALETTE
 from saucier.comparison.outcome import Outcome
 from saucier.comparison.scaling import Fit
@@ -106,11 +115,11 @@ def budget_text(budget: Budget) -> str:
 def judge_text(judge: Judge) -> str:
     """Say by what the runs were judged."""
     match judge:
-        case HeldOutLoss(objective=None):
+        case HeldOutLoss():
             return "loss on the held-out text"
-        case HeldOutLoss(objective=objective):
-            asked = str(objective.model_dump(exclude_unset=True)).replace("'", "")
-            return f"loss on the held-out text, all asked for `{asked}`"
+        case Adaptation():
+            asked = str(judge.objective.model_dump(exclude_unset=True)).replace("'", "")
+            return f"loss on the held-out text, after all have gone on for {judge.steps:,} updates with `{asked}`"
         case Classification():
             texts = "the texts" if judge.limit is None else f"the first {judge.limit:,} texts"
             return (f"accuracy on all of {file_name(judge.dev)} after {judge.epochs} epochs on {texts} of "

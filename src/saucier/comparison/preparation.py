@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saucier.comparison.budget import Changes, Pace, spending
-from saucier.comparison.config import Arm, Classification, Experiment, HeldOutLoss, Judge
+from saucier.comparison.budget import Changes, Pace, paced, spending
+from saucier.comparison.config import Adaptation, Arm, Classification, Experiment, Judge
 from saucier.comparison.rehearsal import rehearsed
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
@@ -48,6 +48,8 @@ class Trial:
     """The folder of the tokenizer that all share."""
     block: int
     """Tokens of held-out text that are scored as one unit: a multiple of every arm's row."""
+    asked: Recipe | None = None
+    """By which the model goes on before it is judged, where the judge wants that."""
 
 
 def prepare(wanted: Experiment, out: Path, pace: Pace,
@@ -62,7 +64,7 @@ def prepare(wanted: Experiment, out: Path, pace: Pace,
         refuse_two_tokenizers(first)
     shared = {} if wanted.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
     settled = {arm.name: settle(arm, wanted, shared) for arm in wanted.arms}
-    refuse_unasked(wanted, shared)
+    asked = {arm.name: asked_of(arm, wanted, shared, settled[arm.name]) for arm in wanted.arms}
     for one in {found.data: found for found in settled.values()}.values():
         open_corpus(one)
     say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
@@ -72,7 +74,8 @@ def prepare(wanted: Experiment, out: Path, pace: Pace,
     plans = {arm.name: plan(arm, wanted, shared, settled[arm.name], tokenizer=tokenizer, pace=known.of(arm.name))
              for arm in wanted.arms}
     block = math.lcm(*(one.training.length for one in plans.values()))
-    return [Trial(name, seed, seeded(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block)
+    return [Trial(name, seed, seeded(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block,
+                  asked=None if (also := asked[name]) is None else seeded(also, seed))
             for seed in range(wanted.seeds) for name, one in plans.items()]
 
 
@@ -89,19 +92,6 @@ def refuse_mixed_data(recipes: Mapping[str, Recipe]) -> None:
         if kinds[other] != kinds[first]:
             raise InputError(f"{first} learns from {kinds[first]}, and {other} from {kinds[other]}", where="data.kind",
                              remedy="compare recipes that read the same data")
-
-
-def refuse_unasked(wanted: Experiment, shared: Changes) -> None:
-    """Raise `InputError` where a body of the arms cannot take what the judge asks all of them for."""
-    if not isinstance(wanted.judge, HeldOutLoss) or wanted.judge.objective is None:
-        return
-    asked = {"objective": wanted.judge.objective.model_dump(mode="json")}
-    for arm in wanted.arms:
-        try:
-            settle(arm, wanted, shared | asked)
-        except InputError as error:
-            raise InputError(f"{arm.name} cannot be asked for it: {error}", where="judge.objective",
-                             remedy="ask for what every body takes") from error
 
 
 def refuse_two_tokenizers(recipes: Mapping[str, Recipe]) -> None:
@@ -144,6 +134,23 @@ def plan(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe, *, toke
     return settle(arm, wanted, shared | looks | spent)
 
 
+def asked_of(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe) -> Recipe | None:
+    """Return the recipe by which an arm's model goes on to learn what the judge asks; None where it asks nothing.
+
+    Raises `InputError` for a body that cannot take it.
+    """
+    if not isinstance(wanted.judge, Adaptation):
+        return None
+    steps = wanted.judge.steps
+    changes = {"objective": wanted.judge.objective.model_dump(mode="json"), "training.evaluate_every": steps,
+               "training.log_every": max(1, steps // LOOKS), **paced(settled, steps)}
+    try:
+        return settle(arm, wanted, shared | changes)
+    except InputError as error:
+        raise InputError(f"{arm.name} cannot be asked for it: {error}", where="judge.objective",
+                         remedy="ask for what every body takes") from error
+
+
 def seeded(one: Recipe, seed: int) -> Recipe:
     """Return a recipe with a seed for the weights, the order of the data, what is hidden of it, and dropout."""
     return one.model_copy(update={"training": one.training.model_copy(update={"seed": seed})})
@@ -179,7 +186,7 @@ def same_yardstick(recipes: list[Recipe], judge: Judge, own_tokenizers: bool) ->
     """Say why the scores of recipes cannot be compared; None where they can."""
     if isinstance(judge, Classification):
         return None
-    asked = [judge.objective or one.objective for one in recipes]
+    asked = [judge.objective if isinstance(judge, Adaptation) else one.objective for one in recipes]
     if all(isinstance(one, Causal) for one in asked):
         return None
     if any(one != asked[0] for one in asked):

@@ -5,6 +5,8 @@ Axes: N texts, R rows, L positions.
 
 from __future__ import annotations
 
+import bisect
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,17 +20,27 @@ def shared_bins(lengths: Ints, room: int) -> list[Ints]:
     """Say which texts share a row, so that none of its sides has more than `room` tokens, or the longest text alone.
 
     The longest first, each into the fullest row that still takes it. Shapes: lengths [N, sides] -> the texts of each
-    row. Source: Johnson et al. 1974, "best-fit decreasing", here for rows of several sides.
+    row. Source: Johnson et al. 1974, "best-fit decreasing", at most 11/9 of the fewest rows and a few for one side;
+    here for rows of several sides.
     """
-    free = np.full(lengths.shape, max(room, int(lengths.max(initial=1))), dtype=np.int64)
-    row, count = np.zeros(len(lengths), dtype=np.int64), 0
+    whole, sizes = max(room, int(lengths.max(initial=1))), lengths.tolist()
+    rows: list[list[int]] = []
+    left: list[list[int]] = []  # room on each side of a row
+    free: list[tuple[int, int]] = []  # (room on all its sides, row), sorted
     for text in np.argsort(-lengths.max(axis=1), kind="stable").tolist():
-        fits = np.flatnonzero((free[:count] >= lengths[text]).all(axis=1))
-        number = int(fits[free[fits].sum(axis=1).argmin()]) if len(fits) else count
-        count = max(count, number + 1)
-        free[number] -= lengths[text]
-        row[text] = number
-    return np.split(np.argsort(row, kind="stable"), np.cumsum(np.bincount(row, minlength=count))[:-1])
+        size = sizes[text]
+        first = bisect.bisect_left(free, (sum(size), -1))
+        place = next((one for one in range(first, len(free))
+                      if all(map(operator.ge, left[free[one][1]], size))), len(free))
+        if place == len(free):
+            free.append((whole * len(size), len(rows)))
+            rows.append([])
+            left.append([whole] * len(size))
+        _, row = free.pop(place)
+        rows[row].append(text)
+        left[row] = list(map(operator.sub, left[row], size))
+        bisect.insort(free, (sum(left[row]), row))
+    return [np.array(sorted(row), dtype=np.int64) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saucier.comparison.config import Arm, Classification, Experiment, HeldOutLoss, Published, Tokens
+from saucier.comparison.config import Adaptation, Arm, Classification, Experiment, HeldOutLoss, Published, Tokens
 from saucier.comparison.outcome import compared
 from saucier.comparison.preparation import same_yardstick, shared_tokenizer
 from saucier.comparison.scores import Measure, Scores, paired_values, read_scores
@@ -91,7 +91,7 @@ def test_losses_of_different_objectives_have_no_common_yardstick() -> None:
     assert same_yardstick([gpt, bert, t5], Classification(train="a", dev="b"), False) is None
     assert same_yardstick([bert, bert], HeldOutLoss(), False) is None
     assert "different tokenizers" in str(same_yardstick([bert, bert], HeldOutLoss(), True))
-    common = HeldOutLoss(objective=ReplaceSpans(rate=0.15))
+    common = Adaptation(objective=ReplaceSpans(rate=0.15))
     assert same_yardstick([t5, recipe("t5-nano", ["objective.rate=0.5"])], common, False) is None
 
 

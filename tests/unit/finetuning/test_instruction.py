@@ -21,7 +21,6 @@ from saucier.tasks.examples import Place, Tally
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.config import ChatTemplate, Instruction
 from saucier.tasks.written.instruction import Conversation, Instructions
-from saucier.tasks.written.packing import packed
 from saucier.tasks.written.templates import Message
 from saucier.text.sources import find_sources
 
@@ -102,14 +101,6 @@ def test_an_encoder_reads_what_was_asked_and_each_answer_is_a_target(tiny_t5: Pa
     assert sheet.wide["input_ids"].row(0).tolist() == tokenizer.encode("soup")
     assert [sheet.wide["labels"].row(row).tolist() for row in (0, 1)] == [tokenizer.encode("rich"),
                                                                           tokenizer.encode("cold")]
-
-
-def test_packed_rows_are_few_and_hold_everything_once() -> None:
-    sizes = [5, 9, 5, 3, 7, 1]
-    bins = packed(sizes, 10)
-    assert sorted(text for row in bins for text in row) == list(range(6))
-    assert all(sum(sizes[text] for text in row) <= 10 for row in bins)
-    assert len(bins) == 3
 
 
 def test_conversations_in_one_row_are_learned_as_if_they_stood_alone(tiny_gpt2: Path) -> None:

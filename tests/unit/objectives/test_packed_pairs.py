@@ -98,6 +98,11 @@ def test_every_pair_stands_once_and_rows_keep_their_room() -> None:
             int(tokens[text, place]) for text in range(len(lengths)) for place in range(lengths[text, 0]))
 
 
+def test_texts_of_one_side_fill_as_few_rows_as_can_be() -> None:
+    bins = shared_bins(np.array([[5], [9], [5], [3], [7], [1]]), 10)
+    assert [row.tolist() for row in bins] == [[1, 5], [3, 4], [0, 2]]
+
+
 @pytest.mark.parametrize(("name", "words"), [("lstm-nano", ()), ("led-nano", ("data.kind=pairs",)),
                                              ("transformer-nano", ("objective.truth={kind: linear, slope: 0.01}",))])
 def test_what_cannot_share_rows_is_refused(name: str, words: tuple[str, ...]) -> None:

@@ -5,7 +5,6 @@ Axes: N texts, R rows, L positions.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +36,7 @@ def rows_shared(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints
 
     The rows carry the number of each text and its places from 0, so a model reads it as if it stood alone.
     """
-    bins = packed([len(ids) for ids, _ in texts], length)
+    bins = shared_bins(np.array([[len(ids)] for ids, _ in texts], dtype=np.int64), length)
     joined = [[[value for text in row for value in texts[text][side]] for row in bins] for side in (0, 1)]
     numbers = [[number for number, text in enumerate(row) for _ in texts[text][0]] for row in bins]
     places = [[place for text in row for place in range(len(texts[text][0]))] for row in bins]
@@ -65,20 +64,3 @@ def pairs_shared(sheet: Sheet, encoding: Encoding) -> Sheet:
         places = Ragged(np.arange(alone[-1]) - np.repeat(alone[:-1], side), alone, 0)
         wide |= {f"{before}documents": numbers.joined(bins), f"{before}places": places.joined(bins)}
     return Sheet(wide, item=sheet.item[[row[0] for row in bins]], cut=sheet.cut)
-
-
-def packed(lengths: Sequence[int], room: int) -> list[list[int]]:
-    """Put lengths into bins of `room`: the longest first, each into the fullest bin that still takes it.
-
-    Source: Johnson et al. 1974, "best-fit decreasing", at most 11/9 of the fewest bins and a few.
-    """
-    bins: list[list[int]] = []
-    free: list[tuple[int, int]] = []  # (room that is left, number of the bin), sorted
-    for text in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
-        place = bisect.bisect_left(free, (lengths[text], -1))
-        left, number = free.pop(place) if place < len(free) else (room, len(bins))
-        if number == len(bins):
-            bins.append([])
-        bins[number].append(text)
-        bisect.insort(free, (left - lengths[text], number))
-    return [sorted(row) for row in bins]

@@ -75,6 +75,10 @@ class FirstTokens(Config):
     """How many."""
 
 
+SEPARATORS = 3
+"""How many separators a row of question and text has: `<s> question </s></s> text </s>`."""
+
+
 class BeforeSeparator(Config):
     """The tokens before the first of a row's three separators: a question before its text.
 

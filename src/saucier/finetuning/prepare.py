@@ -18,6 +18,7 @@ from saucier.checkpoints.published import classes_with, published_tree
 from saucier.config.asked import reads_pooled
 from saucier.config.base import Config
 from saucier.config.rewriting import rewritten
+from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
 from saucier.model import Transformer, build
@@ -142,21 +143,37 @@ def own_config(config: c.Transformer, wanted: Wanted, tokenizer: Tokenizer) -> c
     vocab = max(config.embed.vocab, tokenizer.vocab_size)
     changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
-    changed = seen_whole(body.model_copy(update={"head": wanted.generic(body, tokenizer)}))
+    changed = seen_whole(body.model_copy(update={"head": wanted.generic(body, tokenizer)}), tokenizer)
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
 
 
-def seen_whole(config: c.Transformer) -> c.Transformer:
-    """Return a tree whose first token is global under a head for whole texts, where they are left to the batch.
+def seen_whole(config: c.Transformer, tokenizer: Tokenizer) -> c.Transformer:
+    """Return a tree with the global tokens that its head needs, where they are left to the batch.
 
-    A task's batches name none, and without one no vector would be of the whole text. Published classes say it so.
-    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
+    A task's batches name none, and without one no vector would be of the whole text.
     """
-    def first(part: Config) -> Config:
-        left = isinstance(part, c.Global) and isinstance(part.otherwise, c.NoTokens)
-        return part.model_copy(update={"otherwise": c.FirstToken()}) if left else part
+    tokens = global_tokens(config.head, tokenizer)
 
-    return rewritten(config, first) if isinstance(config.head, c.ClassificationHead | c.EmbeddingHead) else config
+    def named(part: Config) -> Config:
+        left = isinstance(part, c.Global) and isinstance(part.otherwise, c.NoTokens)
+        return part.model_copy(update={"otherwise": tokens}) if left else part
+
+    return config if tokens is None else rewritten(config, named)
+
+
+def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens | None:
+    """Return the tokens that see all under a head: the first, or a question's where separators tell it; None for none.
+
+    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150; there all of a choice's tokens are global, here the first.
+    """
+    match head:
+        case c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
+            return c.FirstToken()
+        case c.SpanHead():
+            separator = tokenizer.sep_id
+            told = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
+            return c.BeforeSeparator(token=separator) if told and separator is not None else c.FirstToken()
+    return None
 
 
 def trimmed(other: Transformer, config: c.Transformer) -> tuple[str, ...]:

@@ -12,13 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.parts.visibility import Span
-
-SEPARATORS = 3
-"""How many separators a row of question and text has: `<s> question </s></s> text </s>`."""
 
 
 def global_tokens(otherwise: c.GlobalTokens, span: Span) -> Tensor:

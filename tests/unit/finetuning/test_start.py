@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import saucier
+from saucier import config as c
 from saucier.errors import InputError
 from saucier.families.longformer import longformer
 from saucier.finetuning.config import Finetuning, finetuning
 from saucier.finetuning.job import finetune
+from saucier.finetuning.prepare import seen_whole
 from saucier.model import build
-from saucier.text.config import ByteBPE
+from saucier.text.config import ByteBPE, SpecialTokens
 from saucier.text.train_tokenizer import train_tokenizer
 
 WORDS = ("cheap", "dear")
@@ -72,6 +75,26 @@ def test_the_first_token_of_a_longformer_sees_the_whole_text(tmp_path: Path) -> 
     model.embed.tokens.register_forward_hook(lambda _, __, found: seen.append(found) or found.retain_grad())
     model(input_ids=torch.arange(5, 25)[None]).logits[0, 0].backward()
     assert (seen[0].grad[0].abs().amax(1) > 0).all()
+
+
+@pytest.mark.parametrize(("pair", "found"), [
+    ("<s> $A </s> </s> $B </s>", c.BeforeSeparator), ("<s> $A </s> $B </s>", c.FirstToken)])
+def test_a_question_is_global_where_separators_tell_it(pair: str, found: type) -> None:
+    special = SpecialTokens(cls="<s>", sep="</s>", single="<s> $A </s>", pair=pair)
+    tokenizer = train_tokenizer(ByteBPE(vocab=270, special=special), ["number one is cheap today"] * 9)
+    body = longformer(16, 1, heads=2, vocab=tokenizer.vocab_size, length=34, window=2)
+    changed = seen_whole(body.model_copy(update={"head": c.SpanHead()}), tokenizer)
+    assert {type(one) for one in named_globals(changed)} == {found}
+    untouched = seen_whole(body, tokenizer)
+    assert {type(one) for one in named_globals(untouched)} == {c.NoTokens}
+
+
+def named_globals(config: c.Transformer) -> list[Any]:
+    """Return the tokens that are global in each layer where a batch names none."""
+    assert config.encoder is not None
+    inner = [residual.inner for block in config.encoder.blocks() for residual in block.sublayers]
+    return [term.otherwise for part in inner if isinstance(part, c.SelfAttention)
+            for term in c.global_terms(part.visibility)]
 
 
 def test_a_body_without_global_tokens_learns_classes_by_its_published_class(tmp_path: Path) -> None:

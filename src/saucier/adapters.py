@@ -113,7 +113,9 @@ def open_apart(folder: Path, base: str | None, head: str, *, dtype: torch.dtype,
         return read_own(document, None, folder / WEIGHTS, dtype=dtype, device=device)
     from saucier.loading import load
 
-    return read_own(document, load(beside(folder, str(named)), dtype=dtype, device=device), folder / WEIGHTS)
+    place = beside(folder, str(named))
+    known = document if base is None else {**document, "base_model_name_or_path": str(place.absolute())}
+    return read_own(known, load(place, dtype=dtype, device=device), folder / WEIGHTS)
 
 
 def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dtype,

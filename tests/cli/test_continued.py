@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,10 @@ def test_a_tuned_run_learns_little_and_knows_its_base(kind: str, saucier: Saucie
         changed = {name for name, value in tuned.named_parameters() if not value.equal(names[name])}
         assert changed and all("attention" in name or "qkv" in name for name in changed)
     assert saucier("generate", out, "the cook", "--tokens", 4).code == 0
+    moved = tmp_path / "moved"
+    shutil.copytree(cooked, moved)
+    found = [json.loads(saucier("evaluate", out, *base, "--json").out)["held_out"] for base in ((), ("--base", moved))]
+    assert found[0] == found[1]
     assert saucier(*wanted, "--out", again).code == 0
     assert (again / "checkpoints/step-3/adapter_model.safetensors").read_bytes() == \
         (step / "adapter_model.safetensors").read_bytes()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, Base
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, a run, or a hub id.")]
 TextFiles = Annotated[list[str] | None, typer.Option(
@@ -16,7 +16,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 
 
 def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", device: Device = "auto",
-           as_json: AsJson = False) -> None:
+           base: Base = None, as_json: AsJson = False) -> None:
     """Prove that a model gives a row the same numbers alone, batched, padded, cached, packed; and look at its parts.
 
     Exit code 1 where a law fails.
@@ -25,7 +25,7 @@ def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", de
     from saucier.inspection.doctor_table import render
     from saucier.inspection.screen import put, put_json
 
-    found = diagnose(model, files=text or (), dtype=dtype, device=device)
+    found = diagnose(model, files=text or (), dtype=dtype, device=device, base=base)
     if as_json:
         put_json(found.as_json())
     else:

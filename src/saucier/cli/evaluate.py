@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Run
+from saucier.cli.arguments import AsJson, Base, Run
 
 Files = Annotated[list[str] | None,
                   typer.Argument(metavar="[FILE]...",
@@ -26,14 +26,14 @@ Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
 def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
              stride: Stride = None, batch: Rows = None, memory: Memory = None, dtype: Dtype = "auto",
-             as_json: AsJson = False) -> None:
+             base: Base = None, as_json: AsJson = False) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
     from saucier.inspection.units import quantity
     from saucier.runs.evaluate import Question, answer
     from saucier.runs.verdict import lines
 
     found = answer(Question(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit, dtype=dtype,
-                            stride=stride, rows=batch, memory=memory))
+                            stride=stride, rows=batch, memory=memory, base=base))
     if as_json:
         from saucier.inspection.screen import put_json
 

@@ -19,9 +19,10 @@ from saucier.inspection.doctor_rows import Row
 from saucier.loading import load
 from saucier.model import Transformer
 from saucier.runs.folder import run_of
+from saucier.runs.opened import tokenizer_of
 from saucier.text.documentation import topics
 from saucier.text.read import read_documents
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer import Tokenizer
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Largest difference, beside 1 + the number's size, that another order of the same sums may make."""
@@ -56,13 +57,14 @@ class Diagnosis:
         return {**asdict(self), "sound": self.sound}
 
 
-def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", device: str = "auto") -> Diagnosis:
-    """Open a model folder, a run or a hub id, and examine it.
+def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", device: str = "auto",
+             base: str | None = None) -> Diagnosis:
+    """Open a model folder, a run or a hub id, and examine it. `base`: of an adapter, instead of the one that it names.
 
     Errors: `InputError` for what cannot be opened or read.
     """
-    model = load(path, dtype=dtype, device=device)
-    tokenizer = tokenizer_of(path)
+    model = load(path, dtype=dtype, device=device, base=base)
+    tokenizer = tokenizer_beside(path, base)
     rows, source = (drawn_rows(model), "random ids: there is no tokenizer") if tokenizer is None else \
         (text_rows(model, tokenizer, texts_of(files)), ", ".join(files) or "Python's documentation")
     weight = model.embed.tokens.weight
@@ -71,10 +73,10 @@ def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", de
                      tuple(len(row.ids) for row in rows), found)
 
 
-def tokenizer_of(path: str) -> Tokenizer | None:
-    """Return the tokenizer beside a model; None where there is none."""
+def tokenizer_beside(path: str, base: str | None) -> Tokenizer | None:
+    """Return the tokenizer beside a model, or beside an adapter's base; None where there is none."""
     try:
-        return load_tokenizer(run_of(Path(path)) if Path(path).is_dir() else path)
+        return tokenizer_of(run_of(Path(path)) if Path(path).is_dir() else path, base)
     except InputError:
         return None
 

@@ -55,6 +55,8 @@ class Question:
     """Rows in one forward pass."""
     memory: int | None = None
     """Tokens that a model with a memory remembers; None: as many as in training."""
+    base: str | None = None
+    """Of an adapter, instead of the one that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Answer:
 
 def answer(question: Question) -> Answer:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
-    opened = open_model(question.run, dtype="float32")
+    opened = open_model(question.run, dtype="float32", base=question.base)
     recipe, model = adjusted(opened.needed_recipe(), question), opened.model
     if question.memory is not None:
         model = rebuilt(model, with_memory(model.config, question.memory))

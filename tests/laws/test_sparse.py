@@ -21,10 +21,12 @@ from saucier.config.factors import FixedFactors, Merged, StridedFactors
 from saucier.config.visibility import repeats, terms_of
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
+from saucier.parts.positions import T5BiasTable
 from saucier.parts.ragged import ragged_of
 from saucier.parts.sparse import choice
 from saucier.parts.sparse.candidates import Row
 from saucier.parts.sparse.plan import Facts, Planner, width
+from saucier.parts.stack import Stack
 from saucier.parts.visibility import Span
 
 DIM, HEADS = 24, 4
@@ -83,10 +85,17 @@ def attended(config: c.SelfAttention, span: Span, length: int, monkeypatch: pyte
     slope = torch.randn(query.shape, generator=generator).to(dtype)
     attention = SelfAttention(config, DIM).eval()
     context = Context(span, torch.arange(span.queries)[None], rows=rows)
+    learned = [query, key, value]
+    if isinstance(config.positions, c.T5Bias):
+        table = T5BiasTable(config.positions, HEADS).to(dtype)
+        torch.nn.init.normal_(table.weight, generator=generator)
+        context.shared, context.bias = table(context), table.of_pairs(context)
+        learned.append(table.weight)
     mixed = attention.attend(query, key, value, context)
     if span.padding is not None:
         mixed = mixed * span.padding[:, None, span.start:, None]
-    found = torch.autograd.grad((mixed * slope).sum(), (query, key, value))
+    found = torch.autograd.grad((mixed * slope).sum(), learned, allow_unused=True)
+    found = [torch.zeros(()) if one is None else one for one in found]
     return [mixed.detach(), *found], any(isinstance(one, tuple) and one[0] == "plan" for one in context.made)
 
 
@@ -95,13 +104,15 @@ def gaps_that_count(visibility: c.Visibility) -> bool:
     return repeats(visibility) and any(isinstance(term, c.Dilated | c.Strided) for term in terms_of(visibility))
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(100))
 def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random visibilities over random passes: the same values and gradients, zeros where nothing is seen."""
+    """Random visibilities over random passes, with what distances add to the scores: the same values and gradients."""
     chance = random.Random(seed)
     projection = c.Projection(heads=HEADS, kv_heads=chance.choice([None, 2, 1]))
     config = c.SelfAttention(projection=projection, visibility=drawn_visibility(chance))
     span = drawn_span(chance, rows=2)
+    config = config.model_copy(update={"positions": chance.choice([
+        c.NoPositions(), c.Alibi(), c.T5Bias(buckets=8, max_distance=40, bidirectional=chance.random() < 0.5)])})
     dense, without = attended(config, span, NEVER, monkeypatch)
     sparse, used = attended(config, span, ALWAYS, monkeypatch)
     assert not without
@@ -247,6 +258,30 @@ def test_memory_grows_with_the_length_alone(visibility: c.Visibility) -> None:
         largest.append(seen.bytes)
     assert largest[1] <= 4.2 * largest[0]
     assert largest[1] < 8192 * 8192 / 4, "a mask of single bytes would be larger"
+
+
+@pytest.mark.parametrize("reversible", [False, True], ids=["plain", "reversible"])
+def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: bool,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows in a stack that shares T5's bias: the numbers and gradients of the dense path, and linear memory."""
+    attention = c.SelfAttention(projection=c.Projection(heads=2), visibility=c.Window(33),
+                                positions=c.T5Bias(buckets=8, max_distance=20))
+    block = c.Block(sublayers=(c.PreNorm(inner=attention), c.PreNorm(inner=c.FeedForward(hidden=16))))
+    layers = c.Repeat(block=block, times=2)
+    stack = Stack(c.Stack(layers=layers, residual=c.Reversible()) if reversible else c.Stack(layers=layers), 16).train()
+    generator, found = torch.Generator().manual_seed(0), []
+    for parameter in stack.parameters():
+        torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    for least in (NEVER, 512):
+        monkeypatch.setattr(choice, "LENGTH", least)
+        x = torch.randn(1, 2048, 16, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        with Largest() as seen:
+            output = stack(x, Context(Span(2048, 2048, 0, x.device), torch.arange(2048)[None]))
+            gradients = torch.autograd.grad(output.square().sum(), [x, *stack.parameters()])
+        found.append([output, *gradients])
+    for expected, sparse in zip(*found, strict=True):
+        assert_scaled(sparse, expected)
+    assert seen.bytes < 2048 * 2048, "the bias of all pairs would be eight times larger"
 
 
 def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,8 +142,7 @@ class SelfAttention(nn.Module):
         work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
             keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if work.by_head else (key, value)
-            labels = self.positions if isinstance(self.positions, GlobalLocalPositions) else None
-            return sparse(query, *keys, work, None if labels is None else labels.met(query, self.scale))
+            return sparse(query, *keys, work, self.met(query, context))
         mask, bias = context.mask(self.config.visibility, draw, query.shape[1]), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
@@ -169,6 +168,15 @@ class SelfAttention(nn.Module):
             context.attentions.append(weights if times is None else weights / times)
         return mixed
 
+    def met(self, query: Tensor, context: Context) -> Tensor | None:
+        """Return what queries add to scores by the label of the pair, if pairs have one. Shapes: -> [B, H, Q, N]."""
+        if isinstance(self.positions, GlobalLocalPositions):
+            return self.positions.met(query, self.scale)
+        if isinstance(self.config.positions, c.T5Bias):
+            assert context.shared is not None, "the stack gave its table"
+            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)
+        return None
+
     def shaw(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
         """Relative vectors on keys and values. Source: Shaw et al. 2018, §3.2, eq 3–5 (scores split as in §3.3)."""
         assert isinstance(self.positions, ShawPositions)
@@ -184,7 +192,7 @@ class SelfAttention(nn.Module):
         """Return the relative bias of this attention: the stack's T5 table, ALiBi's slopes, or none."""
         match self.config.positions:
             case c.T5Bias():
-                return context.shared
+                return context.bias
             case c.Alibi():
                 span = context.span
                 return context.once(("alibi", heads),

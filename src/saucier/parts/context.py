@@ -68,7 +68,9 @@ class Context:
     final_states: list[tuple[Tensor, ...]] = field(default_factory=list)
     """Likewise of this pass."""
     shared: Tensor | None = None
-    """What the positions that the stack's layers share gave for this pass: T5's bias [1, H, Q, K], or a table."""
+    """The table of the positions that the stack's layers share: T5's [N, H], or vectors of distances."""
+    bias: Tensor | None = None
+    """[1, H, Q, K], T5's bias of all pairs; None where every layer adds it tile by tile."""
     read: Tensor | None = None
     """What an attention reads in place of its residual's stream, inside a bottleneck."""
     maps: nn.Module | None = None

@@ -121,24 +121,29 @@ class T5BiasTable(nn.Module):
         self.config = config
         self.weight = nn.Parameter(torch.empty(config.buckets, heads))
 
-    def bucket(self, distance: Tensor) -> Tensor:
-        """Return the bucket of each key-minus-query distance: exact when near, logarithmic when far."""
-        buckets, offset = self.config.buckets, torch.zeros_like(distance)
-        if self.config.bidirectional:
-            buckets //= 2
-            offset, distance = (distance > 0).long() * buckets, distance.abs()
-        else:
-            distance = (-distance).clamp(min=0)
-        exact = buckets // 2
-        ratio = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.config.max_distance / exact)
-        far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
-        return offset + torch.where(distance < exact, distance, far)
-
     def forward(self, context: Context) -> Tensor:
-        """The bias of a whole pass. Shapes: -> [1, H, Q, K]."""
+        """Return the table, for attention that adds it tile by tile. Shapes: -> [N, H]."""
+        return self.weight
+
+    def of_pairs(self, context: Context) -> Tensor:
+        """Return the bias of a whole pass, for attention that adds it to all scores. Shapes: -> [1, H, Q, K]."""
         span = context.span
-        buckets = self.bucket(relative_distance(span.start, span.queries, span.keys, self.weight.device))
+        buckets = bucket(self.config, relative_distance(span.start, span.queries, span.keys, self.weight.device))
         return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]
+
+
+def bucket(config: c.T5Bias, distance: Tensor) -> Tensor:
+    """Return the bucket of each key-minus-query distance: exact when near, logarithmic when far. Shapes: the same."""
+    buckets, offset = config.buckets, torch.zeros_like(distance)
+    if config.bidirectional:
+        buckets //= 2
+        offset, distance = (distance > 0).long() * buckets, distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    ratio = torch.log(distance.float().clamp(min=1) / exact) / math.log(config.max_distance / exact)
+    far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return offset + torch.where(distance < exact, distance, far)
 
 
 def alibi_slopes(heads: int) -> list[float]:

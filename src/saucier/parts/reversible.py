@@ -92,7 +92,7 @@ class Run:
     def beside(self) -> list[Tensor]:
         """Return those of them that are no sublayer's own."""
         weights = [weight for part in self.shared for weight in part.parameters()]
-        return distinct([self.context.memory, self.context.shared, *weights])
+        return distinct([self.context.memory, self.context.shared, self.context.bias, *weights])
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
@@ -109,10 +109,11 @@ class Run:
     def again(self, number: int, read: Tensor, stand_ins: dict[int, Tensor]) -> Tensor:
         """Apply one of them as it was applied, with a graph behind it. Shapes: [B, L, D] -> [B, L, D]."""
         turn = self.turns[number]
-        memory, shared = (None if one is None else stand_ins.get(id(one), one)
-                          for one in (turn.context.memory, turn.context.shared))
+        memory, shared, bias = (None if one is None else stand_ins.get(id(one), one)
+                                for one in (turn.context.memory, turn.context.shared, turn.context.bias))
         made = {} if shared is not None and shared.requires_grad else self.context.made  # made of it, without a graph
-        context = replace(turn.context.copied(), memory=memory, shared=shared, made=made, choices=turn.choices.again())
+        context = replace(turn.context.copied(), memory=memory, shared=shared, bias=bias, made=made,
+                          choices=turn.choices.again())
         with turn.generators.again(), self.format.again():
             return as_in_learning(self.sublayers[number], read, context)
 

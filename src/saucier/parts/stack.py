@@ -24,6 +24,7 @@ from saucier.parts.norms import build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recurrence import Queries, kept
 from saucier.parts.reversible import may_be_undone, two_streams, undone
+from saucier.parts.sparse.choice import reads_all_pairs
 from saucier.parts.transformer_xl import RelativeBiases
 
 
@@ -91,6 +92,8 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
+        if isinstance(self.shared, T5BiasTable) and reads_all_pairs(self.config, context, learning=self.training):
+            context.bias = self.shared.of_pairs(context)
         context.biases, context.mixtures = self.biases, self.mixtures
         x = self.zeroed(x, context)
         if self.queries is not None and context.asked is not None:

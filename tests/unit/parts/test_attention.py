@@ -12,7 +12,8 @@ from saucier import config as c
 from saucier.model import Transformer, build
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
-from saucier.parts.positions import T5BiasTable, alibi_slopes
+from saucier.parts.positions import alibi_slopes
+from saucier.parts.positions import bucket as t5_bucket
 from saucier.parts.visibility import Span
 
 DIM, LENGTH, BATCH = 24, 7, 2
@@ -196,7 +197,6 @@ def test_partial_rotary_leaves_the_rest_alone() -> None:
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_t5_buckets_are_exact_when_near_and_logarithmic_when_far(bidirectional: bool) -> None:
     config = c.T5Bias(buckets=32, max_distance=128, bidirectional=bidirectional)
-    table = T5BiasTable(config, heads=2)
     half = 16 if bidirectional else 32
     exact = half // 2
 
@@ -214,7 +214,7 @@ def test_t5_buckets_are_exact_when_near_and_logarithmic_when_far(bidirectional: 
 
     distances = [d for d in range(-300, 301)
                  if abs(d) not in (16, 32, 64)]  # there the logarithm is whole, and rounding decides
-    assert table.bucket(torch.tensor(distances)).tolist() == [bucket(d) for d in distances]
+    assert t5_bucket(config, torch.tensor(distances)).tolist() == [bucket(d) for d in distances]
 
 
 def test_sinusoidal_positions_are_equation_19() -> None:

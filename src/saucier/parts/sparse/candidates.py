@@ -41,8 +41,10 @@ class Row:
     """Places of the global tokens."""
     draw: Draw | None = None
     """For whom random blocks are drawn; None outside training."""
-    related: c.GlobalLocal | None = None
+    related: c.GlobalLocal | c.T5Bias | None = None
     """Positions that tell pairs by labels."""
+    slopes: tuple[float, ...] = ()
+    """What a place of distance takes off a score, of each head (ALiBi)."""
 
 
 def conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:

@@ -1,6 +1,6 @@
 """Where attention is computed by a plan, and the plan of a pass: made once for all layers that see alike.
 
-Dense attention stays where it is faster, where weights are wanted, and where scores depend on more than two vectors.
+Dense attention stays where it is faster, where weights are wanted, and where scores depend on vectors of distances.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.visibility import repeats, tells_heads, terms_of, visible_keys
+from saucier.config.visibility import draws_blocks, repeats, tells_heads, terms_of, visible_keys
 from saucier.parts.context import Context
 from saucier.parts.global_tokens import global_tokens
+from saucier.parts.positions import alibi_slopes
 from saucier.parts.random_blocks import Draw
 from saucier.parts.sparse.candidates import Row, of_head
 from saucier.parts.sparse.mixing import Stretch, Work
@@ -31,11 +32,14 @@ PLANNED = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.Block
 """Terms that candidates can be told of."""
 
 
+PLACED = (c.NoPositions, c.Rotary, c.GlobalLocal, c.T5Bias, c.Alibi)
+"""Positions that tiles can tell of, or need not."""
+
+
 def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, dropout: float,
                 draw: Draw | None) -> Work | None:
     """Return the work of an attention where a plan pays; None where dense attention is to be taken."""
-    placed = isinstance(attention.positions, c.NoPositions | c.Rotary | c.GlobalLocal)
-    if not placed or not pays(attention.visibility, context, draw):
+    if not isinstance(attention.positions, PLACED) or not pays(attention.visibility, context, draw is not None):
         return None
     key = ("plan", attention.visibility, attention.positions, attention.projection.heads,
            attention.global_maps is None, draw)
@@ -44,7 +48,15 @@ def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, d
     return Work(stretches, scale, dropout, by_head)
 
 
-def pays(visibility: c.Visibility, context: Context, draw: Draw | None) -> bool:
+def reads_all_pairs(stack: c.Stack, context: Context, *, learning: bool) -> bool:
+    """Say whether some self-attention of a stack takes dense attention in this pass."""
+    inner = (residual.inner for block in stack.blocks() for residual in block.sublayers)
+    seen = {(one.visibility, isinstance(one.positions, PLACED)) for one in inner if isinstance(one, c.SelfAttention)}
+    return not all(placed and pays(visibility, context, learning and draws_blocks(visibility))
+                   for visibility, placed in seen)
+
+
+def pays(visibility: c.Visibility, context: Context, draw: bool) -> bool:
     """Say whether the plan of a visibility is faster than dense attention, and can be made."""
     span = context.span
     if torch.compiler.is_compiling() or context.want_weights or span.keys < LENGTH:  # a length would be compiled in
@@ -71,8 +83,9 @@ def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
     tokens = globals_of(attention.visibility, span, context.rows)
-    related = attention.positions if isinstance(attention.positions, c.GlobalLocal) else None
+    related = attention.positions if isinstance(attention.positions, c.GlobalLocal | c.T5Bias) else None
     groups = head_groups(attention.visibility, attention.projection.heads)
+    slopes = alibi_slopes(attention.projection.heads) if isinstance(attention.positions, c.Alibi) else []
     for number, (first, end) in enumerate(real_ranges(span, context.rows)):
         facts, place = facts_of(span, number, first, end), (slice(0, span.queries), slice(0, span.keys))
         if layout is not None:
@@ -81,7 +94,7 @@ def stretches_of(attention: c.SelfAttention, context: Context, draw: Draw | None
         for heads, visibility in groups:
             row = Row(visibility, span.queries, span.keys, span.start, span.memory, first, end,
                       None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (), draw,
-                      related)
+                      related, tuple(slopes[heads]))
             tiles = planned(row, facts, span.device, rows=attention.global_maps is None)
             found.append(Stretch(0 if layout else number, heads, *place, tiles))
     return found

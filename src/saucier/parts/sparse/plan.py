@@ -15,6 +15,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.config.visibility import repeats, terms_of
 from saucier.parts.global_local import labels_of
+from saucier.parts.positions import bucket
 from saucier.parts.random_blocks import Draw, random_counts
 from saucier.parts.sparse.candidates import Group, Interval, Row, candidates, groups_of
 from saucier.parts.visibility import ANYWHERE, Span, allowed_pairs, counted_pairs, within_documents
@@ -186,7 +187,7 @@ class Planner:
         queries = slice(stretch.start - self.row.start, stretch.stop - self.row.start, stretch.step)
         fresh = not seen.earlier
         for part in portions(keys):
-            addend = self.shared_addend(self.counts(asking, part, seen))
+            addend = self.shared_addend(self.addend(self.counts(asking, part, seen), asking, part))
             yield Tile(queries, tuple(run.places for run in part), addend, self.labels(asking, part), fresh)
             fresh = False
 
@@ -200,8 +201,8 @@ class Planner:
             run = Run(slice(*interval))
             counts = self.counts(asking, [run], seen) * ~covered[run.places]
             if bool(counts.any()):
-                yield Tile(asking - self.row.start, (run.places,), addend_of(counts), self.labels(asking, [run]),
-                           fresh=False)
+                yield Tile(asking - self.row.start, (run.places,), self.addend(counts, asking, [run]),
+                           self.labels(asking, [run]), fresh=False)
 
     def counts(self, asking: Tensor, keys: list[Run], visible: Seen) -> Tensor:
         """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
@@ -223,15 +224,24 @@ class Planner:
         if self.row.related is None:
             return None
         places, _ = joined(keys, self.device)
-        found = labels_of(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
+        found = related(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
         found = found if found.dim() == 3 else found[None]
         if self.known is None or not torch.equal(found, self.known):
             self.known = found
         return self.known
 
-    def shared_addend(self, counts: Tensor) -> Tensor | None:
-        """Return the addend, the same tensor as that of the tile before where they are equal."""
+    def addend(self, counts: Tensor, asking: Tensor, keys: list[Run]) -> Tensor | None:
+        """Return what is added to the scores of a tile. Shapes: counts [1 or H, Q, W] -> [1 or H, 1 or Q, W]."""
         found = addend_of(counts)
+        if not self.row.slopes:
+            return found
+        places, _ = joined(keys, self.device)
+        slopes = torch.tensor(self.row.slopes, device=self.device)[:, None, None]
+        far = -slopes * (places[..., None, :] - asking[:, None]).abs()
+        return far if found is None else far + found
+
+    def shared_addend(self, found: Tensor | None) -> Tensor | None:
+        """Return the addend, the same tensor as that of the tile before where they are equal."""
         if found is not None and self.last is not None and torch.equal(found, self.last):
             return self.last
         self.last = found
@@ -303,6 +313,12 @@ def extents_of(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
     ends = torch.zeros(int(number.max()) + 1, dtype=torch.long, device=documents.device)
     return (ends.scatter_reduce(0, number, places, "amin", include_self=False)[number],
             ends.scatter_reduce(0, number, places, "amax", include_self=False)[number])
+
+
+def related(positions: c.GlobalLocal | c.T5Bias, queries: Tensor, keys: Tensor) -> Tensor:
+    """Return the label of each pair. Shapes: queries [Q, 1], keys [1, W] or [H, 1, W] -> [Q, W] or [H, Q, W]."""
+    return bucket(positions, keys - queries) if isinstance(positions, c.T5Bias) else \
+        labels_of(positions, queries, keys)
 
 
 def addend_of(counts: Tensor) -> Tensor | None:

@@ -143,6 +143,27 @@ def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Sauc
     assert "verdict" not in answer.out
 
 
+def test_words_are_tagged_by_every_model(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
+    """Units are sentences, weighed by their words; the score is that of the fine-tuning itself."""
+    lines = [f"{who}\tNAME\nspills\tVERB\nmilk\tNOUN\n" for who in ("Ann", "Ben", "Cleo")]
+    train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
+    train.write_text("\n".join(lines * 8), encoding="utf-8")
+    dev.write_text("\n".join(lines[:2]), encoding="utf-8")
+    words = ("compare", "gpt-nano", "llama-nano", "--data", text_file, "--seeds", "1", "--budget", "tokens=512",
+             "--threads", "1", *TINY, "--json")
+    answer = saucier(*words, "--out", tmp_path / "c", "--judge", f"tag:{train},{dev}")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["measure"]["name"] == "tag accuracy"
+    run = tmp_path / "c/gpt-nano/seed-0"
+    found = json.loads((run / "scores.json").read_text())
+    assert found["weights"] == [3.0, 3.0] and all(0 <= value <= 3 for value in found["values"])
+    told = json.loads((run / "tag/scores.json").read_text())["held-out"]["scores"]
+    accuracy = next(one["value"] for one in told if one["name"] == "tag accuracy")
+    assert sum(found["values"]) / 6 == pytest.approx(accuracy)
+    dev.write_text("Dan\tOTHER\n", encoding="utf-8")
+    assert "OTHER" in refused(saucier, *words[1:], "--out", tmp_path / "d", "--judge", f"tag:{train},{dev}")
+
+
 def test_models_that_learned_otherwise_are_asked_for_the_same(saucier: Saucier, text_file: Path,
                                                               tmp_path: Path) -> None:
     """All go on with the same gaps for a few updates, from their own weights, and are asked for the same."""

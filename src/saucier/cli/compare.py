@@ -16,7 +16,8 @@ BudgetOption = Annotated[str | None, typer.Option(
     "--budget", metavar="UNIT=AMOUNT", help="flops=1e15, tokens=2e6, seconds=300 or parameters=2e6 for each run.")]
 Seeds = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Runs of each recipe; 3 by default.")]
 JudgeOption = Annotated[str | None, typer.Option(
-    "--judge", metavar="JUDGE", help="loss, or classify:TRAIN.tsv,DEV.tsv: accuracy after fine-tuning.")]
+    "--judge", metavar="JUDGE", help="loss; or accuracy after fine-tuning: classify:TRAIN.tsv,DEV.tsv of texts, "
+                                      "tag:TRAIN.tsv,DEV.tsv of words.")]
 OwnTokenizers = Annotated[bool, typer.Option("--own-tokenizers", help="Each recipe trains its own tokenizer.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, metavar="N", help="So many runs side by side, on Ray.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads of one run.")]

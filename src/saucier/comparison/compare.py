@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from saucier.comparison.config import Classification, Experiment
+from saucier.comparison.config import Classification, Experiment, Judge, Tagging
 from saucier.comparison.outcome import Outcome, outcome, write_outcome
 from saucier.comparison.preparation import Trial, prepare
 from saucier.comparison.report import write_report
@@ -28,10 +28,7 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
         raise InputError("is a file", where=str(out), remedy="give a folder with --out")
     voice = Voice(silent=quiet)
     voice.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
-    if isinstance(wanted.judge, Classification):
-        from saucier.comparison.transfer import check_labelled
-
-        check_labelled(wanted.judge)
+    check_rows(wanted.judge)
     with voice.stage("tokenizer"):
         trials = prepare(wanted, out, partial(seconds_a_step, threads=threads_of_a_run(workers, threads)), voice.say)
     say_plan(voice, trials)
@@ -44,6 +41,19 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
     with voice.stage("report"):
         voice.say(str(write_report(found, done, out)))
     return found
+
+
+def check_rows(judge: Judge) -> None:
+    """Raise `InputError` where a judge cannot use its files."""
+    match judge:
+        case Classification():
+            from saucier.comparison.transfer import check_labelled
+
+            check_labelled(judge)
+        case Tagging():
+            from saucier.comparison.tagging import check_tagged
+
+            check_tagged(judge)
 
 
 def seconds_a_step(recipe: Recipe, work: Workload, *, threads: int) -> float:

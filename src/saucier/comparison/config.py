@@ -69,26 +69,37 @@ class Adaptation(Config):
     """Updates, by the recipe's optimizer and schedule, on the same text in the same order."""
 
 
-class Classification(Config):
-    """Accuracy on labelled texts, after fine-tuning: the model's encoder (or decoder), the mean of its vectors, and a
-    new linear map. Every model gets the same texts in the same order."""
+class FineTuned(Config):
+    """Accuracy after fine-tuning; every model gets the same rows in the same order."""
 
-    kind: Literal["classify"] = "classify"
     train: str
-    """A table with the columns `label` and `text` to fine-tune on."""
+    """A file to fine-tune on."""
     dev: str
     """Another one, to score."""
     epochs: int = Field(default=3, gt=0)
-    """How often the texts are seen."""
+    """How often the rows are seen."""
     batch: int = Field(default=32, gt=0)
-    """Texts in an update."""
+    """Rows in an update."""
     learning_rate: float = Field(default=5e-4, gt=0)
     """Of AdamW; it rises over a tenth of the steps and falls to zero."""
     limit: int | None = Field(default=None, gt=0)
-    """Fine-tune on so many texts only, the first ones."""
+    """Fine-tune on so many rows only, the first ones."""
 
 
-Judge = Annotated[HeldOutLoss | Adaptation | Classification, Field(discriminator="kind")]
+class Classification(FineTuned):
+    """Of labelled texts, tables with the columns `label` and `text`: the model's encoder (or decoder), the mean of its
+    vectors, and a new linear map."""
+
+    kind: Literal["classify"] = "classify"
+
+
+class Tagging(FineTuned):
+    """Of words, sentences with a word and its tag on each line, as `saucier finetune tagging` learns them."""
+
+    kind: Literal["tag"] = "tag"
+
+
+Judge = Annotated[HeldOutLoss | Adaptation | Classification | Tagging, Field(discriminator="kind")]
 
 
 class Arm(Config):

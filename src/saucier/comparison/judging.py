@@ -10,9 +10,10 @@ from typing import cast
 import torch
 
 from saucier.comparison.adapting import gone_on
-from saucier.comparison.config import Adaptation, Classification, HeldOutLoss
+from saucier.comparison.config import Adaptation, Classification, HeldOutLoss, Tagging
 from saucier.comparison.preparation import Trial
 from saucier.comparison.scores import Measure, Scores
+from saucier.comparison.tagging import tagged
 from saucier.comparison.transfer import fine_tuned_scores
 from saucier.errors import WorkError
 from saucier.loading import load
@@ -54,6 +55,11 @@ def judged(trial: Trial) -> Scores:
             measure = Measure(name="accuracy", better="higher", unit="texts")
             return Scores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values,
                           weights=(1.0,) * len(values))
+        case Tagging():
+            found = tagged(trial, trial.judge)
+            measure = Measure(name="tag accuracy", better="higher", unit="sentences")
+            return Scores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=found.right,
+                          weights=found.words)
 
 
 def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> Scores:

@@ -11,10 +11,12 @@ from saucier.comparison.config import (
     Budget,
     Classification,
     Experiment,
+    FineTuned,
     HeldOutLoss,
     Judge,
     Parameters,
     Seconds,
+    Tagging,
 )
 from saucier.comparison.curves import PALETTE
 from saucier.comparison.outcome import Outcome
@@ -75,8 +77,8 @@ def command(asked: Experiment) -> str:
     files, held_out = asked.changes.get("data.files"), asked.changes.get("data.held_out")
     words += ["--data", *map(file_name, files)] if files else []
     words += ["--held-out", *map(file_name, held_out["files"])] if isinstance(held_out, dict) else []
-    if isinstance(asked.judge, Classification):
-        words += ["--judge", f"classify:{file_name(asked.judge.train)},{file_name(asked.judge.dev)}"]
+    if isinstance(asked.judge, FineTuned):
+        words += ["--judge", f"{asked.judge.kind}:{file_name(asked.judge.train)},{file_name(asked.judge.dev)}"]
     return " ".join(words)
 
 
@@ -120,9 +122,10 @@ def judge_text(judge: Judge) -> str:
         case Adaptation():
             asked = str(judge.objective.model_dump(exclude_unset=True)).replace("'", "")
             return f"loss on the held-out text, after all have gone on for {judge.steps:,} updates with `{asked}`"
-        case Classification():
-            texts = "the texts" if judge.limit is None else f"the first {judge.limit:,} texts"
-            return (f"accuracy on all of {file_name(judge.dev)} after {judge.epochs} epochs on {texts} of "
+        case Classification() | Tagging():
+            rows, measure = ("texts", "") if isinstance(judge, Classification) else ("sentences", "tag ")
+            texts = f"the {rows}" if judge.limit is None else f"the first {judge.limit:,} {rows}"
+            return (f"{measure}accuracy on all of {file_name(judge.dev)} after {judge.epochs} epochs on {texts} of "
                     f"{file_name(judge.train)}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.comparison.budget import Changes, Pace, paced, spending
-from saucier.comparison.config import Adaptation, Arm, Classification, Experiment, Judge
+from saucier.comparison.config import Adaptation, Arm, Experiment, FineTuned, Judge
 from saucier.comparison.rehearsal import rehearsed
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
@@ -184,7 +184,7 @@ class Paces:
 
 def same_yardstick(recipes: list[Recipe], judge: Judge, own_tokenizers: bool) -> str | None:
     """Say why the scores of recipes cannot be compared; None where they can."""
-    if isinstance(judge, Classification):
+    if isinstance(judge, FineTuned):
         return None
     asked = [judge.objective if isinstance(judge, Adaptation) else one.objective for one in recipes]
     if all(isinstance(one, Causal) for one in asked):

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from saucier.comparison.config import Budget, Classification, Experiment, HeldOutLoss, Judge
+from saucier.comparison.config import Budget, Classification, Experiment, HeldOutLoss, Judge, Tagging
 from saucier.errors import InputError, nearest
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
@@ -147,16 +147,18 @@ def read_budget(text: str) -> Budget:
 
 
 def read_judge(text: str) -> Judge:
-    """Read `loss` or `classify:TRAIN,DEV`. Raises `InputError` for anything else."""
+    """Read `loss`, `classify:TRAIN,DEV` or `tag:TRAIN,DEV`. Raises `InputError` for anything else."""
     kind, _, files = text.partition(":")
     match kind, files.split(","):
         case "loss", [""]:
             return HeldOutLoss()
         case "classify", [train, dev] if train and dev:
             return Classification(train=train, dev=dev)
+        case "tag", [train, dev] if train and dev:
+            return Tagging(train=train, dev=dev)
         case _:
             raise InputError(f"no judge is called {text!r}", where="--judge",
-                             remedy="write loss, or classify:TRAIN.tsv,DEV.tsv")
+                             remedy="write loss, classify:TRAIN.tsv,DEV.tsv or tag:TRAIN.tsv,DEV.tsv")
 
 
 def with_data(asked: Asked, held_out: Sequence[str]) -> Asked:

@@ -18,7 +18,7 @@ STUDIES = sorted(FOLDER.glob("*.yaml"))
 
 def study(path: Path) -> Experiment:
     """A study as the command line opens it, with texts for its judge."""
-    return experiment(Asked((str(path),)), {"judge": Classification(train="train.tsv", dev="dev.tsv")})
+    return experiment(Asked((str(path),)), {"judge": HeldOutLoss()})
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

@@ -114,8 +114,10 @@ def open_apart(folder: Path, base: str | None, head: str, *, dtype: torch.dtype,
     from saucier.loading import load
 
     place = beside(folder, str(named))
-    known = document if base is None else {**document, "base_model_name_or_path": str(place.absolute())}
-    return read_own(known, load(place, dtype=dtype, device=device), folder / WEIGHTS)
+    if base is not None:  # a hub id stays one: its place is a cache
+        moved = Path(base).is_dir() or (folder / base).is_dir()
+        document = {**document, "base_model_name_or_path": str(place.absolute()) if moved else base}
+    return read_own(document, load(place, dtype=dtype, device=device), folder / WEIGHTS)
 
 
 def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dtype,

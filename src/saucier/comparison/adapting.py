@@ -21,7 +21,8 @@ def gone_on(run: Path, recipe: Recipe) -> Path:
 
     Raises as `cook`.
     """
-    shutil.rmtree(run / FOLDER, ignore_errors=True)
+    if (run / FOLDER).exists():
+        shutil.rmtree(run / FOLDER)
     first, (own, _) = RunFolder(run), open_run(run / FOLDER, recipe)
     shutil.copytree(first.data_file.parent, own.data_file.parent)
     cook(recipe, own.path, Wishes(calibrate=False, judge=False, quiet=True, start=run))

@@ -51,7 +51,8 @@ def settings(judge: Tagging, trial: Trial) -> Finetuning:
 def tagged(trial: Trial, judge: Tagging) -> Tagged:
     """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done anew. Raises as `finetune`."""
     place = trial.folder / FOLDER
-    shutil.rmtree(place, ignore_errors=True)
+    if place.exists():
+        shutil.rmtree(place)
     done = finetune(settings(judge, trial), place, quiet=True)
     rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
     right = (sum(told == gold for told, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)

@@ -24,7 +24,7 @@ from saucier.parts.norms import build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recurrence import Queries, kept
 from saucier.parts.reversible import may_be_undone, two_streams, undone
-from saucier.parts.sparse.choice import reads_all_pairs
+from saucier.parts.sparse.choice import placed_visibilities, reads_all_pairs
 from saucier.parts.transformer_xl import RelativeBiases
 
 
@@ -55,6 +55,7 @@ class Stack(nn.Module):
         self.config, self.multiple, self.packs = config, widest_window(config), packs(config)
         self.shared = build_shared(config, dim)
         """Positions that all layers share."""
+        self.seen = placed_visibilities(config)
         self.positions = layer_tables(config, dim)
         """Positions that each block adds to what it reads."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
@@ -92,7 +93,7 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
-        if isinstance(self.shared, T5BiasTable) and reads_all_pairs(self.config, context, learning=self.training):
+        if isinstance(self.shared, T5BiasTable) and reads_all_pairs(self.seen, context, learning=self.training):
             context.bias = self.shared.of_pairs(context)
         context.biases, context.mixtures = self.biases, self.mixtures
         x = self.zeroed(x, context)

@@ -113,8 +113,7 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
         try:
-            encoded = self.backend.encode_batch_fast([self._prepared(text) for text in texts],
-                                                     add_special_tokens=add_special_tokens)
+            encoded = self.backend.encode_batch_fast(self._prepared(texts), add_special_tokens=add_special_tokens)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join(texts), error) from error
         return [self.published_ids(one.ids) for one in encoded]
@@ -144,20 +143,18 @@ class Tokenizer:
 
     def _encodings(self, items: Sequence[Any], **options: bool) -> list[tokenizers.Encoding]:
         try:
-            prepared = [self._prepared(item) if isinstance(item, str) else type(item)(map(self._prepared, item))
-                        for item in items]
-            found: list[tokenizers.Encoding] = self.backend.encode_batch(prepared, **options)
+            found: list[tokenizers.Encoding] = self.backend.encode_batch(self._prepared(items), **options)
         except (UnicodeEncodeError, TypeError) as error:
             raise _not_unicode("".join("".join(item) for item in items), error) from error
         return found
 
-    def _prepared(self, text: str) -> str:
+    def _prepared(self, items: Sequence[Any]) -> list[Any]:
         moses = self.handling.moses
-        return text if moses is None else moses.around(text, self._kept)
-
-    @cached_property
-    def _kept(self) -> list[str]:
-        return [token.content for token in self.backend.get_added_tokens_decoder().values()]
+        if moses is None:
+            return list(items)
+        kept = [token.content for token in self.backend.get_added_tokens_decoder().values()]
+        return [moses.around(item, kept) if isinstance(item, str) else
+                type(item)(moses.around(text, kept) for text in item) for item in items]
 
     def published_ids(self, ids: list[int]) -> list[int]:
         """Return ids as the model knows them: those of pieces that its vocabulary has not are unknown."""

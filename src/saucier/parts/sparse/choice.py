@@ -48,10 +48,15 @@ def sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, d
     return Work(stretches, scale, dropout, by_head)
 
 
-def reads_all_pairs(stack: c.Stack, context: Context, *, learning: bool) -> bool:
-    """Say whether some self-attention of a stack takes dense attention in this pass."""
+def placed_visibilities(stack: c.Stack) -> frozenset[tuple[c.Visibility, bool]]:
+    """Return what the self-attentions of a stack see, and whether tiles can tell of their positions."""
     inner = (residual.inner for block in stack.blocks() for residual in block.sublayers)
-    seen = {(one.visibility, isinstance(one.positions, PLACED)) for one in inner if isinstance(one, c.SelfAttention)}
+    return frozenset((one.visibility, isinstance(one.positions, PLACED)) for one in inner
+                     if isinstance(one, c.SelfAttention))
+
+
+def reads_all_pairs(seen: frozenset[tuple[c.Visibility, bool]], context: Context, *, learning: bool) -> bool:
+    """Say whether some self-attention that sees so takes dense attention in this pass."""
     return not all(placed and pays(visibility, context, learning and draws_blocks(visibility))
                    for visibility, placed in seen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import saucier as library
 from saucier.inspection.results import read_results
 from saucier.recipes import recipe
 from saucier.runs.passport import read_passport
+from saucier.text.tokenizer import load_tokenizer
 
 FILES = ("recipe.yaml", "passport.json", "plan.json", "evaluation.json", "metrics.jsonl", "samples.txt", "report.html",
          "tokenizer/tokenizer.json", "store/train/store.json", "store/held_out/store.json",
@@ -204,6 +206,26 @@ def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Pa
     assert results.samples[0].reference == "spills milk"
     found = json.loads(saucier("evaluate", out, pair_file, "--limit", 2, "--json").out)
     assert "2 held-out pairs" in found["scores"][0]["note"]
+
+
+def test_the_loss_stands_beside_that_of_frequencies(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
+    out, held_out = tmp_path / "run", tmp_path / "held_out.tsv"
+    held_out.write_text("there\tback\nmilk spills\tspills milk\nthe cat tastes\ttastes cat the\n", encoding="utf-8")
+    answer = saucier("cook", "transformer-nano", "--data", pair_file, "--held-out", held_out, "--out", out,
+                     "--no-calibrate", "tokenizer.vocab=60", "evaluation.beams=1",
+                     *small("model.length", "evaluation.baselines"))
+    assert answer.code == 0, answer.err
+    found, tokenizer = read_results(out).held_out, load_tokenizer(out / "tokenizer")
+
+    def targets(path: Path) -> list[int]:
+        written = [line.split("\t")[1] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        return [token for text in written for token in (*tokenizer.encode(text, False), tokenizer.sep_id)]
+
+    learned, asked = targets(pair_file), targets(held_out)
+    total = len(learned) + 0.5 * tokenizer.vocab_size
+    surprise = [-math.log((learned.count(token) + 0.5) / total) for token in asked]
+    assert found.by_frequency == pytest.approx(sum(surprise) / len(asked))
+    assert f"each target by its frequency alone: {found.by_frequency:.4f} nats" in answer.out
 
 
 def test_several_files_follow_data(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ FOUNDATIONS = Chapter("A", "Foundations", (
             "tests/unit/parts/test_attention.py::test_alibi_is_minus_slope_times_distance",
             "tests/laws/test_longer_than_trained.py::test_rotary_and_alibi_hold_where_learned_positions_fail",
             "tests/unit/parts/test_transformer_xl.py::test_weights_are_those_of_the_definition",
-        ), "partly", "the positions of DeBERTa"),
+            "tests/unit/parts/test_disentangled.py::test_weights_are_those_of_the_definition",
+            "tests/unit/parts/test_disentangled.py::test_log_buckets_are_exact_when_near_and_odd_functions",
+        ), "works"),
     Row("A5", "Norms (layer, root mean square, none) and feed-forward layers (ReLU, GELU, gated)",
         (
             "tests/unit/parts/test_plain_norms.py::test_no_norm_is_a_gain_and_a_bias",

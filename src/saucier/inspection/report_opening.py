@@ -36,8 +36,10 @@ def headline(run: Run) -> Html:
     if results.scores:
         score = results.scores[0]
         return _alone(f"{score.value:.1f}", score.name, score.note)
+    frequent = results.held_out.by_frequency
+    beside = "" if frequent is None else f" Each target by its frequency alone: {perplexity(frequent, 1):.1f}."
     return _alone(f"{perplexity(results.held_out.loss, 1):.1f}", "perplexity on held-out text",
-                  f"{results.held_out.tokens:,} target tokens; lower is better, 1 is perfect.")
+                  f"{results.held_out.tokens:,} target tokens; lower is better, 1 is perfect.{beside}")
 
 
 def _alone(value: str, unit: str, verdict: str) -> Html:

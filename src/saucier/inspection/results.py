@@ -80,6 +80,8 @@ class HeldOut(Config):
     """Sum of the losses / ln 2 / bytes; None where the objective is no likelihood of the text (masked, translation)."""
     accuracy: float | None = None
     """Share of target tokens that were the model's first choice, 0..1."""
+    by_frequency: float | None = None
+    """Nats per target token where each is said by its share of the training targets alone; None where not measured."""
 
 
 class Score(Config):

@@ -12,6 +12,7 @@ from saucier.inspection.machine import peak_resident
 from saucier.inspection.report import write_report
 from saucier.inspection.results import Cost, DataCounts, LanguageCounts, Results, Sample
 from saucier.inspection.units import duration
+from saucier.runs.frequencies import loss_by_frequency
 from saucier.runs.job import Cooking
 from saucier.runs.passport import Outcome, file_digest, now
 from saucier.runs.samples import held_out_documents, held_out_pairs, make_samples, write_samples
@@ -48,8 +49,10 @@ def measured(job: Cooking, found: Candidate, checkpoint: Path, trained: Result, 
     texts = (document.text for document in held_out_documents(pantry))
     vocab, place = pantry.tokenizer.vocab_size, str(checkpoint.relative_to(job.folder.path))
     held_out, beside = held_out_loss(found, pantry.held_out)
+    frequent = loss_by_frequency(job.recipe, pantry.tokenizer, (pantry.train, pantry.held_out), job.lessons)
     return Results(
-        step=State.read(checkpoint).step, steps=trained.steps, vocab=vocab, checkpoint=place, held_out=held_out,
+        step=State.read(checkpoint).step, steps=trained.steps, vocab=vocab, checkpoint=place,
+        held_out=held_out.model_copy(update={"by_frequency": frequent}),
         data=data_counts(job), cost=cost(job, trained, peak),
         scores=beside + translation_scores(found, held_out_pairs(pantry)),
         baselines=simpler_methods(job.recipe, pantry.train, pantry.held_out, texts, vocab))

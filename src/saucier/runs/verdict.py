@@ -15,8 +15,16 @@ def lines(held_out: HeldOut, baselines: Sequence[Baseline] = (), scores: Sequenc
     accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
     perplexed = perplexity(held_out.loss, 1)
     yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
+    if held_out.by_frequency is not None:
+        yield beside_frequencies(held_out.loss, held_out.by_frequency)
     for score in scores:
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
+
+
+def beside_frequencies(own: float, frequent: float) -> str:
+    """Say what the model knows beyond the frequencies of its targets."""
+    known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+    return f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
 
 
 def likelihood(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:

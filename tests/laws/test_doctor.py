@@ -13,12 +13,13 @@ from torch import Tensor, nn
 import saucier
 from saucier.families import FAMILIES
 from saucier.families.layouts import LAYOUTS
-from saucier.inspection.doctor import diagnose, drawn_rows, examine
+from saucier.inspection.doctor import drawn_rows, examine
 from saucier.inspection.doctor_checks import finite_weights, saved_bits, ties, vocabulary
 from saucier.inspection.doctor_laws import LAWS
 from saucier.inspection.doctor_rows import Row, difference
 from saucier.model import Transformer
 from saucier.parts.cache import Cache
+from saucier.runs.diagnosis import diagnose
 
 MODELS = everything()
 CHOSEN = [name for name in MODELS if not name.startswith("recipe-")]

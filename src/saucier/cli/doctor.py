@@ -21,9 +21,9 @@ def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", de
 
     Exit code 1 where a law fails.
     """
-    from saucier.inspection.doctor import diagnose
     from saucier.inspection.doctor_table import render
     from saucier.inspection.screen import put, put_json
+    from saucier.runs.diagnosis import diagnose
 
     found = diagnose(model, files=text or (), dtype=dtype, device=device, base=base)
     if as_json:

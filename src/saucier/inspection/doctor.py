@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,13 +12,10 @@ import torch
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.prompt import positions_limit
-from saucier.inspection.doctor_checks import Finding, checks
+from saucier.inspection.doctor_checks import Finding
 from saucier.inspection.doctor_laws import LAWS, Law
 from saucier.inspection.doctor_rows import Row
-from saucier.loading import load
 from saucier.model import Transformer
-from saucier.runs.folder import run_of
-from saucier.runs.opened import tokenizer_of
 from saucier.text.documentation import topics
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer
@@ -55,30 +51,6 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Give everything, with the verdict of the whole."""
         return {**asdict(self), "sound": self.sound}
-
-
-def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", device: str = "auto",
-             base: str | None = None) -> Diagnosis:
-    """Open a model folder, a run or a hub id, and examine it. `base`: of an adapter, instead of the one that it names.
-
-    Errors: `InputError` for what cannot be opened or read.
-    """
-    model = load(path, dtype=dtype, device=device, base=base)
-    tokenizer = tokenizer_beside(path, base)
-    rows, source = (drawn_rows(model), "random ids: there is no tokenizer") if tokenizer is None else \
-        (text_rows(model, tokenizer, texts_of(files)), ", ".join(files) or "Python's documentation")
-    weight = model.embed.tokens.weight
-    found = (*examine(model, rows), *checks(model, tokenizer))
-    return Diagnosis(path, str(weight.dtype).removeprefix("torch."), c.parameters(model.config), source,
-                     tuple(len(row.ids) for row in rows), found)
-
-
-def tokenizer_beside(path: str, base: str | None) -> Tokenizer | None:
-    """Return the tokenizer beside a model, or beside an adapter's base; None where there is none."""
-    try:
-        return tokenizer_of(run_of(Path(path)) if Path(path).is_dir() else path, base)
-    except InputError:
-        return None
 
 
 def texts_of(files: Sequence[str]) -> list[str]:

@@ -44,8 +44,8 @@ class Copies:
 
 FULL = Copies(length=4096, train=300, held_out=8, steps=300)
 QUICK = Copies(length=256, train=40, held_out=4, steps=6)
-ABOUT = (f"Rows of {FULL.length:,} bytes: {FULL.letters:,} drawn letters, a bar, and the same letters again, learned as "
-         f"text (bits per byte; {FULL.known:.3f} where everything is copied, {FULL.unknown:.3f} where nothing is).")
+ABOUT = (f"Rows of {FULL.length:,} bytes: {FULL.letters:,} drawn letters, a bar, and the same letters again, learned "
+         f"as text (bits per byte; {FULL.known:.3f} where everything is copied, {FULL.unknown:.3f} where nothing is).")
 
 
 def rows(*, quick: bool) -> list[Row]:
@@ -69,8 +69,8 @@ def copied(copies: Copies, seed: int, length: int, *, quick: bool) -> Row:
     found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
     own, seconds = found["held_out"]["bits_per_byte"], found["cost"]["phases"]["train"]
     share = (copies.unknown - own) / (copies.unknown - copies.known)
-    return Row(f"Sparse Transformer, {length:,} bytes at once: share of what copying saves, seed {seed}, {seconds:.0f} s",
-               f"{share:.3f} ({own:.3f} bits per byte)", f"{copies.unknown:.3f}")
+    what = f"Sparse Transformer, {length:,} bytes at once: share of what copying saves, seed {seed}, {seconds:.0f} s"
+    return Row(what, f"{share:.3f} ({own:.3f} bits per byte)", f"{copies.unknown:.3f}")
 
 
 def written(copies: Copies, part: str, seed: int) -> Path:

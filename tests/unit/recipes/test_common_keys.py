@@ -22,9 +22,9 @@ def test_one_line_gives_every_self_attention_a_kernel(name: str) -> None:
 
 def test_one_line_says_how_the_weights_begin() -> None:
     """The matrices have that deviation; nothing else of the model is another."""
-    wide = recipe("bert-nano", ["model.initialization={kind: normal, std: 0.1}"]).model
+    wide = recipe("linformer-nano", ["model.initialization={kind: normal, std: 0.1}"]).model
     assert wide.initialization == c.NormalInit(std=0.1)
-    assert wide.model_copy(update={"initialization": c.NormalInit()}) == recipe("bert-nano").model
+    assert wide.model_copy(update={"initialization": c.NormalInit()}) == recipe("linformer-nano").model
     assert float(build(wide, seed=0).embed.tokens.weight.std()) == pytest.approx(0.1, rel=0.02)
 
 

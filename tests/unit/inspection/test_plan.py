@@ -213,5 +213,5 @@ def test_the_span_boundary_network_is_counted() -> None:
     plain = spans.model_copy(update={"objective": Masked(choice=SpanMasking())})
     tokens = Tokens(1000, 0, 150, 150)
     found = training_flops(spans, 4000, tokens) - training_flops(plain, 4000, tokens)
-    by_hand = 2 * ((2 * 192 + 50) * 192 + 192 * 192 + 192 * 4000)
+    by_hand = 2 * ((2 * 128 + 50) * 128 + 128 * 128 + 128 * 4000)
     assert found == pytest.approx(3 * 150 * by_hand)

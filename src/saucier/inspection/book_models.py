@@ -245,7 +245,7 @@ GENERATION = Chapter("C", "Generation", (
             "tests/unit/comparison/test_studies.py::test_every_arm_of_a_study_is_a_recipe",
             "tests/unit/config/test_tied_stacks.py::test_counted_parameters_are_those_of_the_built_model",
             "tests/unit/generation/test_prefix.py::test_the_prompt_is_the_prefix",
-        ), "partly", "the table of objectives, in docs/studies"),
+        ), "works"),
     Row("C7", "T-NLG and ZeRO: optimizer, gradients and weights sharded over processes"),
     Row("C8", "Mixtures of experts: GShard, Switch, GLaM",
         (

@@ -54,10 +54,11 @@ def learned(cutting: Cutting, store: Store, lesson: Lesson) -> Iterator[Batch]:
 
 def shares(batches: Iterable[Batch], vocab: int) -> NDArray[np.float64]:
     """Return how often each id is a target, of the first batches. Shapes: -> [vocab]."""
-    counts = np.full(vocab, UNSEEN)
+    counts, seen = np.full(vocab, UNSEEN), 0
     for ids in targets_of(batches):
         counts += np.bincount(ids, minlength=vocab)
-        if counts.sum() > MOST_TARGETS:
+        seen += len(ids)
+        if seen >= MOST_TARGETS:
             break
     shared: NDArray[np.float64] = counts / counts.sum()
     return shared

@@ -37,7 +37,7 @@ def test_growing_lengths(saucier: Saucier) -> None:
 @pytest.mark.parametrize(("words", "said"), [
     (("bort",), "no recipe has the name 'bort'; did you mean 'bert'?"),
     (("elmo-nano",), "model: the model has no self-attention; give one that has"),
-    (("bert-nano", "--head", "9"), "--head: there is no head 9; layers are 0 to 3, heads 0 to 3"),
+    (("bert-nano", "--head", "9"), "--head: there is no head 9; layers are 0 to 2, heads 0 to 3"),
     (("bert-nano", "--lengths", "0,4"), "--lengths: a text has at least one token; give lengths such as 512,1024"),
     (("bert-nano", "--out", "a.gif"), "a.gif: cannot draw a .gif; use .svg, .png, .pdf"),
 ])

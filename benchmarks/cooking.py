@@ -39,6 +39,14 @@ def cooked(recipe: str, run: Path, arguments: Sequence[str]) -> tuple[float, dic
     return seconds, results
 
 
+def kept(recipe: str, run: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    """Cook a recipe unless its folder holds a finished run, and return its results."""
+    if not (run / "evaluation.json").is_file():
+        cooked(recipe, run, arguments)
+    results: dict[str, Any] = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    return results
+
+
 def plan_note(run: Path, results: dict[str, Any]) -> str:
     """Say how near the plan came to what was measured."""
     path = run / "plan.json"

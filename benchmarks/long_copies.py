@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from math import log2
 from pathlib import Path
 from string import ascii_lowercase
 
-from benchmarks.cooking import cooked
+from benchmarks.cooking import kept
 from benchmarks.long_runs import RUNS
 from benchmarks.section import Row
 
@@ -59,14 +58,11 @@ def copied(copies: Copies, seed: int, length: int, *, quick: bool) -> Row:
     """Cook the recipe on rows of some length, unless that is done, and return its line."""
     run = RUNS / ("quick" * quick) / f"copies-{length}-{seed}"
     train, held_out = (written(copies, part, seed) for part in ("train", "held_out"))
-    if not (run / "evaluation.json").is_file():
-        more = copies.length // length
-        cooked("sparse-transformer-nano", run, [
-            "--data", str(train), "--held-out", str(held_out), "data.document=line", f"model.length={length}",
-            f"training.length={length}", f"training.batch={2 * more}", f"training.steps={copies.steps}",
-            f"training.evaluate_every={copies.steps}", f"training.seed={seed}", "sampling.samples=0",
-            "evaluation.baselines=[]", *(["--no-calibrate"] if quick else [])])
-    found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    found = kept("sparse-transformer-nano", run, [
+        "--data", str(train), "--held-out", str(held_out), "data.document=line", f"model.length={length}",
+        f"training.length={length}", f"training.batch={2 * (copies.length // length)}",
+        f"training.steps={copies.steps}", f"training.evaluate_every={copies.steps}", f"training.seed={seed}",
+        "sampling.samples=0", "evaluation.baselines=[]", *(["--no-calibrate"] if quick else [])])
     own, seconds = found["held_out"]["bits_per_byte"], found["cost"]["phases"]["train"]
     share = (copies.unknown - own) / (copies.unknown - copies.known)
     what = f"Sparse Transformer, {length:,} bytes at once: share of what copying saves, seed {seed}, {seconds:.0f} s"

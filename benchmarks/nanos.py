@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from math import log
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cooking import cooked
+from benchmarks.cooking import kept
 from benchmarks.section import Row, Section
 
 RUNS = Path("runs/nanos")
@@ -34,9 +33,7 @@ def measure(quick: bool) -> Section:
 def row(name: str, *, quick: bool) -> Row:
     """Cook one, unless that is done, and return its line."""
     run = RUNS / ("quick" * quick) / name
-    if not (run / "evaluation.json").is_file():
-        cooked(name, run, QUICK if quick else [])
-    found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    found = kept(name, run, QUICK if quick else [])
     own, other, words = compared(found)
     beside = "; ".join(f"{score['name']} {score['value']:.2f}" for score in found["scores"])
     what = f"{name}, {found['steps']:,} steps, {found['cost']['phases']['train'] / 60:.1f} minutes"

@@ -88,7 +88,7 @@ class TokenDeletion(Config):
 class TextInfilling(Config):
     """Put one mask token in the place of each drawn span; spans of no tokens put one between two tokens.
 
-    Source: Lewis et al. 2020 (BART), §2.2 (lengths from a Poisson distribution of mean 3) and §4.1 (30%).
+    Source: Lewis et al. 2020 (BART), §2.2 (lengths from a Poisson distribution of mean 3) and §5.1 (30%).
     """
 
     kind: Literal["text_infilling"] = "text_infilling"
@@ -99,7 +99,7 @@ class TextInfilling(Config):
 
 
 class SentencePermutation(Config):
-    """Put sentences into a random order. Source: Lewis et al. 2020 (BART), §2.2; all of them: §4.1."""
+    """Put sentences into a random order. Source: Lewis et al. 2020 (BART), §2.2; all of them: §5.1."""
 
     kind: Literal["sentence_permutation"] = "sentence_permutation"
     share: float = Field(default=1.0, gt=0, le=1)
@@ -126,7 +126,7 @@ TextNoise = Annotated[
 
 
 class Denoising(Config):
-    """Write a damaged text as it was. Source: Lewis et al. 2020 (BART), §2.2 and §4.1, arXiv:1910.13461."""
+    """Write a damaged text as it was. Source: Lewis et al. 2020 (BART), §2.2 and §5.1, arXiv:1910.13461."""
 
     kind: Literal["denoising"] = "denoising"
     noises: tuple[TextNoise, ...] = Field(default=(SentencePermutation(), TextInfilling()), min_length=1)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cooking import kept, needed, saucier
-from benchmarks.multi30k import NAME, score
+from benchmarks.multi30k import NAME
 from benchmarks.section import Row, Section
+from benchmarks.tuned import named
 
 RUNS = Path("runs/back_translation")
 HEAD = "en\tde"
@@ -43,7 +44,7 @@ def measure(quick: bool) -> Section:
     files = written(size, folder / "data")
     tested = [str(needed("translation", NAME.format("test_2016_flickr"))), *(["--limit", "4"] if quick else [])]
     reverse = folder / "reverse"
-    back = score(learned(reverse, files["reversed"], files["reversed_val"], size), "BLEU")["value"]
+    back = named(learned(reverse, files["reversed"], files["reversed_val"], size)["scores"], "BLEU")["value"]
     if not (folder / "made.tsv").is_file():
         saucier("backtranslate", str(reverse), str(files["texts"]), "--out", str(folder / "made.tsv"), "--columns",
                 "en,de", "--beams", "1")
@@ -96,4 +97,5 @@ def tests(run: Path, words: Sequence[str]) -> dict[str, Any]:
 
 def line(name: str, found: dict[str, Any]) -> Row:
     """Lay out one result."""
-    return Row(name, f"BLEU {score(found, 'BLEU')['value']:.2f}, chrF {score(found, 'chrF')['value']:.2f}")
+    bleu, chrf = (named(found["scores"], one)["value"] for one in ("BLEU", "chrF"))
+    return Row(name, f"BLEU {bleu:.2f}, chrF {chrf:.2f}")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cooking import SHARED
-from benchmarks.long_runs import RUNS, finetuned, muon, named, said, scores, took
+from benchmarks.long_runs import RUNS, muon
 from benchmarks.long_texts import COLOURS, hidden_keys, write_rows
 from benchmarks.section import Row
+from benchmarks.tuned import finetuned, named, said, scores, took
 
 BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
 HELD_OUT_BOOK = "sherlock_holmes.txt"

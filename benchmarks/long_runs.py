@@ -1,11 +1,8 @@
-"""Runs of the long tasks: learned once, kept in `runs/long_tasks`, and read again."""
+"""Where the long tasks are kept, and the optimizer that they share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 RUNS = Path("runs/long_tasks")
 
@@ -15,36 +12,3 @@ def muon(rate: float, others: float) -> list[str]:
     return ["training.optimizer.kind=muon", "training.optimizer.weight_decay=0",
             f"training.optimizer.learning_rate={rate:g}", "training.optimizer.others.weight_decay=0",
             f"training.optimizer.others.learning_rate={others:g}"]
-
-
-def finetuned(folder: Path, task: str, model: str, files: tuple[Path, Path], words: Iterable[str]) -> Path:
-    """Learn a task from its rows, measure it on others, unless that is done, and return the folder."""
-    from saucier.finetuning.asked import Files, wanted_finetuning
-    from saucier.finetuning.job import finetune
-
-    train, held_out = (str(path) for path in files)
-    settings, _ = wanted_finetuning(task, words, model, Files((train,), (held_out,)))
-    finetune(settings, folder)
-    return folder
-
-
-def scores(run: Path) -> dict[str, Any]:
-    """Return what was measured on the held-out rows: `scores`, and `baselines` by their names."""
-    found: dict[str, Any] = json.loads((run / "scores.json").read_text(encoding="utf-8"))["held-out"]
-    return found
-
-
-def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return one score."""
-    return next(one for one in found if one["name"] == name)
-
-
-def said(score: dict[str, Any]) -> str:
-    """Tell a score with its interval."""
-    return f"{score['value']:.3f} ({score['low']:.3f}–{score['high']:.3f})"
-
-
-def took(run: Path) -> float:
-    """Return the seconds of all stages of a run."""
-    passport = json.loads((run / "passport.json").read_text(encoding="utf-8"))
-    return float(sum(passport["seconds"].values()))

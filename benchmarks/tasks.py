@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cooking import SHARED
 from benchmarks.finetuning import weights
 from benchmarks.section import Row, Section
+from benchmarks.tuned import named, took
 
-DATA = Path(__file__).resolve().parents[2] / "shared/data"
 RUNS = Path("runs/tasks")
 RATE = "training.optimizer.learning_rate=1e-4"
 SEEDS = (0, 1, 2)
@@ -94,23 +95,17 @@ def finetuned(case: Case, seed: int, quick: bool) -> Row:
     from saucier.finetuning.job import finetune
 
     words = [RATE, f"training.seed={seed}", *case.words, *(["data.limit=64"] if quick else [])]
-    place = DATA / case.folder
+    place = SHARED / case.folder
     settings, _ = wanted_finetuning(case.task, words, case.model or weights(),
                                     Files((str(place / case.train),), (str(place / case.held_out),)))
     folder = RUNS / ("quick-" * quick + f"{case.run or Path(case.folder).name}-{seed}")
     begin = time.perf_counter()
     done = finetune(settings, folder, quiet=True)
     print(f"  {case.name}, seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    return line(case, seed, json.loads(done.scores.read_text(encoding="utf-8"))["held-out"], minutes(folder))
+    return line(case, seed, json.loads(done.scores.read_text(encoding="utf-8"))["held-out"], took(folder) / 60)
 
 
-def minutes(folder: Path) -> float:
-    """Return how long a run took, all stages together."""
-    passport = json.loads((folder / "passport.json").read_text(encoding="utf-8"))
-    return float(sum(passport["seconds"].values()) / 60)
-
-
-def line(case: Case, seed: int, found: dict[str, Any], took: float) -> Row:
+def line(case: Case, seed: int, found: dict[str, Any], minutes: float) -> Row:
     """Lay out one result: the metric, that of the best simple method, and how long it took."""
     own = named(found["scores"], case.metric)
     simple = {name: named(scores, case.metric) for name, scores in found["baselines"].items()}
@@ -118,11 +113,6 @@ def line(case: Case, seed: int, found: dict[str, Any], took: float) -> Row:
     theirs = f"{best[0]} {best[1]['value'] or 0:.3f}" if best else ""
     value = own["value"] or 0.0
     goal = case.least if case.least is not None else (best[1]["value"] or 0.0 if best else None)
-    what = f"{case.name}: {case.metric}, seed {seed}, {took:.1f} minutes"
+    what = f"{case.name}: {case.metric}, seed {seed}, {minutes:.1f} minutes"
     return Row(what, f"{value:.3f} ({own['low']:.3f}–{own['high']:.3f})", theirs, None,
                "" if goal is None else f"≥ {goal:.3f}", None if goal is None else value >= goal)
-
-
-def named(scores: list[dict[str, Any]], metric: str) -> dict[str, Any]:
-    """Return one score."""
-    return next(one for one in scores if one["name"] == metric)

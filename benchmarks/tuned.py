@@ -1,0 +1,41 @@
+"""Fine-tuning as the command line does it, and reading what a run folder says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def finetuned(folder: Path, task: str, model: str, files: tuple[Path, Path], words: Iterable[str]) -> Path:
+    """Learn a task from its rows, measure it on others, unless that is done, and return the folder."""
+    from saucier.finetuning.asked import Files, wanted_finetuning
+    from saucier.finetuning.job import finetune
+
+    train, held_out = (str(path) for path in files)
+    settings, _ = wanted_finetuning(task, words, model, Files((train,), (held_out,)))
+    finetune(settings, folder)
+    return folder
+
+
+def scores(run: Path) -> dict[str, Any]:
+    """Return what was measured on the held-out rows: `scores`, and `baselines` by their names."""
+    found: dict[str, Any] = json.loads((run / "scores.json").read_text(encoding="utf-8"))["held-out"]
+    return found
+
+
+def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return one score."""
+    return next(one for one in found if one["name"] == name)
+
+
+def said(score: dict[str, Any]) -> str:
+    """Tell a score with its interval."""
+    return f"{score['value']:.3f} ({score['low']:.3f}–{score['high']:.3f})"
+
+
+def took(run: Path) -> float:
+    """Return the seconds of all stages of a run."""
+    passport = json.loads((run / "passport.json").read_text(encoding="utf-8"))
+    return float(sum(passport["seconds"].values()))

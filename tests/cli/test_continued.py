@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.cli.conftest import TINY, Saucier, rhymes
 
 import saucier as library
@@ -117,3 +119,37 @@ def test_tuning_needs_a_model_to_begin_with(saucier: Saucier, domain: Path, tmp_
     assert (answer.code, len(answer.err.strip().splitlines())) == (2, 1)
     assert "begin with a model, --from FOLDER, or leave tuning out" in answer.err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_run_goes_on_with_its_own_objective_and_generator(saucier: Saucier, text_file: Path, domain: Path,
+                                                            tmp_path: Path) -> None:
+    begun, after = tmp_path / "electra", tmp_path / "on"
+    tiny = [word for word in TINY if not word.startswith("tokenizer")]
+    assert saucier("cook", "electra-nano", "--data", text_file, "--out", begun, "--no-calibrate", *tiny,
+                   "tokenizer.vocab=70", "objective.weight=7").code == 0
+    answer = saucier("cook", "--from", begun, "--data", domain, "--out", after, *SHORT,
+                     "training.optimizer.learning_rate=1e-12")
+    assert answer.code == 0, answer.err
+    assert "generator begins anew" not in answer.out + answer.err
+    assert recipe(after / "recipe.yaml").objective == recipe(begun / "recipe.yaml").objective
+    old, new = (next(run.glob("checkpoints/step-*")) / "generator" / "model.safetensors" for run in (begun, after))
+    kept = load_file(new)
+    assert all(torch.allclose(tensor, kept[name], rtol=0, atol=1e-8) for name, tensor in load_file(old).items())
+    changed = saucier("cook", "--from", begun, "--data", domain, "--out", tmp_path / "other", *SHORT,
+                      "objective.weight=9")
+    assert "generator begins anew" in changed.out + changed.err
+
+
+def test_a_model_that_knows_languages_goes_on_with_plain_text(saucier: Saucier, domain: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "xlm-nano", "data={kind: text}", "objective={kind: masked}", "--data", domain, "--out",
+                     tmp_path / "run", *SHORT, "model.dim=32", "model.layers=1", "tokenizer.vocab=37")
+    assert answer.code == 0, answer.err
+
+
+def test_a_loss_of_few_places_is_no_bits_per_byte(saucier: Saucier, domain: Path, tmp_path: Path) -> None:
+    answer = saucier("cook", "gpt-nano", "--data", domain, "--out", tmp_path / "run", *SHORT, "model.dim=32",
+                     "model.layers=1", "tokenizer.vocab=280", "objective.positions.kind=last")
+    assert answer.code == 0, answer.err
+    results = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
+    assert results["held_out"]["bits_per_byte"] is None
+    assert "bits per byte" not in answer.out + answer.err

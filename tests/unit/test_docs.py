@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -132,3 +133,22 @@ def test_the_tasks_of_the_prompting_page_are_tasks(shared: Path, tmp_path: Path)
         prompts.append(read_questions(task, task.evaluate, 1)[0])
     assert prompts[0].prompt.endswith("\nSentiment:") and prompts[0].answers == (" negative", " positive")
     assert prompts[1].right == 0 and prompts[1].answers[0] == " bank"
+
+
+@pytest.mark.parametrize(("slot", "owner", "field"), [
+    ("embed.positions", "Embedding", "positions"), ("attention.positions", "SelfAttention", "positions"),
+    ("kernel", "SelfAttention", "kernel"), ("visibility", "Beyond", "inner"), ("layers", "Stack", "layers"),
+    ("sublayers", "Block", "sublayers"), ("inner", "Chain", "inner"), ("norm", "Embedding", "norm")])
+def test_the_recipe_page_names_every_part(slot: str, owner: str, field: str) -> None:
+    """The table of unions is that of the schema."""
+    told = re.search(rf"^\| `{slot}` \| (.*) \|$", (ROOT / "docs/recipes.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert told is not None
+    property_of = c.Transformer.model_json_schema()["$defs"][owner]["properties"][field]
+    assert set(re.findall(r"`(\w+)`", told[1])) == set(kinds(property_of))
+
+
+def kinds(schema: dict[str, Any]) -> list[str]:
+    """Return the tags of the union in a schema."""
+    inside = [part for key in ("anyOf", "oneOf") for part in schema.get(key, ())]
+    inside += [schema["items"]] if isinstance(schema.get("items"), dict) else []
+    return [*schema.get("discriminator", {}).get("mapping", {}), *(kind for part in inside for kind in kinds(part))]

@@ -71,7 +71,7 @@ def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> Scores:
         found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
-    if isinstance(recipe.objective, Causal) and isinstance(store, TokenStore):
+    if isinstance(recipe.objective, Causal) and recipe.objective.reads_all and isinstance(store, TokenStore):
         each = store.bytes / sum(targets)
         return Scores(judge=trial.judge, measure=Measure(name="bits per byte", better="lower", unit=unit),
                       checkpoint=checkpoint.name, values=tuple(one / math.log(2) for one in nats),

@@ -55,6 +55,8 @@ class ArmResult(Config):
     """Of training, with evaluations; the mean over seeds."""
     scores: tuple[float, ...]
     """Of each seed."""
+    measure: str
+    """What the scores are, such as `bits per byte`."""
     mean: float
     """Over seeds."""
     spread: float | None
@@ -115,8 +117,16 @@ def outcome(wanted: Experiment, done: Sequence[Done]) -> Outcome:
                                                       for name, runs in found.items()})
     published = {arm.name: arm.published for arm in wanted.arms}
     arms = tuple(arm_result(runs, published[name]) for name, runs in found.items())
-    return Outcome(experiment=wanted, measure=done[0].scores.measure, arms=arms, pairs=pairs,
+    measure = common_measure([one.scores.measure for one in done])
+    return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
                    notes=tuple(notes(wanted, recipes, incomparable)))
+
+
+def common_measure(measures: Sequence[Measure]) -> Measure:
+    """Return what all scores are; a name for several where they differ, as nothing is compared then."""
+    first = measures[0]
+    names = list(dict.fromkeys(one.name for one in measures))
+    return first if len(names) == 1 else first.model_copy(update={"name": " or ".join(names)})
 
 
 def arm_result(runs: Sequence[Done], published: float | None) -> ArmResult:
@@ -132,7 +142,8 @@ def arm_result(runs: Sequence[Done], published: float | None) -> ArmResult:
         name=trial.arm, recipe=trial.recipe.name, objective=trial.recipe.objective.kind, parameters=count, steps=steps,
         tokens=tokens, flops=float(np.mean([one.cost.training_flops or 0.0 for one in results])),
         six=6.0 * count * tokens, seconds=float(np.mean([one.cost.training_seconds for one in results])), scores=scores,
-        mean=float(np.mean(scores)), spread=float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+        measure=runs[0].scores.measure.name, mean=float(np.mean(scores)),
+        spread=float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
         published=published)
 
 

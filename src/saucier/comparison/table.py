@@ -26,7 +26,8 @@ def render(found: Outcome) -> RenderableType:
 def footnote(found: Outcome) -> str:
     """Say what was measured, and how."""
     units = f"{found.measure.name}, {found.measure.better} is better; {found.experiment.seeds} seeds"
-    return f"{units}, scored on {found.measure.unit}; p over seeds and units, corrected for all pairs (Holm)"
+    told = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
+    return f"{units}, scored on {found.measure.unit}{told}"
 
 
 def ranked(found: Outcome) -> list[ArmResult]:
@@ -54,7 +55,8 @@ def arm_headings(found: Outcome) -> list[str]:
 
 def arm_row(found: Outcome, arm: ArmResult) -> list[str]:
     """Return the cells of one arm."""
-    own = [score_text(found, arm.mean), "" if arm.spread is None else score_text(found, arm.spread)]
+    unit = "" if arm.measure == found.measure.name else f" {arm.measure}"
+    own = [f"{score_text(found, arm.mean)}{unit}", "" if arm.spread is None else score_text(found, arm.spread)]
     published = ["" if arm.published is None else f"{arm.published:g}"] if found.experiment.published else []
     return [arm.name, *own, *published, f"{arm.parameters:,}", f"{arm.steps:,}", quantity(arm.tokens),
             quantity(arm.flops), quantity(arm.six), duration(arm.seconds)]

@@ -81,8 +81,8 @@ class DroppedSpans:
 
     def counts(self, length: int) -> tuple[int, int]:
         """Return how many tokens of a text are dropped, and in how many spans; none where it is too short."""
-        count = share(self.config.rate, length)
-        spans = min(max(1, round(count / self.config.mean_span)), length - count, len(self.sentinels) - 1)
+        count = min(share(self.config.rate, length), max(0, length - 1))
+        spans = min(max(1, round(count / self.config.mean_span)), count, length - count, len(self.sentinels) - 1)
         return (count, spans) if spans else (0, 0)
 
     def sizes(self, length: int) -> tuple[tuple[int, int], ...]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -34,8 +34,15 @@ def validated(source: Source, config: type[C]) -> C:
 def input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
     """Return one error with a line for each fault."""
     schema = config.model_json_schema()
-    lines = [line(dict(fault), source, schema) for fault in error.errors(include_url=False)]
+    faults = error.errors(include_url=False)
+    lines = [line(dict(one), source, schema) for one in faults if not is_consequence(one["type"], one["loc"], faults)]
     return InputError("\n".join(one for one in lines if not is_misspelt(one, lines)))
+
+
+def is_consequence(kind: str, location: Path, faults: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a list is too short only because what stands in it is wrong, so that the other line is enough."""
+    return kind == "too_short" and any(
+        len(other["loc"]) > len(location) and other["loc"][:len(location)] == location for other in faults)
 
 
 def is_misspelt(one: str, lines: list[str]) -> bool:
@@ -89,11 +96,18 @@ def path_of(location: Path, values: Any, *, missing: bool) -> Path:
     path: list[str | int] = []
     for index, part in enumerate(location):
         inside = (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int))
+        inside = inside and not is_tag(location, index, values)
         if inside:
             values = values[part]
         if inside or (missing and index == len(location) - 1):
             path.append(part)
     return tuple(path)
+
+
+def is_tag(location: Path, index: int, values: Any) -> bool:
+    """Whether a part of a location is the tag of a union although a key beside it is called the same."""
+    told = isinstance(values, dict) and values.get("kind") == location[index]
+    return told and index + 1 < len(location) and location[index + 1] in values
 
 
 def keys_at(location: Path, schema: Schema) -> list[str]:

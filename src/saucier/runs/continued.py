@@ -20,6 +20,7 @@ from saucier.recipes.catalogue import checked
 from saucier.recipes.coherence import learned_length
 from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source
+from saucier.runs.folder import RunFolder, run_of
 from saucier.text.tokenizer import ROLES, Tokenizer, load_tokenizer
 
 LENGTH = 256
@@ -50,7 +51,7 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     tokenizer = load_tokenizer(folder)
     model = speaking(model_folder_of(folder))
     learned, data = (TWO_STAGES, "pairs") if source_layers is not None else (PAIRS, "pairs") \
-        if tokenizer.has_own_target else (objective(model, tokenizer), "text")
+        if tokenizer.has_own_target else (as_learned(objective(model, tokenizer), folder), "text")
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
     length = min(LENGTH, learned_length(model) or LENGTH)
     values: dict[str, Any] = {
@@ -120,6 +121,18 @@ def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
     if isinstance(model.head, c.ReplacedTokenHead):
         return {"kind": "replaced"}
     return {"kind": "masked" if model.decoder is None else "denoising"}
+
+
+def as_learned(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
+    """Return the objective with the settings that the model's own run has for it, where it stands in a run."""
+    own = learned_before(start)
+    return own if own is not None and own["kind"] == chosen["kind"] else chosen
+
+
+def learned_before(start: Path) -> dict[str, Any] | None:
+    """Return the objective of the run that a model stands in; None: it stands in none."""
+    run = RunFolder(run_of(start))
+    return run.recipe().objective.model_dump(mode="json") if run.is_run else None
 
 
 def own_vocabulary(values: dict[str, Any], tokenizer: Tokenizer) -> None:

@@ -12,11 +12,13 @@ from saucier.adaptation.adopt import NewTokens, adopt
 from saucier.adaptation.tuned import tuned
 from saucier.devices import choose_device
 from saucier.errors import InputError
-from saucier.loading import load
+from saucier.hub import folder_of
+from saucier.loading import load, model_folder_of
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.parts.changed import Origin
 from saucier.recipes import Recipe
+from saucier.runs.continued import learned_before
 from saucier.runs.folder import RunFolder, Standing, open_run
 from saucier.runs.job import Cooking, Wishes
 from saucier.runs.judge import judge
@@ -32,6 +34,7 @@ from saucier.spelling import spell
 from saucier.text.extension import spellings
 from saucier.text.tokenizer import load_tokenizer
 from saucier.training.processes import Processes, processes
+from saucier.training.resume import fill_modules, holds_module
 
 
 def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
@@ -110,6 +113,21 @@ def prepare(job: Cooking) -> None:
     job.study = make_study(job.recipe, job.pantry.tokenizer, job.pantry.train, job.lessons)
     job.model = fresh_model(job)
     job.study.objective.bind(job.model)
+    if job.wishes.start is not None:
+        take_modules(job, folder_of(job.wishes.start))
+
+
+def take_modules(job: Cooking, start: Path) -> None:
+    """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
+    """
+    folder = model_folder_of(start)
+    same = learned_before(start) == job.recipe.objective.model_dump(mode="json")
+    fits = same and load_tokenizer(start).vocab_size == job.pantry.tokenizer.vocab_size
+    for name, module in job.study.objective.modules.items():
+        if fits and holds_module(folder, name):
+            fill_modules({name: module}, folder)
+        else:
+            job.voice.say(f"{name} begins anew")
 
 
 def begin_with(model: Transformer, start: Path, job: Cooking) -> None:

@@ -12,6 +12,7 @@ from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.plain import first_difference
 from saucier.recipes import Recipe, recipe
+from saucier.runs.passport import FILE_NAME
 
 DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
 """Sections of a recipe that only tell a person about it."""
@@ -19,6 +20,8 @@ AFTERWARDS = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
 HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
 """Keys of `training` that do not, either."""
+BARE = ("recipe.yaml", FILE_NAME)
+"""What stands in a folder whose run has read nothing yet."""
 HEAD = "# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n"
 
 Standing = Literal["new", "resumed", "finished"]
@@ -66,6 +69,11 @@ class RunFolder:
         return self.recipe_file.is_file()
 
     @property
+    def is_bare(self) -> bool:
+        """Whether nothing came of a run that was begun: its text or its settings were refused."""
+        return all(one.name in BARE for one in self.path.iterdir())
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run was evaluated, which is done last."""
         return (self.path / "evaluation.json").is_file()
@@ -84,17 +92,23 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, Standing]:
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise InputError("is a file", where=str(place), remedy="give a new folder with --out")
-    if folder.is_run:
+    if folder.is_run and not is_given_up(folder, wanted):
         standing: Standing = "finished" if folder.is_finished else "resumed"
         refuse_other_run(folder, wanted)
-    elif path.is_dir() and any(path.iterdir()):
+    elif path.is_dir() and any(path.iterdir()) and not folder.is_run:
         raise InputError("holds files that are not a run", where=str(path), remedy="give a new folder with --out")
     else:
         standing = "new"
+        (path / FILE_NAME).unlink(missing_ok=True)
     if standing != "finished":
         values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
         write_text(folder.recipe_file, HEAD + values)
     return folder, standing
+
+
+def is_given_up(folder: RunFolder, wanted: Recipe) -> bool:
+    """Whether a folder holds another recipe, of which nothing came: a better one may take its place."""
+    return folder.is_bare and essential(folder.recipe()) != essential(wanted)
 
 
 def refuse_other_run(folder: RunFolder, wanted: Recipe) -> None:
@@ -132,7 +146,7 @@ def is_free_for(path: Path, wanted: Recipe) -> bool:
     if folder.is_run:
         try:
             whole = folder.is_finished
-            return essential(folder.recipe(), whole=whole) == essential(wanted, whole=whole)
+            return essential(folder.recipe(), whole=whole) == essential(wanted, whole=whole) or folder.is_bare
         except InputError:
             return False  # of another version: leave it alone
     return not path.exists() or (path.is_dir() and not any(path.iterdir()))

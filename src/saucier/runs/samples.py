@@ -271,8 +271,9 @@ def corrupted(found: Candidate, ids: list[int], number: int, sentences: Sequence
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
     rows = text_rows(tokens, np.array([len(ids)]), row=here, item=here,
                      sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
-    if tells_languages(found.lessons[0].config, found.model.config):
-        rows = told_language(rows, number % len(languages_of(found.recipe.data)))
+    languages = languages_of(found.recipe.data)
+    if languages and tells_languages(found.lessons[0].config, found.model.config):
+        rows = told_language(rows, number % len(languages))
     batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
     return moved(batch, next(found.model.parameters()).device)
 

@@ -11,7 +11,7 @@ from saucier.generation.strategies import MaskPredict
 from saucier.inspection.results import Baseline, HeldOut, Score
 from saucier.model import Transformer
 from saucier.objectives.build import Lesson
-from saucier.objectives.config import Causal, ConditionalMasked, SequenceToSequence
+from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
 from saucier.recipes import Recipe
 from saucier.runs.batches import in_batches
 from saucier.runs.pantry import Store
@@ -44,7 +44,7 @@ def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score,
     with autocast(found.dtype, next(found.model.parameters()).device):
         scores = evaluate(found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
-    likelihood = isinstance(found.recipe.objective, Causal)
+    likelihood = foretells_all(found.recipe.objective)
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
                        bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
@@ -53,11 +53,15 @@ def held_out_loss(found: Candidate, store: Store) -> tuple[HeldOut, tuple[Score,
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
 
 
+def foretells_all(objective: ObjectiveConfig) -> bool:
+    """Whether an objective gives a whole text its likelihood."""
+    return isinstance(objective, Causal) and objective.reads_all
+
+
 def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline,
                                                                                                               ...]:
     """Score what a language model has to beat; nothing for other objectives."""
-    if not isinstance(recipe.objective, Causal) or not isinstance(train, TokenStore) or not isinstance(held_out,
-                                                                                                       TokenStore):
+    if not foretells_all(recipe.objective) or not isinstance(train, TokenStore) or not isinstance(held_out, TokenStore):
         return ()
     return baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
 

@@ -58,12 +58,21 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> Tokenize
     extend = KINDS.get(state["model"]["type"])
     if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
         raise InputError("this tokenizer cannot learn more words", where="tokenizer.extend", remedy="use 0")
+    keep_ids(state)
     found = extend(state, words, count, first)
     if found < count:
         raise InputError(f"this text has only {found} words that are worth a token", where="tokenizer.extend",
                          remedy=f"use {found} or less, or give more text")
     return Tokenizer(Backend.from_str(json.dumps(state, ensure_ascii=False)), tokenizer.names,
                      clean_up=tokenizer.clean_up, handling=tokenizer.handling)
+
+
+def keep_ids(state: State) -> None:
+    """Write added tokens into the vocabulary too: those outside it would be numbered anew, behind its new words."""
+    vocab = state["model"]["vocab"]
+    if isinstance(vocab, dict):
+        for token in state["added_tokens"]:
+            vocab.setdefault(token["content"], token["id"])
 
 
 def spellings(known: Tokenizer, tokenizer: Tokenizer) -> list[list[int]]:

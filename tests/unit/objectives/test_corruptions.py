@@ -134,6 +134,15 @@ def test_spans_can_be_put_back(length: int) -> None:
         assert len(dropped) == max(1, round(0.15 * length))
 
 
+@pytest.mark.parametrize(("rate", "length"), [(0.99, 20), (0.99, 49), (0.95, 9), (0.75, 2)])
+def test_at_high_rates_one_token_at_least_is_left(rate: float, length: int) -> None:
+    tokens = np.random.default_rng(length).integers(10, 90, length).tolist()
+    batch = build_objective(c.SpanCorruption(rate=rate), Given(IDS))[0](rows([tokens]), seed=0, step=0)
+    target = [t for t in batch["labels"][0].tolist() if t != X]
+    assert restored(batch["input_ids"][0].tolist(), target) == tokens
+    assert len([t for t in target if t not in IDS.sentinels and t != 2]) == length - 1
+
+
 def test_a_row_of_the_length_that_is_asked_for_fits_the_model() -> None:
     ids = dataclasses.replace(IDS, sentinels=tuple(range(99, 40, -1)))
     corrupt = build_objective(c.SpanCorruption(), Given(ids))[0]

@@ -19,6 +19,11 @@ def finish(folder: Path) -> None:
     (folder / "evaluation.json").write_text("{}", encoding="utf-8")
 
 
+def read(folder: Path) -> None:
+    """Make a run look as if its text was read."""
+    (folder / "store").mkdir()
+
+
 def test_a_run_is_begun_and_gone_on_with(tmp_path: Path) -> None:
     folder, standing = open_run(tmp_path / "run", NANO)
     assert (standing, folder.recipe()) == ("new", NANO)
@@ -32,6 +37,7 @@ def test_a_run_is_begun_and_gone_on_with(tmp_path: Path) -> None:
                           "training.seed=5"])
 def test_another_recipe_is_refused_with_the_key(tmp_path: Path, change: str) -> None:
     open_run(tmp_path, NANO)
+    read(tmp_path)
     before = (tmp_path / "recipe.yaml").read_bytes()
     with pytest.raises(InputError, match=change.partition("=")[0]):
         open_run(tmp_path, recipe("gpt-nano", [change]))
@@ -65,9 +71,19 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
 def test_the_default_folder_never_meets_another_run(tmp_path: Path) -> None:
     assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano"
     open_run(tmp_path / "gpt-nano", recipe("gpt-nano", ["training.steps=3"]))
+    read(tmp_path / "gpt-nano")
     assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
     open_run(tmp_path / "gpt-nano-2", NANO)
     assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+
+
+def test_a_run_that_was_refused_before_it_read_gives_its_folder_to_a_better_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "gpt-nano"
+    open_run(path, recipe("gpt-nano", ["tokenizer.vocab=40000"]))
+    (path / "passport.json").write_text("{}", encoding="utf-8")
+    assert default_folder(NANO, tmp_path) == path
+    assert open_run(path, NANO)[0].recipe() == NANO
+    assert not (path / "passport.json").exists()
 
 
 def test_a_damaged_folder_is_left_alone(tmp_path: Path) -> None:

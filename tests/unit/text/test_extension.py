@@ -71,6 +71,18 @@ def test_sentinels_keep_their_ids() -> None:
     assert new.encode("mitochondrial <extra_id_0>")[-2] == old.sentinel_ids[0]
 
 
+@pytest.mark.parametrize("kind", [ByteBPE, WordPiece])
+def test_tokens_that_were_added_behind_the_vocabulary_keep_their_ids(kind: Any) -> None:
+    special = T5_TOKENS.model_copy(update={"sentinels": 5, "unk": "[UNK]" if kind is WordPiece else T5_TOKENS.unk})
+    old = trained(kind(vocab=330 if kind is ByteBPE else 100, special=special))
+    new = extended(old, DOMAIN, 3)
+    ids = old.backend.get_vocab(with_added_tokens=True)
+    assert {token: new.backend.get_vocab(with_added_tokens=True)[token] for token in ids} == ids
+    assert len(set(new.backend.get_vocab(with_added_tokens=True).values())) == new.vocab_size
+    for text in DOMAIN:
+        assert new.decode(new.encode(text)) == old.decode(old.encode(text))
+
+
 def test_too_few_words_say_how_many_there_are() -> None:
     with pytest.raises(InputError, match=r"only \d+ words that are worth a token"):
         extended(trained(WordPiece(vocab=90)), DOMAIN, 500)

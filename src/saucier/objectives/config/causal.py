@@ -50,3 +50,8 @@ class Causal(Config):
     """Which rows follow which."""
     deeper: Deeper | None = None
     """Losses beside the next token's, for deep stacks; None: there are none."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every token of a text is foretold once, so that its bytes may be divided by."""
+        return isinstance(self.positions, EveryPosition)

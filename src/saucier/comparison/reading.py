@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +46,7 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> Asked:
             changes.update([assignment(word)])
         elif colon and is_override(change) and "=" not in arm:
             own.setdefault(arm, {}).update([assignment(change)])
-        elif is_recipe(word) or not data:
+        elif is_recipe(word) or not data or is_misspelt(word):
             recipes.append(word)
         else:
             files.append(word)
@@ -55,6 +56,11 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> Asked:
 def is_recipe(word: str) -> bool:
     """Whether a word is a recipe's name, its file, or a run folder."""
     return word in names() or word.endswith(FILES) or (Path(word) / "recipe.yaml").is_file()
+
+
+def is_misspelt(word: str) -> bool:
+    """Whether a word among the files is none, and looks like the name of a recipe."""
+    return not Path(word).exists() and re.fullmatch(r"[\w-]+", word) is not None
 
 
 def assignment(text: str) -> tuple[str, Any]:

@@ -135,7 +135,7 @@ def children(node: Schema, part: str | int, definitions: dict[str, Schema]) -> I
             yield variant["properties"][part]
         elif isinstance(part, int) and "items" in variant:
             yield variant["items"]
-        elif (part == TREE and variant.get("title") == Transformer.__name__) or is_tagged(variant, part):
+        if (part == TREE and variant.get("title") == Transformer.__name__) or is_tagged(variant, part):
             yield variant
 
 

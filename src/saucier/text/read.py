@@ -16,6 +16,8 @@ from saucier.text.tables import Row, columns_of, missing_column, rows, text_cell
 
 Unit = Literal["file", "paragraph", "line"]
 SURROGATE = re.compile("[\ud800-\udfff]")
+SHOWN = 10
+"""Lines that an error names one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +199,27 @@ def read_pairs(files: Sequence[str], *, source: str | None = None, target: str |
         counts.names.append(file.name)
         before = counts.documents
         columns = pair_columns(file, source, target)
-        for row in rows(file, columns):
+        all_rows = rows(file, columns)
+        for row in all_rows:
             texts = [_cell(row, column, file, counts) for column in columns]
             if all(texts):
                 counts.add(*texts)
                 yield Pair(texts[0], texts[1], f"{file.name}, line {row.line}")
             elif whole:
-                raise half_pair(f"{file.name}, line {row.line}", columns, texts)
+                raise half_pair(file, row.line, columns, texts, [
+                    other.line for other in all_rows if not all(_cell(other, one, file, counts) for one in columns)])
         if counts.documents == before:
             raise InputError("holds no pair of texts", where=file.name, remedy="leave it out")
 
 
-def half_pair(where: str, columns: Sequence[str], texts: Sequence[str]) -> InputError:
-    """Return the error for a row that is no pair."""
+def half_pair(file: Source, line: int, columns: Sequence[str], texts: Sequence[str],
+              others: Sequence[int]) -> InputError:
+    """Return the error for a row that is no pair, with the lines of the other such rows of its file."""
     lacking = " and ".join(column for column, text in zip(columns, texts, strict=True) if not text)
-    return InputError(f"is no pair: {lacking} is empty", where=where, remedy="fill it, or take the row out")
+    shown = ", ".join(map(str, others[:SHOWN])) + (f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else "")
+    also = f", and so in line{'s' * (len(others) > 1)} {shown}" if others else ""
+    return InputError(f"is no pair: {lacking} is empty{also}", where=f"{file.name}, line {line}",
+                      remedy="fill it, or take the row out")
 
 
 def pair_columns(file: Source, source: str | None, target: str | None) -> list[str]:

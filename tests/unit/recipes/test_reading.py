@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
+from saucier.recipes import recipe
 from saucier.recipes.reading import read_value, read_yaml
 
 
@@ -63,3 +64,13 @@ def test_numbers_come_back(number: float) -> None:
 def test_no_text_makes_it_fall_over(text: str) -> None:
     with contextlib.suppress(InputError):  # any other error fails the test
         assert isinstance(read_yaml(text, "own.yaml").values, dict)
+
+
+@pytest.mark.parametrize(("name", "change", "told"), [
+    ("bart-nano", "objective.noises=[{kind: foo}]", r"objective\.noises\.0\.kind: there is no 'foo'"),
+    ("mbart-nano", "data.alpha=-1", r"data\.alpha: should be greater than or equal to 0"),
+    ("mbart-nano", "data.files=[a.txt]", r"data\.files: unknown key; known: kind, languages")])
+def test_one_fault_is_one_line_with_its_own_key(name: str, change: str, told: str) -> None:
+    with pytest.raises(InputError, match=told) as found:
+        recipe(name, [change])
+    assert len(str(found.value).splitlines()) == 1

@@ -101,6 +101,12 @@ def sentence_judge(sentences: int) -> PageJudge:
     return lambda page: outside("sentences", len(page.sentence_ends), sentences, ENDLESS)
 
 
+def spaced(phrase: str) -> re.Pattern[str]:
+    """Return what finds a phrase between word ends, whatever white space is between its words."""
+    words = r"\s+".join(map(re.escape, phrase.split()))
+    return re.compile(rf"(?<!\w){words}(?!\w)")
+
+
 def bad_word_judge(file: str) -> PageJudge:
     """Drop what holds a listed word on its own, or a listed phrase between word ends.
 
@@ -110,13 +116,13 @@ def bad_word_judge(file: str) -> PageJudge:
     if not listed:
         raise InputError("lists no bad word", where=file, remedy="write one on each line, or leave the rule out")
     words = {entry for entry in listed if WORDS.fullmatch(entry)}
-    phrases = [(entry, re.compile(rf"(?<!\w){re.escape(entry)}(?!\w)")) for entry in sorted(listed - words)]
+    phrases = [(entry, spaced(entry)) for entry in sorted(listed - words)]
 
     def judge(page: Page) -> Fault | None:
         if found := sorted(words.intersection(page.tokens)):
             return Fault(f"holds the listed word {found[0]!r}")
         for entry, pattern in phrases:
-            if entry in page.lower and pattern.search(page.lower):
+            if entry.split()[0] in page.lower and pattern.search(page.lower):
                 return Fault(f"holds the listed phrase {entry!r}")
         return None
 

@@ -148,6 +148,7 @@ def test_bad_words_are_whole_words_and_phrases(tmp_path: Path) -> None:
     rule = rules.BadWords(file=str(listed))
     assert cleaned("This is SLOP.", rule)[1] == "bad_words: holds the listed word 'slop'"
     assert cleaned("The burnt toast smells.", rule)[1] == "bad_words: holds the listed phrase 'burnt toast'"
+    assert cleaned("The burnt  toast smells.", rule)[1] == "bad_words: holds the listed phrase 'burnt toast'"
     assert cleaned("Sloppy burnt toasters.", rule)[0] is not None
     listed.write_text("\n")
     with pytest.raises(InputError, match="lists no bad word"):

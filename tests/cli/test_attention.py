@@ -27,6 +27,13 @@ def test_pictures(saucier: Saucier, tmp_path: Path) -> None:
         assert (tmp_path / name).read_text(encoding="utf-8").count("<svg") == 1
 
 
+def test_a_long_pattern_is_a_small_file(saucier: Saucier, tmp_path: Path) -> None:
+    """Squares are pictures in the picture, and no shapes by the million."""
+    pytest.importorskip("matplotlib")
+    assert saucier("attention", "gpt-nano", "--length", "400", "--out", tmp_path / "long.svg").code == 0
+    assert (tmp_path / "long.svg").stat().st_size < 100_000
+
+
 def test_growing_lengths(saucier: Saucier) -> None:
     """A line for each, and the exponents."""
     found = json.loads(saucier("attention", "bert-nano", "--lengths", "32,16", "--json").out)

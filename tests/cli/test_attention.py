@@ -45,6 +45,10 @@ def test_growing_lengths(saucier: Saucier) -> None:
     (("bort",), "no recipe has the name 'bort'; did you mean 'bert'?"),
     (("elmo-nano",), "model: the model has no self-attention; give one that has"),
     (("bert-nano", "--head", "9"), "--head: there is no head 9; layers are 0 to 2, heads 0 to 3"),
+    (("longformer-nano", "--length", "8", "--global", "9"),
+     "--global: 9 of 8 tokens; give 8 or fewer, or a longer --length"),
+    (("prefix-lm-nano", "--length", "8", "--prefix", "9"),
+     "--prefix: 9 of 8 tokens; give 8 or fewer, or a longer --length"),
     (("bert-nano", "--lengths", "0,4"), "--lengths: a text has at least one token; give lengths such as 512,1024"),
     (("bert-nano", "--out", "a.gif"), "a.gif: cannot draw a .gif; use .svg, .png, .pdf"),
 ])

@@ -19,6 +19,14 @@ def test_a_recipe_is_drawn(saucier: Saucier) -> None:
                       "seen": [[0], [0, 1], [0, 1, 2]]}]
 
 
+def test_a_text_too_short_for_the_pattern(saucier: Saucier) -> None:
+    """A line says from where on there is something to see; none where all see all anyway."""
+    told = "the pattern begins beyond 17 tokens: give a longer --length"
+    assert saucier("attention", "longformer-nano", "--length", "16").err.strip() == told
+    assert saucier("attention", "longformer-nano", "--length", "18").err == ""
+    assert saucier("attention", "gpt-nano", "--length", "16").err == ""
+
+
 def test_pictures(saucier: Saucier, tmp_path: Path) -> None:
     """Patterns and growing costs are drawn into files."""
     pytest.importorskip("matplotlib")

@@ -53,11 +53,14 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
 def drawn(found: Subject, text: Text, which: tuple[int | None, int | None], out: Path | None, *, training: bool,
           as_json: bool) -> None:
     """Draw patterns."""
-    from saucier.inspection.pattern import as_plain, chosen, patterns
+    from saucier.inspection.pattern import as_plain, begins, chosen, patterns
     from saucier.inspection.pattern_picture import lines, save_patterns
     from saucier.inspection.screen import put_json
 
-    every = chosen(patterns(found.model, text, training=training), *which)
+    whole = patterns(found.model, text, training=training)
+    every, beyond = chosen(whole, *which), begins(found.model, whole)
+    if beyond is not None and beyond >= text.length:
+        typer.echo(f"the pattern begins beyond {beyond:,} tokens: give a longer --length", err=True)
     if out is not None:
         save_patterns(every, found.name, out)
     if as_json:

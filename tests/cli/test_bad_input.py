@@ -85,6 +85,24 @@ def test_a_wrong_override(saucier: Saucier, word: str, words: list[str]) -> None
     assert [one for one in words if one not in answer.error] == []
 
 
+@pytest.mark.parametrize(("verb", "recipe", "word", "told"), [
+    ("cook", "longformer-nano", "model.window=0", "model.window: 0 neighbours cannot stand half on each side; give"),
+    ("plan", "longformer-nano", "model.window=5", "model.window: 5 neighbours cannot stand half on each side; give"),
+    ("show", "longformer-nano", "model.window=[4,4]", "model.window: 2 windows for 4 layers; give one number for all"),
+    ("show", "longformer-nano", "model.layers=0", "model.window: 4 windows for 0 layers; give one number for all"),
+    ("show", "led-nano", "model.window=0", "model.window: 0 neighbours cannot stand half on each side; give"),
+    ("show", "reformer-nano", "model.layers=0", "model.layers: a stack has at least one layer; give 1"),
+    ("show", "sparse-transformer-nano", "model.layers=0", "model.layers: a stack has at least one layer; give 1"),
+])
+def test_hyper_parameters_that_make_no_model(saucier: Saucier, tmp_path: Path, verb: str, recipe: str, word: str,
+                                             told: str) -> None:
+    more = ("--out", tmp_path / "run") if verb == "cook" else ()
+    answer = saucier(verb, recipe, word, *more)
+    assert answer.code == 2
+    assert told in answer.error
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
     (("cook", "gpt-nono"), ["'gpt-nono'", "did you mean 'gpt-nano'?"]),
     (("cook", "nowhere.yaml"), ["nowhere.yaml", "no such recipe file"]),

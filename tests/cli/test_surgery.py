@@ -57,8 +57,7 @@ def test_bert_becomes_a_big_bird_that_transformers_opens(saucier: Saucier, bert:
 
 @pytest.mark.parametrize(("golden", "tokens", "named"), [
     ("bert-sequence-classification", "cls", "LongformerForSequenceClassification"),
-    ("roberta-sequence-classification", "cls", "LongformerForSequenceClassification"),
-    ("roberta-question-answering", "question", "LongformerForQuestionAnswering")])
+    ("roberta-sequence-classification", "cls", "LongformerForSequenceClassification")])
 def test_heads_go_along(saucier: Saucier, shared: Path, bert: Path, tmp_path: Path, golden: str, tokens: str,
                         named: str) -> None:
     source = shutil.copytree(shared / "golden" / golden, tmp_path / "source", copy_function=shutil.copyfile)
@@ -70,6 +69,24 @@ def test_heads_go_along(saucier: Saucier, shared: Path, bert: Path, tmp_path: Pa
     found = json.loads(answer.out)
     assert (found["published"], found["dtype"]) == (named, "bfloat16")
     assert found["equivalence"]["difference"] < 1e-4
+
+
+def test_separators_tell_a_question_where_pairs_have_three(saucier: Saucier, shared: Path, bert: Path,
+                                                           tmp_path: Path) -> None:
+    source = shared / "golden/roberta-question-answering"
+    words = ("--attention", "window:16", "--global", "question")
+    answer = saucier("convert", source, tmp_path / "long", *words, "--json")
+    assert (answer.code, json.loads(answer.out)["published"]) == (0, "LongformerForQuestionAnswering")
+    answer = saucier("convert", bert, tmp_path / "other", *words)
+    assert answer.code == 2
+    assert "--global: pairs of texts have 2 separators, and 3 tell what is global; use --global cls" in answer.error
+
+
+@pytest.mark.parametrize("attention", ["window:16", "features:8"])
+def test_a_model_without_attention_gets_none(saucier: Saucier, shared: Path, tmp_path: Path, attention: str) -> None:
+    answer = saucier("convert", shared / "golden/fnet", tmp_path / "new", "--attention", attention)
+    assert (answer.code, (tmp_path / "new").exists()) == (2, False)
+    assert "--attention: the model has no attention; leave it out" in answer.error
 
 
 def test_the_report_tells_what_stayed_and_what_did_not(saucier: Saucier, bert: Path, tmp_path: Path) -> None:

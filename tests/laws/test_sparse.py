@@ -192,6 +192,33 @@ def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monke
         assert_scaled(sparse, expected)
 
 
+@pytest.mark.parametrize("count", [5, 17, 20])
+@pytest.mark.parametrize("training", [False, True], ids=["reading", "training"])
+@pytest.mark.parametrize("named", [False, True], ids=["first", "named"])
+def test_added_tokens_in_any_block_read_all_keys(count: int, training: bool, named: bool,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added tokens of more than one block, or in middle blocks: each head reads the rest of what it did not draw."""
+    tokens = c.NoTokens() if named else c.FirstTokens(count=count)
+    visibility = (c.BlockWindow(size=8) + c.RandomBlocks(size=8, count=2)) | c.Global(otherwise=tokens)
+    config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=visibility)
+    attention = scrambled(config, DIM).train(training)
+    mask = torch.zeros(2, 333, dtype=torch.bool)
+    mask[:, 100:100 + count] = True
+    mask[1, 300] = True
+    found = []
+    for least in (NEVER, ALWAYS):
+        monkeypatch.setattr(choice, "LENGTH", least)
+        monkeypatch.setattr(choice, "SHARE", 1e9)
+        x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        span = Span(333, 333, 0, x.device, named=mask if named else None)
+        context = Context(span, torch.arange(333)[None], rows=2)
+        output = attention(x, context)
+        found.append([output, *torch.autograd.grad(output.square().sum(), [x, *attention.parameters()])])
+        assert any(isinstance(one, tuple) and one[0] == "plan" for one in context.made) == (least == ALWAYS)
+    for expected, sparse in zip(*found, strict=True):
+        assert_scaled(sparse, expected)
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["strided", "fixed"])
 def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> None:
     """Pairs that are computed, at a stride of the root of the length: four times the text costs eight times as much."""

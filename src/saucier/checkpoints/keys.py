@@ -336,6 +336,9 @@ def built(family: Callable[..., c.Transformer], arguments: Document, where: str)
         return family(**arguments)
     except ValidationError as error:
         raise no_model(error, where) from error
+    except InputError as error:
+        raise InputError(f"these values make no model ({error.where}: {error.what})", where=where,
+                         remedy=error.remedy) from error
     except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise InputError(f"these values make no model ({error})", where=where,
                          remedy="copy the config again") from error

@@ -34,6 +34,7 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
 
     The picture is read off the built attention, with random weights; feed-forwards and vocabulary are left out.
     """
+    from saucier.errors import InputError
     from saucier.inspection.pattern import Text
     from saucier.inspection.subject import subject
 
@@ -41,6 +42,10 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
     if lengths is not None:
         grown(found, lengths, out, training=training, as_json=as_json)
         return
+    for option, value in (("--global", global_tokens), ("--prefix", prefix or 0)):
+        if value > length:
+            raise InputError(f"{value} of {length} tokens", where=option,
+                             remedy=f"give {length} or fewer, or a longer --length")
     shown = length // 4 if prefix is None else prefix
     drawn(found, Text(length, global_tokens, shown), (layer, head), out, training=training, as_json=as_json)
 
@@ -48,11 +53,14 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
 def drawn(found: Subject, text: Text, which: tuple[int | None, int | None], out: Path | None, *, training: bool,
           as_json: bool) -> None:
     """Draw patterns."""
-    from saucier.inspection.pattern import as_plain, chosen, patterns
+    from saucier.inspection.pattern import as_plain, begins, chosen, patterns
     from saucier.inspection.pattern_picture import lines, save_patterns
     from saucier.inspection.screen import put_json
 
-    every = chosen(patterns(found.model, text, training=training), *which)
+    whole = patterns(found.model, text, training=training)
+    every, beyond = chosen(whole, *which), begins(found.model, whole)
+    if beyond is not None and beyond >= text.length:
+        typer.echo(f"the pattern begins beyond {beyond:,} tokens: give a longer --length", err=True)
     if out is not None:
         save_patterns(every, found.name, out)
     if as_json:

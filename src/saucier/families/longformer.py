@@ -9,6 +9,7 @@ from saucier import config as c
 from saucier.checkpoints.choices import encoder_classes, labelling
 from saucier.checkpoints.keys import Document, Key, Layout, Published, put
 from saucier.config.turns import in_turns
+from saucier.errors import InputError
 from saucier.families import lineage
 from saucier.families.roberta import PADDING
 
@@ -28,7 +29,8 @@ def longformer(
     """Longformer with its language head. Source: Beltagy et al. 2020, §3 and §5, arXiv:2004.05150.
 
     Positions are counted from `padding` + 1, the id of the padding.
-    `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all.
+    `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all. Raises
+    `InputError` for odd ones, for ones below 2, and for another number of them than layers.
     """
     norm = c.LayerNorm()
 
@@ -50,10 +52,15 @@ def longformer(
 
 
 def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
-    """Return how far each layer's window reaches to a side. Raises `ValueError` for windows that do not fit."""
+    """Return how far each layer's window reaches to a side. Raises `InputError` for windows that do not fit."""
     widths = (window,) * layers if isinstance(window, int) else tuple(window)
-    if not widths or len(widths) != layers or any(width < 2 or width % 2 for width in widths):
-        raise ValueError(f"windows {list(widths)} for {layers} layers: one even number for each is needed")
+    if not isinstance(window, int) and len(widths) != layers:
+        raise InputError(f"{len(widths)} windows for {layers} layers", where="window",
+                         remedy="give one number for all layers, or one for each")
+    wrong = next((width for width in widths if width < 2 or width % 2), None)
+    if wrong is not None:
+        raise InputError(f"{wrong} neighbours cannot stand half on each side", where="window",
+                         remedy="give even numbers of 2 or more")
     return tuple(width // 2 for width in widths)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.visibility import global_terms, has_prefix
+from saucier.config.visibility import global_terms, has_prefix, terms_of
 from saucier.errors import InputError
 from saucier.inspection.slim import Layers, slimmed
 from saucier.model import Transformer, build
@@ -190,6 +190,26 @@ def marks(length: int, width: int, head_dim: int) -> Tensor:
     made = torch.zeros(rows + 1, length, head_dim)
     made[place // width, place, place % width] = 1.0
     return made
+
+
+def begins(config: c.Transformer, found: Sequence[Pattern]) -> int | None:
+    """Return beyond how many tokens a model leaves pairs out, where patterns show nothing of it; None elsewhere."""
+    if not all(one.seen.all() or (one.seen == np.tril(np.ones_like(one.seen))).all() for one in found):
+        return None
+    every = [part.visibility for stack in (config.encoder, config.decoder) if stack for part in stack.attentions()]
+    return min((max(sizes) for one in every if (sizes := [*extents(one)])), default=None)
+
+
+def extents(visibility: c.Visibility) -> Iterator[int]:
+    """Yield up to how many tokens each term of a visibility sees them all, where it has an end."""
+    for term in terms_of(visibility):
+        match term:
+            case c.Window(size=size):
+                yield size
+            case c.BlockWindow(size=size, reach=reach):
+                yield size * (reach + 1)
+            case c.Beyond(length=length):
+                yield length
 
 
 def as_plain(found: Sequence[Pattern]) -> list[dict[str, Any]]:

@@ -51,11 +51,9 @@ def save_patterns(found: Sequence[Pattern], name: str, path: Path) -> None:
     with figure_file(path, (SIDE * across, (SIDE + 0.5) * down + 0.5)) as figure:
         figure.suptitle(f"{name}: {found[0].seen.shape[0]} tokens; a row is a query, a column a key")
         for axes, one in zip(figure.subplots(down, across, squeeze=False).flat, found, strict=False):
-            axes.pcolormesh(one.seen, cmap="Greys", vmin=0, vmax=1.4)
+            axes.imshow(one.seen, cmap="Greys", vmin=0, vmax=1.4, interpolation="none", aspect="equal")
             axes.set_title(f"{title(one)}\n{one.share:.1%}", fontsize=8)
         for axes in figure.axes:
-            axes.invert_yaxis()
-            axes.set_aspect("equal")
             axes.tick_params(labelsize=6, length=2)
         for axes in figure.axes[len(found):]:
             axes.set_axis_off()

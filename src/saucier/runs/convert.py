@@ -16,6 +16,7 @@ from saucier.adaptation.surgery.config import Operation, Positions, Tokens
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.vocabulary import first_ids
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
+from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
 from saucier.files import disk_errors, write_json
 from saucier.hub import folder_of
@@ -65,7 +66,7 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
         raise InputError("is there already", where=str(target), remedy="give a new folder")
     folder = folder_of(source)
     model = before = load(folder, head=head, dtype=stored_dtype(folder) if dtype == "stored" else dtype, device="cpu")
-    operations: tuple[Operation, ...] = () if asked is None else asked.operations(separator_of(model))
+    operations: tuple[Operation, ...] = () if asked is None else asked.operations(separator_of(folder, model, asked))
     fewer = fewer_tokens(folder, model, asked.vocabulary) if asked is not None and asked.vocabulary else None
     if fewer is not None:
         operations = (*operations, Tokens(kept=fewer.kept))
@@ -91,9 +92,25 @@ def in_float32(model: Transformer) -> Transformer:
     return model if next(model.parameters()).dtype == torch.float32 else deepcopy(model).float()
 
 
-def separator_of(model: Transformer) -> int:
-    """Return the separator's id, as far as the published config says it."""
-    return int(model.published.get("sep_token_id") or SEPARATOR)
+def separator_of(folder: Path, model: Transformer, asked: Asked) -> int:
+    """Return the separator's id: the tokenizer's, or the published config's in a folder without one.
+
+    Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as tell them.
+    """
+    if asked.tokens not in ("question", "choices") or not has_tokenizer(folder):
+        return int(model.published.get("sep_token_id") or SEPARATOR)
+    tokenizer = load_tokenizer(folder)
+    separator = tokenizer.sep_id
+    count = 0 if separator is None else tokenizer.encode("a", pair="a").count(separator)
+    if separator is None or count != SEPARATORS:
+        raise InputError(f"pairs of texts have {count} separators, and {SEPARATORS} tell what is global",
+                         where="--global", remedy="use --global cls")
+    return separator
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Say whether a model folder or a run folder holds a tokenizer."""
+    return any((place / name).is_file() for place in (folder, folder / "tokenizer") for name in TOKENIZER)
 
 
 def fewer_tokens(folder: Path, model: Transformer, files: Sequence[str]) -> Trimmed:

@@ -11,8 +11,10 @@ import pytest
 import saucier
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.inspection import slim
 from saucier.inspection.pattern import Pattern, Text, chosen, patterns
 from saucier.inspection.pattern_picture import lines, ranges
+from saucier.recipes.coherence import learned_length
 
 PLACE = np.arange(24)
 QUERY, KEY = PLACE[:, None], PLACE[None, :]
@@ -114,6 +116,28 @@ def test_clusters_of_a_vocabulary_that_is_left_out() -> None:
     """Transformer-XL's tables are cut where the slim model has no tokens any more."""
     found = patterns(saucier.recipe("transformer-xl").model, Text(12))
     assert [one.layers for one in found] == [tuple(range(16))]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral", "longformer-nano", "xlnet-nano", "t5-small"])
+def test_a_narrow_stream_changes_no_pattern(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model sees is read off attentions of the same widths; only what goes between them is narrower."""
+    config = saucier.recipe(name).model
+    narrow = patterns(config, Text(48))
+    assert slim.slimmed(config, 48)[0].dim == 64
+    monkeypatch.setattr(slim, "WIDTH", 10**9)
+    wide = patterns(config, Text(48))
+    assert [(one.side, one.layers, one.heads) for one in narrow] == [(one.side, one.layers, one.heads) for one in wide]
+    assert all((one.seen == other.seen).all() for one, other in zip(narrow, wide, strict=True))
+
+
+@pytest.mark.parametrize("name", ["linformer-nano", "reformer-nano"])
+def test_texts_beyond_the_tables_are_drawn(name: str) -> None:
+    """Maps along the text and grids of positions are lengthened too."""
+    config = saucier.recipe(name).model
+    room = learned_length(config)
+    assert room is not None
+    found = patterns(config, Text(room + 16))
+    assert {one.seen.shape for one in found} == {(room + 16, room + 16)}
 
 
 def test_a_model_without_attention_is_refused() -> None:

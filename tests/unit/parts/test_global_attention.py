@@ -123,3 +123,15 @@ def test_maps_without_global_tokens_are_refused() -> None:
     for config in cases:
         with pytest.raises(InputError, match="global_maps"):
             c.check(config)
+
+
+@pytest.mark.parametrize("shape", [(3, LENGTH), (LENGTH,), (2, 1, LENGTH)])
+def test_a_mask_of_other_rows_is_refused(shape: tuple[int, ...]) -> None:
+    """Every row of tokens has its row of the mask, or all have the same one."""
+    model = zoo.scrambled(zoo.encoder(ATTENTION, layers=1).model_copy(update={"dim": DIM}))
+    ids, chosen = zoo.tokens(model.config, 2, LENGTH), torch.zeros(1, LENGTH, dtype=torch.long)
+    chosen[:, 3] = 1
+    once, twice = (model(ids, global_attention_mask=one).last_hidden_state for one in (chosen, chosen.expand(2, -1)))
+    assert_close(once, twice, PART)
+    with pytest.raises(InputError, match=r"global_attention_mask: the shape .* for 2 rows of tokens; give a mask of"):
+        model(ids, global_attention_mask=torch.zeros(shape, dtype=torch.long))

@@ -20,7 +20,7 @@ from saucier.adaptation.surgery.config import (
 from saucier.adaptation.surgery.heads import group_heads
 from saucier.adaptation.surgery.layers import reorder_layers
 from saucier.adaptation.surgery.positions import extend_positions
-from saucier.adaptation.surgery.shape import Shape
+from saucier.adaptation.surgery.shape import Shape, has_attention
 from saucier.adaptation.surgery.vocabulary import keep_tokens, tell
 from saucier.model import Transformer
 
@@ -43,6 +43,8 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
 
 def operated(shape: Shape, by: Operation) -> Shape:
     """Do one operation."""
+    if isinstance(by, Windows | Blocks | RandomFeatures | MixedKeys):
+        has_attention(shape)
     match by:
         case Windows():
             return see_windows(shape, by)

@@ -50,6 +50,12 @@ def only_encoder(shape: Shape, option: str) -> c.Stack:
     return shape.config.encoder
 
 
+def has_attention(shape: Shape) -> None:
+    """Raise `InputError` for a model without self-attention."""
+    if not any(stack.attentions() for stack in shape.stacks().values()):
+        raise InputError("the model has no attention", where="--attention", remedy="leave it out")
+
+
 def sees_all(stack: c.Stack, option: str) -> None:
     """Raise `InputError` for attention that is not full already."""
     for attention in stack.attentions():

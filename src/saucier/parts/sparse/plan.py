@@ -194,15 +194,25 @@ class Planner:
     def rest(self, among: list[int], keys: list[Run], seen: Seen) -> Iterator[Tile]:
         """Yield what global queries read beyond the tile that they stand in."""
         asking = torch.tensor(among, device=self.device)
-        covered = torch.zeros(self.row.keys, dtype=torch.bool, device=self.device)
-        for run in keys:
-            covered[run.places] = True
+        covered = self.covered(keys)
         for interval in pieces((self.row.first, self.row.end)):
             run = Run(slice(*interval))
-            counts = self.counts(asking, [run], seen) * ~covered[run.places]
+            counts = self.counts(asking, [run], seen) * ~covered[:, None, run.places]
             if bool(counts.any()):
                 yield Tile(asking - self.row.start, (run.places,), self.addend(counts, asking, [run]),
                            self.labels(asking, [run]), fresh=False)
+
+    def covered(self, keys: list[Run]) -> Tensor:
+        """Return which keys the runs of a tile hold, by head where they differ. Shapes: -> [1 or H, K]."""
+        heads = max((len(run.valid) for run in keys if run.valid is not None), default=1)
+        found = torch.zeros(heads, self.row.keys, dtype=torch.bool, device=self.device)
+        for run in keys:
+            if isinstance(run.places, slice) or run.valid is None:
+                found[:, run.places] = True
+            else:
+                head, column = run.valid.nonzero(as_tuple=True)
+                found[head, run.places[head, column]] = True
+        return found
 
     def counts(self, asking: Tensor, keys: list[Run], visible: Seen) -> Tensor:
         """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""

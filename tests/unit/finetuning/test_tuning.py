@@ -85,6 +85,8 @@ def test_rates_that_suit_what_is_added() -> None:
         return wanted_finetuning("classification", words, "model", named)[0].training.optimizer.learning_rate
 
     assert (rate(), rate("tuning.kind=lora"), rate("tuning.kind=freeze")) == (5e-5, 1e-3, 5e-5)
+    assert rate("tuning={kind: lora, rank: 2}") == 1e-3
+    assert rate("tuning.kind=lora", "training.optimizer={kind: adamw, weight_decay: 0}") == 1e-3
     assert rate("tuning.kind=lora", "training.optimizer.learning_rate=0.2") == 0.2
     wanted = wanted_finetuning("classification", ["training.layer_rates.factor=0.8"], "model", named)[0]
     assert wanted.training.training(10, 8).layer_rates.factor == 0.8

@@ -80,6 +80,18 @@ def side_lengths(lengths: Ints) -> str:
     return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
 
 
+def unknown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield a line where what is to be written has tokens that the tokenizer does not know."""
+    own = tokenizer.target
+    if splits.task.wanted.kind != "language" or own.unk_id in (None, own.eos_id, own.pad_id, own.bos_id):
+        return
+    assert own.unk_id is not None, "looked at above"
+    places = [side for name, side in sheet.wide.items() if name.endswith("labels")]
+    count = sum(int((side.values == own.unk_id).sum()) for side in places)
+    if count:
+        yield f"  {count:,} tokens to write are unknown to the tokenizer: {piece(own.unk_id, own)} is learned there"
+
+
 def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the first training rows, token by token; what is learned at a token stands behind it."""
     for unit in range(min(SAMPLES, len(sheet))):

@@ -149,6 +149,4 @@ def texts(splits: Splits) -> Iterator[str]:
     """Yield all that is read and written in the training rows."""
     for one in splits.train:
         yield from splits.task.texts(one)
-        if splits.task.scored_as == "texts":
-            gold = splits.task.gold(one)
-            yield from (text for text in (gold if isinstance(gold, list) else [gold]) if isinstance(text, str))
+        yield from splits.task.to_write(one)

@@ -195,6 +195,10 @@ class Task(ABC, Generic[E]):
     def texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""
 
+    def to_write(self, example: E) -> tuple[str, ...]:
+        """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
+        return ()
+
     def apart(self, example: E) -> tuple[str, ...]:
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)

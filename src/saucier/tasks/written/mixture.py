@@ -20,6 +20,7 @@ from saucier.tasks.written.prompts import Prompt
 from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
+from saucier.text.tokenizer import Tokenizer
 
 NAMED = Column("task", ())
 UNNAMED = ""
@@ -111,6 +112,12 @@ class MixedTask(WritingTask[Portion]):
                              remedy="declare one for every task, or choose another kind of rates")
         return self.with_members(members, self.each)
 
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer as each task in turn returns it."""
+        for one in self.members.values():
+            tokenizer = one.spelled(tokenizer)
+        return tokenizer
+
     def check(self, examples: Sequence[Portion]) -> None:
         """Check each task's rows."""
         for part in self.parts(examples):
@@ -180,6 +187,10 @@ class MixedTask(WritingTask[Portion]):
     def responses(self, example: Portion) -> Sequence[str]:
         """Those of its task."""
         return self.member(example.of).responses(example.inner)
+
+    def to_write(self, example: Portion) -> tuple[str, ...]:
+        """Those of its task."""
+        return self.member(example.of).to_write(example.inner)
 
     def gold(self, example: Portion) -> Json | list[Json]:
         """That of its task."""

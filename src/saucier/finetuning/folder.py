@@ -13,6 +13,7 @@ from saucier.files import read_object, write_json, write_text
 from saucier.finetuning.config import Finetuning, read_finetuning
 from saucier.hub import TUNED
 from saucier.plain import first_difference
+from saucier.tasks.build import build_task
 from saucier.tasks.config import TaskConfig
 
 HEAD = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
@@ -98,6 +99,19 @@ def default_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
     """Write beside a model what it was trained to do, so that it can be asked."""
     write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+
+
+def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
+    """Write what a model was trained to do beside what was made of it; `room`: the most tokens that this reads."""
+    saved = read_task(folder)
+    if saved is not None:
+        write_task(target, saved[0], saved[1] if room is None else min(saved[1], room))
+
+
+def task_labels(folder: Path) -> tuple[str, ...]:
+    """Return the names of a model's outputs, as what it was trained to do tells them; none where nothing does."""
+    saved = read_task(folder)
+    return () if saved is None else build_task(saved[0]).wanted.labels
 
 
 def read_task(folder: Path) -> tuple[TaskConfig, int] | None:

@@ -13,9 +13,11 @@ import saucier
 from saucier.cli import main
 from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.config import Finetuning
-from saucier.finetuning.folder import TaskFolder
+from saucier.finetuning.folder import TaskFolder, copy_task
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
+from saucier.runs.convert import copy_tokenizer
+from saucier.saving import save
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=4", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
@@ -71,6 +73,26 @@ def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tu
             chances = model(**tokenizer(told["texts"][0], return_tensors="pt")).logits.softmax(-1)[0].tolist()
         assert told["probabilities"] == pytest.approx({model.config.id2label[place]: chance
                                                        for place, chance in enumerate(chances)}, abs=1e-3)
+
+
+@pytest.mark.parametrize("layout", ["own", "published"])
+def test_a_body_in_our_own_layout_keeps_the_names_of_its_labels(layout: str, tiny_bert: Path, table: Table,
+                                                                files: tuple[Path, Path], tmp_path: Path) -> None:
+    """In what is saved, and when other labels are to be learned on."""
+    body = saucier.load(tiny_bert, dtype="float32")
+    save(body, tmp_path / "body", layout="own")
+    copy_tokenizer(tiny_bert, tmp_path / "body")
+    folder = finetune(settings(tmp_path / "body", *files, "training.epochs=1"), tmp_path / "run", quiet=True)
+    config = json.loads((folder.model / "config.json").read_text())
+    assert config["model_type"] == "saucier" or config["id2label"] == {"0": "bad", "1": "good"}
+    if layout == "own":
+        save(saucier.load(folder.path, dtype="float32"), tmp_path / "again", layout="own")
+        copy_tokenizer(folder.model, tmp_path / "again")
+        copy_task(folder.model, tmp_path / "again")
+    start = tmp_path / "again" if layout == "own" else folder.path
+    other = table("other.tsv", "label,text", [(label.upper(), text) for label, text in labelled_rows(60, 1)])
+    with pytest.raises(saucier.InputError, match=r"its head knows 2 labels \(bad, good\), and the data have 2 labels"):
+        finetune(settings(start, other, other), tmp_path / "other", quiet=True)
 
 
 def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path, files: tuple[Path, Path],

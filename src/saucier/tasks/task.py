@@ -207,8 +207,8 @@ class Task(ABC, Generic[E]):
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
         return [Part("", self, list(examples), list(range(len(examples))))]
 
-    def remarks(self, examples: Sequence[E]) -> Iterator[str]:
-        """Yield lines that a person should read before training on examples."""
+    def remarks(self, sheet: Sheet) -> Iterator[str]:
+        """Yield lines that a person should read before training on the rows of a sheet."""
         yield from ()
 
     def classes(self, example: E) -> Sequence[str]:

@@ -18,6 +18,7 @@ from saucier.tasks.written.mixing import Floats, MixedSheetBatches, capped, mixi
 from saucier.tasks.written.mixture_config import Declared, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
 from saucier.tasks.written.writing import WritingTask
+from saucier.text.rows import Ints
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
 from saucier.text.tokenizer import Tokenizer
@@ -147,24 +148,28 @@ class MixedTask(WritingTask[Portion]):
         each = self.each if self.config.by is None else self.each.fitted(sheet)
         return self.with_members({name: one.fitted(own[name]) for name, one in self.members.items()}, each)
 
+    def sizes(self, sheet: Sheet) -> Ints:
+        """Return how many rows each task has, one for each text that is to be written. Shapes: [M]."""
+        assert sheet.part is not None, "made by `sheet`"
+        return np.bincount(sheet.part, minlength=len(self.members))
+
     def rates(self, sizes: Sequence[int]) -> Floats:
         """Return how often each task comes, by their numbers of rows."""
         return mixing_rates(self.config.rates, sizes, list(self.members))
 
     def batches(self, sheet: Sheet, batch: int, *, seed: int) -> MixedSheetBatches:
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
-        assert sheet.part is not None, "made by `sheet`"
-        sizes = np.bincount(sheet.part, minlength=len(self.members))
+        sizes = self.sizes(sheet)
         counted = int(capped(sizes.astype(np.float64), cap_of(self.config)).sum())
+        assert sheet.part is not None, "made by `sheet`"
         return MixedSheetBatches(sheet, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
-    def remarks(self, examples: Sequence[Portion]) -> Iterator[str]:
-        """Say how often each task comes; of many tasks the first ones, and the range."""
-        found = self.of(examples)
-        rates = self.rates([len(numbers) for numbers in found.values()]).tolist()
-        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(found, rates, strict=True))[:SHOWN])
-        more = f", and {len(found) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
-        yield f"each comes at a rate of {listed}{more if len(found) > SHOWN else ''}"
+    def remarks(self, sheet: Sheet) -> Iterator[str]:
+        """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
+        rates = self.rates(self.sizes(sheet).tolist()).tolist()
+        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
+        more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
+        yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
 
     def manner(self, encoding: Encoding) -> dict[str, Any]:
         """That of the first task, with room for the longest answer of all."""

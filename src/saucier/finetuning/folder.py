@@ -68,7 +68,8 @@ def begin(path: Path, wanted: Finetuning) -> TaskFolder:
     if folder.is_begun:
         old, new = (one.model_dump(mode="json", exclude=set(DESCRIPTIVE))
                     for one in (read_finetuning(folder.settings), wanted))
-        if found := first_difference(old, new):
+        there, here = ({"task": {"kind": one["task"]["kind"]}} for one in (old, new))  # another kind has other keys
+        if found := first_difference(there, here) or first_difference(old, new):
             raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
                              where=str(path), remedy="give a new folder with --out")
     elif path.is_dir() and any(path.iterdir()):

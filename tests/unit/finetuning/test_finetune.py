@@ -104,6 +104,8 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path,
     assert whole.scores.stat().st_mtime_ns == before
     with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.epochs is 1.0 there, and 4.0 here"):
         finetune(settings(tiny_bert, *files), tmp_path / "whole", quiet=True)
+    with pytest.raises(saucier.InputError, match=r"task.kind is 'classification' there, and 'regression' here"):
+        finetune(settings(tiny_bert, *files, task="regression"), tmp_path / "whole", quiet=True)
 
 
 def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("header", "rows", "says"), [
-    ("kind,words", [("a", "b")], "no column for the text; columns: kind, words"),
+    ("kind,words", [("a", "b")], "no column for the text and for the label; columns: kind, words"),
     ("label,text", [("good", "fine soup"), ("good", "lovely soup")], "has one class only, 'good'"),
     ("label,text", [("good", "fine"), ("bad", " ")], "line 3: the text is empty"),
     ("label,text", [("good", "fine"), ("", "sour")], "line 3: has no label"),

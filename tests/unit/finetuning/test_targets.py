@@ -10,6 +10,7 @@ import pytest
 from saucier.errors import InputError
 from saucier.finetuning.data import Splits
 from saucier.finetuning.opening import unknown
+from saucier.finetuning.outcome import say_answer
 from saucier.finetuning.start import texts
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
@@ -40,6 +41,12 @@ MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=Number
 ])
 def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task[Any], example: Any, told: list[str]) -> None:
     assert list(texts(Splits(task, [example], [], []))) == told
+
+
+def test_what_was_written_is_shown_where_it_is_no_class() -> None:
+    task = build_task(CLASSES)
+    said = [say_answer(task, CLASS, task.answer(text)) for text in ("fine", "stew", "")]  # type: ignore[attr-defined]
+    assert said == ["1\tsoup", "stew (no class)\tsoup", "(no class)\tsoup"]
 
 
 def test_words_that_a_tokenizer_does_not_know_are_told() -> None:

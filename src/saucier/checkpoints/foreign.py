@@ -225,9 +225,16 @@ def carried(model: Transformer, rules: Rules) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.carried.items() if name in rules.carried}
 
 
+def names_alone(model: Transformer) -> dict[str, Any]:
+    """Return the names of a model's outputs, which any layout takes over."""
+    named = model.published.get("id2label")
+    agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
+    return {name: model.published[name] for name in ("id2label", "label2id") if agree and name in model.published}
+
+
 def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
-    given = model.published if model.published.get("model_type") == layout.model_type else {}
+    given = model.published if model.published.get("model_type") == layout.model_type else names_alone(model)
     document = layout.document(body_of(model.config), given)
     published = document["architectures"][0]
     layout = layout.spelled(layout, document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,16 +14,29 @@ from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
-from saucier.recipes.catalogue import names, recipe
+from saucier.recipes.catalogue import names, read_source
 from saucier.recipes.faults import validated
-from saucier.recipes.overrides import apply_overrides
+from saucier.recipes.overrides import apply_overrides, as_words
 from saucier.recipes.reading import Source, read_yaml
+from saucier.recipes.recipe import Recipe
 from saucier.tasks.config import TaskConfig
 from saucier.tasks.embedding_config import Embedding, InBatch
-from saucier.training.config import AdamW, Fraction, LayerRates, Linear, OptimizerConfig, Positive, Training
+from saucier.training.config import (
+    Adafactor,
+    AdamW,
+    Fraction,
+    LayerRates,
+    Linear,
+    Muon,
+    OptimizerConfig,
+    Positive,
+    Training,
+)
 
 LOGGED = 40
 """Lines that a run writes about its training, about."""
+TELLING = ("model", "recipe", "tuning")
+"""Sections that say what learns, and so by which optimizer."""
 
 
 class LabelledFiles(Config):
@@ -117,22 +131,41 @@ class Finetuning(Config):
 
 def finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetuning:
     """Return the fine-tuning that plain values and `key.sub=value` words describe. Raises `InputError`."""
-    words = list(overrides)
-    usual = FineTraining().model_dump(mode="json")  # so that one key of the optimizer can be changed
-    usual["optimizer"]["learning_rate"] = usual_rate(values, words)
-    source = Source("command line", {"training": usual} | values)
+    return resolved(Source("command line", dict(values)), list(overrides))
+
+
+def resolved(source: Source, words: list[str]) -> Finetuning:
+    """Apply `key.sub=value` words to values, and give what learns its usual optimizer. Raises `InputError`."""
+    asked = Source(source.name, copy.deepcopy(source.values))
+    apply_overrides(asked, [word for word in words if word.split("=")[0].split(".")[0] in TELLING])
+    fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
+    fill_optimizer(source.values, asked.values)  # a word may have set the section anew
     return checked(source)
 
 
-def usual_rate(values: Mapping[str, Any], overrides: Iterable[str]) -> float:
-    """Return the rate of what learns, where none is given: a recipe that learns from nothing has its own."""
-    if values.get("model") in names():
-        return recipe(values["model"]).training.optimizer.learning_rate
-    asked = Source("command line", {"tuning": dict(values.get("tuning") or {})})
-    apply_overrides(asked, (word for word in overrides if word.startswith("tuning.kind=")))
-    rate: float = FineTraining().optimizer.learning_rate
-    return RATES.get(str(asked.values["tuning"].get("kind")), rate)
+def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    """Put the usual optimizer under what is said of it; one with kind and rate, or of another kind, stays as it is."""
+    training = values.get("training") or {}
+    said = (training.get("optimizer") or {}) if isinstance(training, dict) else None
+    if not isinstance(said, dict) or ("kind" in said and "learning_rate" in said):
+        return
+    usual = usual_optimizer(asked).model_dump(mode="json")
+    if said.get("kind", usual["kind"]) == usual["kind"]:
+        values["training"] = training | {"optimizer": usual | said}
+
+
+def usual_optimizer(asked: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
+    """Return the optimizer of what learns: a recipe has its own, whole; what is added to a model has its rate."""
+    name, place = str(asked.get("model")), Path(str(asked.get("model")))
+    if not place.is_dir() and (name in names() or (place.suffix in (".yaml", ".yml") and place.is_file())):
+        source, changes = read_source(name), asked.get("recipe")
+        apply_overrides(source, as_words(changes if isinstance(changes, dict) else {}), Recipe)
+        return validated(source, Recipe).training.optimizer
+    tuning = asked.get("tuning")
+    kind = tuning.get("kind") if isinstance(tuning, dict) else None
+    usual = FineTraining().optimizer
+    return usual.model_copy(update={"learning_rate": RATES.get(str(kind), usual.learning_rate)})
 
 
 def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
@@ -140,8 +173,7 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     if not path.is_file():
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
     source = read_yaml(path.read_text(encoding="utf-8"), str(path))
-    apply_overrides(source, overrides, Finetuning)
-    return checked(source)
+    return resolved(source, list(overrides))
 
 
 def checked(source: Source) -> Finetuning:

@@ -13,6 +13,7 @@ from saucier.files import read_object, write_json, write_text
 from saucier.finetuning.config import Finetuning, read_finetuning
 from saucier.hub import TUNED
 from saucier.plain import first_difference
+from saucier.tasks.build import build_task
 from saucier.tasks.config import TaskConfig
 
 HEAD = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
@@ -67,7 +68,8 @@ def begin(path: Path, wanted: Finetuning) -> TaskFolder:
     if folder.is_begun:
         old, new = (one.model_dump(mode="json", exclude=set(DESCRIPTIVE))
                     for one in (read_finetuning(folder.settings), wanted))
-        if found := first_difference(old, new):
+        there, here = ({"task": {"kind": one["task"]["kind"]}} for one in (old, new))  # another kind has other keys
+        if found := first_difference(there, here) or first_difference(old, new):
             raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
                              where=str(path), remedy="give a new folder with --out")
     elif path.is_dir() and any(path.iterdir()):
@@ -98,6 +100,19 @@ def default_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
     """Write beside a model what it was trained to do, so that it can be asked."""
     write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+
+
+def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
+    """Write what a model was trained to do beside what was made of it; `room`: the most tokens that this reads."""
+    saved = read_task(folder)
+    if saved is not None:
+        write_task(target, saved[0], saved[1] if room is None else min(saved[1], room))
+
+
+def task_labels(folder: Path) -> tuple[str, ...]:
+    """Return the names of a model's outputs, as what it was trained to do tells them; none where nothing does."""
+    saved = read_task(folder)
+    return () if saved is None else build_task(saved[0]).wanted.labels
 
 
 def read_task(folder: Path) -> tuple[TaskConfig, int] | None:

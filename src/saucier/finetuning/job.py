@@ -14,7 +14,7 @@ from saucier.files import remove, write_json
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, settle, write_task
-from saucier.finetuning.opening import opening, shown
+from saucier.finetuning.opening import opening, shown, unknown
 from saucier.finetuning.outcome import Measured, hardest, measure, predicted
 from saucier.finetuning.prepare import prepared
 from saucier.finetuning.report import write_report
@@ -113,7 +113,8 @@ def read(job: Job) -> None:
     job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
                   for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
-    job.told = list(opening(job.splits, job.sheets, job.encoding.length))
+    job.told = [*opening(job.splits, job.sheets, job.encoding.length),
+                *unknown(job.splits, job.sheets["train"], job.tokenizer)]
     for line in job.told:
         job.voice.say(line)
     for line in shown(job.splits, job.sheets["train"], job.tokenizer):

@@ -30,7 +30,7 @@ def opening(splits: Splits, sheets: dict[str, Sheet], length: int) -> Iterator[s
     """Yield lines about the data."""
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{labels(splits, examples)}"
-        yield from (f"  {line}" for line in splits.task.remarks(examples) if name == "train")
+        yield from (f"  {line}" for line in splits.task.remarks(sheets[name]) if name == "train")
         if 0 < len(sheets[name]) < len(examples) - sheets[name].cut.dropped:
             yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
         yield f"  {lengths(sheets[name], length)}"
@@ -78,6 +78,18 @@ def side_lengths(lengths: Ints) -> str:
     """Say how long rows are."""
     middle, most, longest = np.quantile(lengths, QUARTILES).astype(int).tolist()
     return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
+
+
+def unknown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield a line where what is to be written has tokens that the tokenizer does not know."""
+    own = tokenizer.target
+    if splits.task.wanted.kind != "language" or own.unk_id in (None, own.eos_id, own.pad_id, own.bos_id):
+        return
+    assert own.unk_id is not None, "looked at above"
+    places = [side for name, side in sheet.wide.items() if name.endswith("labels")]
+    count = sum(int((side.values == own.unk_id).sum()) for side in places)
+    if count:
+        yield f"  {count:,} tokens to write are unknown to the tokenizer: {piece(own.unk_id, own)} is learned there"
 
 
 def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:

@@ -105,7 +105,14 @@ def predicted(task: Task[Any], example: Any, answer: Answer) -> Predicted:
 def say_answer(task: Task[Any], example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
-    return f"{shortened(task.told(example, answer.prediction))}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
+    return f"{shortened(told(task, example, answer))}{sure}\t{shortened(' ‖ '.join(task.texts(example)))}"
+
+
+def told(task: Task[Any], example: Any, answer: Answer) -> str:
+    """Write what was said for a person; what was written is no class where none is known by it."""
+    if answer.prediction is None and "text" in answer.more:
+        return f"{answer.more['text']} (no class)".strip()
+    return task.told(example, answer.prediction)
 
 
 def hardest(task: Task[Any], found: Measured) -> Iterator[str]:
@@ -115,7 +122,7 @@ def hardest(task: Task[Any], found: Measured) -> Iterator[str]:
     for wrong, number in sorted(rows, key=lambda row: (-row[0], row[1]))[:HARDEST]:
         if wrong > 0:
             example, answer = found.examples[number], found.answers[number]
-            said, right = (shortened(task.told(example, one)) for one in (answer.prediction, task.gold(example)))
+            said, right = map(shortened, (told(task, example, answer), task.told(example, task.gold(example))))
             yield (f"{example.name}: {said}, not {right}: "
                    f"{shortened(' ‖ '.join(task.texts(example)))}")
 

@@ -21,6 +21,9 @@ from saucier.config.rewriting import rewritten
 from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
 from saucier.families.layouts import LAYOUTS
+from saucier.finetuning.folder import task_labels
+from saucier.hub import folder_of
+from saucier.loading import model_folder_of
 from saucier.model import Transformer, build
 from saucier.parts.changed import Origin
 from saucier.spelling import spell
@@ -49,7 +52,8 @@ def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start:
     """
     where = "model" if start is None else str(start)
     other.published = told(other.published, other.config, tokenizer)
-    known = saved_labels(other, wanted) if tokenizer.vocab_size <= other.config.input_embed.vocab else None
+    trained = () if start is None else task_labels(model_folder_of(folder_of(start)))
+    known = saved_labels(other, wanted, trained) if tokenizer.vocab_size <= other.config.input_embed.vocab else None
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, where)
     document = labelled_document(other.published, wanted.labels)
@@ -65,8 +69,7 @@ def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start:
     found = adopt(model, other)
     model.generation, model.carried = other.generation, other.carried
     model.origin = None if start is None else Origin.of(start, model, (*found.new, *found.wider))
-    if name is not None:
-        model.published = document | {"architectures": [name]}
+    model.published = labelled_document({}, wanted.labels) if name is None else document | {"architectures": [name]}
     return Prepared(model, replace(found, left=found.left + removed))
 
 
@@ -80,8 +83,11 @@ def told(document: dict[str, Any], config: c.Transformer, tokenizer: Tokenizer) 
     return document | more
 
 
-def saved_labels(other: Transformer, wanted: Wanted) -> tuple[str, ...] | None:
-    """Return the labels of a head of the wanted kind that a model has already; None where it has none."""
+def saved_labels(other: Transformer, wanted: Wanted, told: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """Return the labels of a head of the wanted kind that a model has already; None where it has none.
+
+    `told`: the labels of the task that it was trained on, for a model whose config has no names.
+    """
     head = other.config.head
     if head is None or head.kind != wanted.kind:
         return None
@@ -89,10 +95,21 @@ def saved_labels(other: Transformer, wanted: Wanted) -> tuple[str, ...] | None:
     if classes is None:
         return wanted.labels
     named = other.published.get("id2label")
+    names = tuple(f"LABEL_{one}" for one in range(classes))
     if isinstance(named, dict) and len(named) == classes:
         names = tuple(str(named[key]) for key in sorted(named, key=int))
-        return wanted.labels if unnamed(names) and len(wanted.labels) == classes else names
-    return wanted.labels if len(wanted.labels) == classes else tuple(f"LABEL_{one}" for one in range(classes))
+    if not unnamed(names):
+        return names
+    if told and len(told) == classes:
+        return told
+    return wanted.labels if len(wanted.labels) == classes else names
+
+
+def name_labels(model: Transformer, folder: Path) -> None:
+    """Give a model the names of its outputs that stand beside it in a folder, where they are as many."""
+    labels = task_labels(folder)
+    if labels and len(labels) == getattr(model.config.head, "classes", None):
+        model.published = labelled_document(model.published, labels)
 
 
 def unnamed(labels: tuple[str, ...]) -> bool:
@@ -110,8 +127,8 @@ def other_labels(known: tuple[str, ...], wanted: tuple[str, ...], where: str) ->
 
 
 def labelled_document(document: dict[str, Any], labels: tuple[str, ...]) -> dict[str, Any]:
-    """Return a published config with other labels; empty where there is none."""
-    if not document or not labels:
+    """Return a published config with other labels; the labels alone where there is none."""
+    if not labels:
         return dict(document)
     kept = {name: value for name, value in document.items() if name not in ("num_labels", "problem_type")}
     return kept | {"id2label": {str(number): label for number, label in enumerate(labels)},

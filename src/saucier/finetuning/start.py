@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import names, recipe
+from saucier.recipes.overrides import as_words
 from saucier.runs.writing import special
 from saucier.spelling import spell
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -135,7 +135,7 @@ def start_of(settings: Finetuning) -> Start:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
-    return Scratch(recipe(name, [*shorter(settings), *words(settings.recipe)]), settings.training.seed)
+    return Scratch(recipe(name, [*shorter(settings), *as_words(settings.recipe)]), settings.training.seed)
 
 
 def shorter(settings: Finetuning) -> Iterator[str]:
@@ -145,19 +145,8 @@ def shorter(settings: Finetuning) -> Iterator[str]:
         yield f"training.length={wanted}"
 
 
-def words(changes: dict[str, Any], before: str = "") -> Iterator[str]:
-    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section anew."""
-    for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
-        if isinstance(value, dict) and value:
-            yield from words(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}={json.dumps(value)}"
-
-
 def texts(splits: Splits) -> Iterator[str]:
     """Yield all that is read and written in the training rows."""
     for one in splits.train:
         yield from splits.task.texts(one)
-        if splits.task.scored_as == "texts":
-            gold = splits.task.gold(one)
-            yield from (text for text in (gold if isinstance(gold, list) else [gold]) if isinstance(text, str))
+        yield from splits.task.to_write(one)

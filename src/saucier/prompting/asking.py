@@ -75,7 +75,7 @@ def too_long(task: PromptTask, speaker: Speaker, question: Question, text: str) 
         case Writing(tokens=tokens):
             return len(speaker.encode(text)) + tokens - speaker.room
         case Likelihood():
-            return len(speaker.encode(text + max(question.answers, key=len))) - speaker.room
+            return max(len(speaker.encode(text + one)) for one in question.answers) - speaker.room
 
 
 def reply(task: PromptTask, speaker: Speaker, question: Question, text: str) -> Reply:

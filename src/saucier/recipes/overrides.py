@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +19,15 @@ COMMAND_LINE = "command line"
 def is_override(text: str) -> bool:
     """Tell an override from the name of a file; `./a=b.txt` is a file."""
     return OVERRIDE.match(text) is not None
+
+
+def as_words(changes: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section anew."""
+    for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
+        if isinstance(value, dict) and value:
+            yield from as_words(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}={json.dumps(value)}"
 
 
 def apply_overrides(source: Source, overrides: Iterable[str], config: type[BaseModel] | None = None) -> None:

@@ -19,10 +19,13 @@ from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
 from saucier.files import disk_errors, write_json
+from saucier.finetuning.folder import copy_task
+from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
 from saucier.inspection.equivalence import Equivalence, compare
-from saucier.loading import load, stored_dtype
+from saucier.loading import load, model_folder_of, stored_dtype
 from saucier.model import Transformer
+from saucier.recipes.coherence import learned_length
 from saucier.saving import save
 from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
@@ -77,7 +80,11 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     new = None if fewer is None else Tokens(kept=fewer.kept).numbers()
     found = compare(in_float32(before), in_float32(model), documents, load_tokenizer(folder), same=same,
                     new=new) if documents else None
+    if head == "auto":
+        name_labels(model, model_folder_of(folder))
     written = save(model, target, layout=layout)
+    if head == "auto":
+        copy_task(model_folder_of(folder), target, learned_length(model.config))
     copied = copy_tokenizer(folder, target) if fewer is None else write_tokenizer(fewer.tokenizer, target)
     extended(target, operations)
     classes = written_classes(target)

@@ -19,6 +19,8 @@ from saucier.adaptation.merging import merge as merge_weights
 from saucier.adaptation.merging import refuse_unmergeable
 from saucier.adapters import open_adapter
 from saucier.errors import InputError
+from saucier.finetuning.folder import copy_task
+from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
@@ -77,7 +79,9 @@ def merge(adapter: Path, out: Path, *, base: str | None = None, text: Path | Non
     model.rewrites.clear()
     together, mask = outputs(model, batch), places_of(batch)
     bare = outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
+    name_labels(model, folder)
     layout = save(model, out)
+    copy_task(folder, out)
     copy_tokenizer(folder, out) or copy_tokenizer(Path(model.origin.path), out)
     effect = gap(bare, together) if bare.shape == together.shape else None
     return Merged(out, layout, pairs, len(mask), int(mask.sum()), gap(apart, together), float(together.abs().max()),

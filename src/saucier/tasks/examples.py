@@ -70,6 +70,7 @@ def found_columns(source: Source, wanted: Sequence[Column], asked: Mapping[str, 
     Raises `InputError` that names what was found and what is needed.
     """
     known, found = columns_of(source), dict[str, str]()
+    missing: list[Column] = []
     for column in wanted:
         name = asked.get(column.role)
         if name is not None and name not in known:
@@ -79,9 +80,19 @@ def found_columns(source: Source, wanted: Sequence[Column], asked: Mapping[str, 
         if name is not None or free:
             found[column.role] = name or free[0]
         elif column.needed:
-            raise InputError(f"no column for the {column.role}; columns: {', '.join(known)}", where=source.name,
-                             remedy=f"say which with task.{column.role}=COLUMN, or call it {column.usual[0]}")
+            missing.append(column)
+    if missing:
+        raise no_columns(missing, known, source.name)
     return found
+
+
+def no_columns(missing: Sequence[Column], known: Sequence[str], where: str) -> InputError:
+    """Return the error for roles that no column has."""
+    roles = " and for the ".join(one.role for one in missing)
+    words = " ".join(f"task.{one.role}=COLUMN" for one in missing)
+    usual = " and ".join(one.usual[0] for one in missing)
+    return InputError(f"no column for the {roles}; columns: {', '.join(known)}", where=where,
+                      remedy=f"say which with {words}, or call {'it' if len(missing) == 1 else 'them'} {usual}")
 
 
 @dataclass(frozen=True, slots=True)

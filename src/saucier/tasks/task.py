@@ -195,6 +195,10 @@ class Task(ABC, Generic[E]):
     def texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""
 
+    def to_write(self, example: E) -> tuple[str, ...]:
+        """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
+        return ()
+
     def apart(self, example: E) -> tuple[str, ...]:
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)
@@ -203,8 +207,8 @@ class Task(ABC, Generic[E]):
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
         return [Part("", self, list(examples), list(range(len(examples))))]
 
-    def remarks(self, examples: Sequence[E]) -> Iterator[str]:
-        """Yield lines that a person should read before training on examples."""
+    def remarks(self, sheet: Sheet) -> Iterator[str]:
+        """Yield lines that a person should read before training on the rows of a sheet."""
         yield from ()
 
     def classes(self, example: E) -> Sequence[str]:

@@ -13,9 +13,11 @@ import saucier
 from saucier.cli import main
 from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.config import Finetuning
-from saucier.finetuning.folder import TaskFolder
+from saucier.finetuning.folder import TaskFolder, copy_task
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
+from saucier.runs.convert import copy_tokenizer
+from saucier.saving import save
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=4", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
@@ -73,6 +75,26 @@ def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tu
                                                        for place, chance in enumerate(chances)}, abs=1e-3)
 
 
+@pytest.mark.parametrize("layout", ["own", "published"])
+def test_a_body_in_our_own_layout_keeps_the_names_of_its_labels(layout: str, tiny_bert: Path, table: Table,
+                                                                files: tuple[Path, Path], tmp_path: Path) -> None:
+    """In what is saved, and when other labels are to be learned on."""
+    body = saucier.load(tiny_bert, dtype="float32")
+    save(body, tmp_path / "body", layout="own")
+    copy_tokenizer(tiny_bert, tmp_path / "body")
+    folder = finetune(settings(tmp_path / "body", *files, "training.epochs=1"), tmp_path / "run", quiet=True)
+    config = json.loads((folder.model / "config.json").read_text())
+    assert config["model_type"] == "saucier" or config["id2label"] == {"0": "bad", "1": "good"}
+    if layout == "own":
+        save(saucier.load(folder.path, dtype="float32"), tmp_path / "again", layout="own")
+        copy_tokenizer(folder.model, tmp_path / "again")
+        copy_task(folder.model, tmp_path / "again")
+    start = tmp_path / "again" if layout == "own" else folder.path
+    other = table("other.tsv", "label,text", [(label.upper(), text) for label, text in labelled_rows(60, 1)])
+    with pytest.raises(saucier.InputError, match=r"its head knows 2 labels \(bad, good\), and the data have 2 labels"):
+        finetune(settings(start, other, other), tmp_path / "other", quiet=True)
+
+
 def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path, files: tuple[Path, Path],
                                                                tmp_path: Path) -> None:
     wanted = settings(tiny_bert, *files, "training.epochs=1")
@@ -82,6 +104,8 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path,
     assert whole.scores.stat().st_mtime_ns == before
     with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.epochs is 1.0 there, and 4.0 here"):
         finetune(settings(tiny_bert, *files), tmp_path / "whole", quiet=True)
+    with pytest.raises(saucier.InputError, match=r"task.kind is 'classification' there, and 'regression' here"):
+        finetune(settings(tiny_bert, *files, task="regression"), tmp_path / "whole", quiet=True)
 
 
 def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
@@ -106,7 +130,7 @@ def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("header", "rows", "says"), [
-    ("kind,words", [("a", "b")], "no column for the text; columns: kind, words"),
+    ("kind,words", [("a", "b")], "no column for the text and for the label; columns: kind, words"),
     ("label,text", [("good", "fine soup"), ("good", "lovely soup")], "has one class only, 'good'"),
     ("label,text", [("good", "fine"), ("bad", " ")], "line 3: the text is empty"),
     ("label,text", [("good", "fine"), ("", "sour")], "line 3: has no label"),

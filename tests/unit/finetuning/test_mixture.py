@@ -16,12 +16,18 @@ from saucier.errors import InputError
 from saucier.finetuning.config import finetuning
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
+from saucier.loading import load
 from saucier.tasks.build import build_task
+from saucier.tasks.examples import Place
 from saucier.tasks.sheet import Ragged, Sheet
-from saucier.tasks.written.config import LabelToText, NumberToText
+from saucier.tasks.task import Encoding
+from saucier.tasks.written.config import LabelToText, NumberToText, Summarization
 from saucier.tasks.written.mixing import Draws, MixedSheetBatches, mixing_rates
-from saucier.tasks.written.mixture_config import Declared, Equal, Proportional, Rates, Temperature
+from saucier.tasks.written.mixture import Portion
+from saucier.tasks.written.mixture_config import Declared, Equal, Member, Mixture, Proportional, Rates, Temperature
 from saucier.tasks.written.spoken_labels import SpokenClasses, SpokenNumbers
+from saucier.tasks.written.texts import WrittenText
+from saucier.text.tokenizer import load_tokenizer
 
 Table = Callable[..., Path]
 SIZES = [100, 900, 9000]
@@ -83,6 +89,19 @@ def test_numbers_and_classes_as_words() -> None:
     assert classes.word("1") == "fine"
     assert [classes.answer(text).prediction for text in ("fine", "bad", "1", "soup")] == ["1", "0", None, None]
     assert classes.answer("soup").more == {"text": "soup"}
+
+
+def test_the_rates_that_are_said_are_those_that_are_drawn(tiny_t5: Path) -> None:
+    """A text with three summaries is three rows."""
+    task = build_task(Mixture(tasks={"one": Member(task=Summarization()), "two": Member(task=Summarization())}))
+    rows = [Portion(place, place.name, name, WrittenText(place, place.name, "soup", said)) for name, said, place in (
+        ("one", ("a", "b", "c"), Place("file", 1)), ("two", ("d",), Place("file", 2)))]
+    encoding = Encoding(load_tokenizer(tiny_t5), 48, load(tiny_t5, dtype="float32").config)
+    sheet = task.sheet(rows, encoding)
+    assert list(task.remarks(sheet)) == ["each comes at a rate of one 75.0%, two 25.0%"]
+    batches = task.batches(sheet, 4, seed=0)
+    assert sheet.part is not None
+    assert np.mean([sheet.part[batches[step].units].mean() for step in range(8)]) == 0.25
 
 
 def settings(tmp_path: Path, tiny_t5: Path, table: Table, **task: object) -> dict[str, object]:

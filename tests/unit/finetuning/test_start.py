@@ -13,12 +13,14 @@ import saucier
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.families.longformer import longformer
-from saucier.finetuning.config import Finetuning, finetuning
+from saucier.finetuning.config import Finetuning, finetuning, read_finetuning
 from saucier.finetuning.job import finetune
 from saucier.finetuning.prepare import seen_whole
 from saucier.model import build
+from saucier.recipes.catalogue import FOLDER
 from saucier.text.config import ByteBPE, SpecialTokens
 from saucier.text.train_tokenizer import train_tokenizer
+from saucier.training.config import AdamW, Muon
 
 WORDS = ("cheap", "dear")
 SMALL = ("recipe.model.dim=32", "recipe.model.heads=2", "recipe.model.layers=1", "recipe.model.hidden=64",
@@ -48,6 +50,38 @@ def test_a_recipe_learns_from_nothing(tmp_path: Path) -> None:
     assert saucier.load_tokenizer(tmp_path / "run").vocab_size == 60
     assert saucier.load(tmp_path / "run").config.dim == 32
     assert json.loads((tmp_path / "run/passport.json").read_text(encoding="utf-8"))["start"] is None
+
+
+def test_a_recipe_brings_its_whole_optimizer(tmp_path: Path) -> None:
+    """By name, by file, and changed by words; a word changes one key of it, another kind is that kind's own."""
+    own = saucier.recipe("t5-nano").training.optimizer
+    assert isinstance(own, Muon)
+    assert settings(tmp_path, "t5-nano").training.optimizer == own
+    (tmp_path / "mine.yaml").write_text((FOLDER / "t5-nano.yaml").read_text())
+    assert settings(tmp_path, str(tmp_path / "mine.yaml")).training.optimizer == own
+    changed = settings(tmp_path, "t5-nano", "training.optimizer.learning_rate=0.5").training.optimizer
+    assert changed == own.model_copy(update={"learning_rate": 0.5})
+    rewritten = settings(tmp_path, "t5-nano", "recipe.training.optimizer.others.learning_rate=0.5").training.optimizer
+    assert rewritten == own.model_copy(update={"others": own.others.model_copy(update={"learning_rate": 0.5})})
+    assert settings(tmp_path, "t5-nano", "training.optimizer.kind=adamw").training.optimizer == AdamW()
+    assert settings(tmp_path, ".", "training.optimizer.kind=muon").training.optimizer == Muon()
+
+
+def test_a_file_of_settings_has_the_usual_optimizer_too(tmp_path: Path) -> None:
+    """Unless its own has kind and rate; a saved file keeps every value."""
+    file = tmp_path / "mine.yaml"
+    plain = "name: made\nmodel: .\ntask: {kind: classification}\ndata: {train: [train.tsv]}\n"
+
+    def read(more: str, *words: str) -> Any:
+        file.write_text(plain + more)
+        return read_finetuning(file, words).training.optimizer
+
+    assert read("tuning: {kind: lora}\n").learning_rate == read("", "tuning.kind=lora").learning_rate == 1e-3
+    assert read("", "model=t5-nano") == saucier.recipe("t5-nano").training.optimizer
+    assert read("training: {optimizer: {learning_rate: 0.2}}\ntuning: {kind: lora}\n").learning_rate == 0.2
+    saved = read_finetuning(file).as_dict()
+    file.write_text(json.dumps(saved))
+    assert read_finetuning(file, ["tuning.kind=prefix"]).training.optimizer.learning_rate == 0.2
 
 
 @pytest.mark.parametrize(("model", "words", "said"), [

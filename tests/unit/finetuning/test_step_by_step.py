@@ -71,6 +71,10 @@ def test_without_weight_only_answers_are_learned(tiny_t5: Path, tmp_path: Path) 
     assert len(task.sheet(found, encoding_of(tiny_t5))) == 1
     with pytest.raises(saucier.InputError, match="no column for the rationale"):
         list(build_task(StepByStep()).read(source, Tally(), labelled=True))
+    path.write_text("input\tother\nsoup\tgood\n")
+    with pytest.raises(saucier.InputError, match=r"the target and for the rationale; columns: input, other; "
+                                                 r"say which with task\.target=COLUMN task\.rationale=COLUMN"):
+        list(build_task(StepByStep()).read(find_sources([str(path)])[0], Tally(), labelled=True))
 
 
 def test_a_batch_of_reasons_alone_is_a_batch(tiny_t5: Path) -> None:

@@ -66,6 +66,20 @@ def test_a_base_that_was_moved_is_named(kind: str, tiny_bert: Path, files: tuple
     assert "holds a whole model" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["merge", "convert"])
+def test_a_merged_adapter_answers_as_before(verb: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
+                                            tmp_path: Path) -> None:
+    """With its task and the names of its labels beside it."""
+    folder = finetune(settings(tiny_bert, *files, "tuning.kind=lora", LITTLE), tmp_path / "run", quiet=True)
+    assert main([verb, str(folder.path), *([] if verb == "convert" else ["--out"]), str(tmp_path / "merged")]) == 0
+    assert json.loads((tmp_path / "merged/config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
+    assert (tmp_path / "merged/task.json").read_text() == (folder.model / "task.json").read_text()
+    texts = ["a fine film", "cold soup"]
+    before, after = ([one.prediction for one in ask(place, [], texts).answers]
+                     for place in (folder.path, tmp_path / "merged"))
+    assert set(after) <= {"good", "bad"} and after == before
+
+
 def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
     transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
     words = ["tuning.kind=lora", "tuning.rank=4", "training.epochs=1"]
@@ -85,6 +99,8 @@ def test_rates_that_suit_what_is_added() -> None:
         return wanted_finetuning("classification", words, "model", named)[0].training.optimizer.learning_rate
 
     assert (rate(), rate("tuning.kind=lora"), rate("tuning.kind=freeze")) == (5e-5, 1e-3, 5e-5)
+    assert rate("tuning={kind: lora, rank: 2}") == 1e-3
+    assert rate("tuning.kind=lora", "training.optimizer={kind: adamw, weight_decay: 0}") == 1e-3
     assert rate("tuning.kind=lora", "training.optimizer.learning_rate=0.2") == 0.2
     wanted = wanted_finetuning("classification", ["training.layer_rates.factor=0.8"], "model", named)[0]
     assert wanted.training.training(10, 8).layer_rates.factor == 0.8

@@ -10,9 +10,10 @@ import torch
 
 import saucier
 from saucier.errors import InputError
-from saucier.prompting.asking import compared
-from saucier.prompting.config import PerByte, PerToken, Unconditional, WholeSum
+from saucier.prompting.asking import compared, too_long
+from saucier.prompting.config import Likelihood, PerByte, PerToken, Unconditional, WholeSum
 from saucier.prompting.likelihood import Speaker, check_speaks
+from saucier.prompting.questions import Question
 
 PROMPT, ANSWERS = "Is soup hot?", (" yes", " no, it is not", " maybe it is")
 
@@ -65,6 +66,13 @@ def test_encoder_decoders_find_targets_as_likely_as_transformers_does(shared: Pa
         with torch.no_grad():
             loss = model(input_ids=source, labels=labels).loss
         assert nats == pytest.approx(-float(loss) * labels.shape[1], abs=2e-4) and count == labels.shape[1]
+
+
+def test_the_longest_answer_is_that_with_most_tokens() -> None:
+    """Whatever its letters: three words are more tokens than one long one."""
+    words = SimpleNamespace(room=4, two_sided=False, encode=str.split)
+    asked = Question("one", "is soup hot", (" undoubtedly", " a b c"), 0, "1", ("1", "2"))
+    assert too_long(SimpleNamespace(by=Likelihood()), words, asked, asked.prompt) == 2  # type: ignore[arg-type]
 
 
 def test_a_token_over_the_border_belongs_to_the_answer(shared: Path) -> None:

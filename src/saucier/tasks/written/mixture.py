@@ -18,8 +18,10 @@ from saucier.tasks.written.mixing import Floats, MixedSheetBatches, capped, mixi
 from saucier.tasks.written.mixture_config import Declared, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
 from saucier.tasks.written.writing import WritingTask
+from saucier.text.rows import Ints
 from saucier.text.sources import Source
 from saucier.text.tables import columns_of
+from saucier.text.tokenizer import Tokenizer
 
 NAMED = Column("task", ())
 UNNAMED = ""
@@ -111,6 +113,12 @@ class MixedTask(WritingTask[Portion]):
                              remedy="declare one for every task, or choose another kind of rates")
         return self.with_members(members, self.each)
 
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer as each task in turn returns it."""
+        for one in self.members.values():
+            tokenizer = one.spelled(tokenizer)
+        return tokenizer
+
     def check(self, examples: Sequence[Portion]) -> None:
         """Check each task's rows."""
         for part in self.parts(examples):
@@ -140,24 +148,28 @@ class MixedTask(WritingTask[Portion]):
         each = self.each if self.config.by is None else self.each.fitted(sheet)
         return self.with_members({name: one.fitted(own[name]) for name, one in self.members.items()}, each)
 
+    def sizes(self, sheet: Sheet) -> Ints:
+        """Return how many rows each task has, one for each text that is to be written. Shapes: [M]."""
+        assert sheet.part is not None, "made by `sheet`"
+        return np.bincount(sheet.part, minlength=len(self.members))
+
     def rates(self, sizes: Sequence[int]) -> Floats:
         """Return how often each task comes, by their numbers of rows."""
         return mixing_rates(self.config.rates, sizes, list(self.members))
 
     def batches(self, sheet: Sheet, batch: int, *, seed: int) -> MixedSheetBatches:
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
-        assert sheet.part is not None, "made by `sheet`"
-        sizes = np.bincount(sheet.part, minlength=len(self.members))
+        sizes = self.sizes(sheet)
         counted = int(capped(sizes.astype(np.float64), cap_of(self.config)).sum())
+        assert sheet.part is not None, "made by `sheet`"
         return MixedSheetBatches(sheet, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
-    def remarks(self, examples: Sequence[Portion]) -> Iterator[str]:
-        """Say how often each task comes; of many tasks the first ones, and the range."""
-        found = self.of(examples)
-        rates = self.rates([len(numbers) for numbers in found.values()]).tolist()
-        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(found, rates, strict=True))[:SHOWN])
-        more = f", and {len(found) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
-        yield f"each comes at a rate of {listed}{more if len(found) > SHOWN else ''}"
+    def remarks(self, sheet: Sheet) -> Iterator[str]:
+        """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
+        rates = self.rates(self.sizes(sheet).tolist()).tolist()
+        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
+        more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
+        yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
 
     def manner(self, encoding: Encoding) -> dict[str, Any]:
         """That of the first task, with room for the longest answer of all."""
@@ -180,6 +192,10 @@ class MixedTask(WritingTask[Portion]):
     def responses(self, example: Portion) -> Sequence[str]:
         """Those of its task."""
         return self.member(example.of).responses(example.inner)
+
+    def to_write(self, example: Portion) -> tuple[str, ...]:
+        """Those of its task."""
+        return self.member(example.of).to_write(example.inner)
 
     def gold(self, example: Portion) -> Json | list[Json]:
         """That of its task."""

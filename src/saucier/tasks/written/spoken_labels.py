@@ -15,6 +15,7 @@ from saucier.tasks.written.config import LabelToText, NumberToText
 from saucier.tasks.written.prompts import Prompt, two_sides
 from saucier.tasks.written.writing import WritingTask
 from saucier.text.sources import Source
+from saucier.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 NO_NUMBER = -1.0
@@ -91,6 +92,16 @@ class SpokenClasses(OneClass, SpokenTask[str]):
             raise InputError("has one class only, or two classes that are told by the same word",
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
         return replace(self, config=self.config.model_copy(update={"labels": labels}))
+
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""
+        known: dict[tuple[int, ...], str] = {}
+        for label in self.config.labels:
+            other = known.setdefault(tuple(tokenizer.target.encode(self.word(label))), label)
+            if other != label:
+                raise InputError(f"to the tokenizer the words of {other!r} and {label!r} are the same",
+                                 where="task.words", remedy="give words that it knows and tells apart")
+        return tokenizer
 
     def answer(self, text: str) -> Answer:
         """The class whose word was written; none for any other text, which is wrong."""

@@ -61,6 +61,10 @@ class Reasoning(WritingTask[Reasoned]):
         """The answer."""
         return () if example.target is None else (example.target,)
 
+    def to_write(self, example: Reasoned) -> tuple[str, ...]:
+        """The answer, and the reasons where they are learned."""
+        return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
+
     def sheet(self, examples: Sequence[Reasoned], encoding: Encoding) -> Sheet:
         """Lay out answers, and behind them the reasons, whose targets stand apart."""
         first = list(self.taught(examples, encoding))

@@ -54,6 +54,10 @@ class WritingTask(Task[W], Generic[W]):
     def responses(self, example: W) -> Sequence[str]:
         """Return the texts that are right; none where that is not known."""
 
+    def to_write(self, example: W) -> tuple[str, ...]:
+        """All that is right."""
+        return tuple(self.responses(example))
+
     def answer(self, text: str) -> Answer:
         """Return what a written text says."""
         return Answer(text)

@@ -1,0 +1,63 @@
+"""What is to be written: a new tokenizer learns from it, and a person hears where a tokenizer does not know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from saucier.errors import InputError
+from saucier.finetuning.data import Splits
+from saucier.finetuning.opening import unknown
+from saucier.finetuning.outcome import say_answer
+from saucier.finetuning.start import texts
+from saucier.tasks.build import build_task
+from saucier.tasks.examples import Place
+from saucier.tasks.labelled_texts import LabelledText
+from saucier.tasks.sheet import Ragged, Sheet
+from saucier.tasks.task import Task
+from saucier.tasks.written.config import LabelToText, NumberToText, StepByStep, Summarization
+from saucier.tasks.written.mixture import Portion
+from saucier.tasks.written.mixture_config import Member, Mixture
+from saucier.tasks.written.step_by_step import Reasoned
+from saucier.tasks.written.texts import WrittenText
+from saucier.text.config import WordPiece
+from saucier.text.train_tokenizer import train_tokenizer
+
+PLACE = Place("file", 1)
+CLASSES = LabelToText(words={"0": "bad", "1": "fine"}, labels=("0", "1"))
+CLASS: LabelledText[str] = LabelledText(PLACE, "one", "soup", None, "1")
+MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=NumberToText())})
+
+
+@pytest.mark.parametrize(("task", "example", "told"), [
+    (build_task(CLASSES), CLASS, ["soup", "fine"]),
+    (build_task(NumberToText()), LabelledText(PLACE, "one", "soup", None, 3.75), ["soup", "3.8"]),
+    (build_task(Summarization()), WrittenText(PLACE, "one", "a long soup", ("soup", "stew")),
+     ["a long soup", "soup", "stew"]),
+    (build_task(StepByStep()), Reasoned(PLACE, "one", "soup", "good", "it is hot"), ["soup", "good", "it is hot"]),
+    (build_task(MIXED), Portion(PLACE, "one", "tone", CLASS), ["soup", "fine"]),
+])
+def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task[Any], example: Any, told: list[str]) -> None:
+    assert list(texts(Splits(task, [example], [], []))) == told
+
+
+def test_what_was_written_is_shown_where_it_is_no_class() -> None:
+    task = build_task(CLASSES)
+    said = [say_answer(task, CLASS, task.answer(text)) for text in ("fine", "stew", "")]  # type: ignore[attr-defined]
+    assert said == ["1\tsoup", "stew (no class)\tsoup", "(no class)\tsoup"]
+
+
+def test_words_that_a_tokenizer_does_not_know_are_told() -> None:
+    """Two classes that are the same tokens are refused, alone and in a mixture; an unknown target is said."""
+    tokenizer = train_tokenizer(WordPiece(vocab=21), ["soup sat"] * 20)
+    alike = CLASSES.model_copy(update={"words": {"0": "çç", "1": "ßß"}})
+    for task in (build_task(alike), build_task(Mixture(tasks={**MIXED.tasks, "tone": Member(task=alike)}))):
+        with pytest.raises(InputError, match=r"task\.words: to the tokenizer the words of '0' and '1' are the same"):
+            task.spelled(tokenizer)
+    assert build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}})).spelled(tokenizer) is tokenizer
+    splits = Splits(build_task(CLASSES), [CLASS], [], [])
+    sheet = Sheet({"labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)}, item=np.arange(2))
+    assert list(unknown(splits, sheet, tokenizer)) == [
+        "  1 tokens to write are unknown to the tokenizer: [UNK] is learned there"]

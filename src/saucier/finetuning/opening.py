@@ -30,7 +30,8 @@ def opening(splits: Splits, sheets: dict[str, Sheet], length: int) -> Iterator[s
     """Yield lines about the data."""
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{labels(splits, examples)}"
-        yield from (f"  {line}" for line in splits.task.remarks(sheets[name]) if name == "train")
+        if name == "train":
+            yield from (f"  {line}" for line in splits.task.remarks(sheets[name]))
         if 0 < len(sheets[name]) < len(examples) - sheets[name].cut.dropped:
             yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
         yield f"  {lengths(sheets[name], length)}"

@@ -144,8 +144,8 @@ class Training(Config):
     optimizer: OptimizerConfig = AdamW()
     """How gradients become updates."""
     seconds: float | None = Field(default=None, gt=0)
-    """Stop after so much time, evaluations included, if the steps are not done before; None: never. A run that ends so
-    is not a pure function of its recipe."""
+    """Stop after so much time, evaluations included, if the steps are not done before; None: never. The schedule then
+    ends with the time, foreseen from the pace so far. Such a run is not a pure function of its recipe."""
     schedule: ScheduleConfig = Cosine()
     """How the rate changes over the steps."""
     layer_rates: LayerRates | None = None

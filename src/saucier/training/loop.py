@@ -171,12 +171,20 @@ class Run:
         limit = self.training.seconds
         return limit is not None and self.us.any(self.state.seconds >= limit)
 
+    def steps_in_all(self) -> int:
+        """Return how many updates the run will have: its steps, or fewer that its time pays at the pace so far."""
+        limit, steps, done = self.training.seconds, self.training.steps, self.state.step
+        if limit is None or done == 0:
+            return steps
+        spent = self.us.sums({"seconds": self.state.seconds})["seconds"] / self.us.world  # all must find the same rate
+        return min(steps, max(done + 1, round(done * limit / spent)))
+
     def update(self) -> None:
         """One update of the weights."""
         begin, state, training = time.perf_counter(), self.state, self.training
         self.redraws.at(state.step)
         learned = self.updater.gradients(state.step)
-        self.optimizer.step(factor(training.schedule, state.step, training.steps))
+        self.optimizer.step(factor(training.schedule, state.step, self.steps_in_all()))
         self.updater.study.objective.settle(self.model, state.step)
         self.updater.forget()
         spent = time.perf_counter() - begin

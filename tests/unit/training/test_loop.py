@@ -17,9 +17,11 @@ import saucier
 from saucier.errors import InputError, WorkError
 from saucier.model import Transformer
 from saucier.training import resume
+from saucier.training.config import Linear
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
 from saucier.training.progress import Progress
+from saucier.training.schedules import factor
 
 
 class Listener:
@@ -131,6 +133,15 @@ def test_a_run_ends_when_its_time_is_over_and_stays_ended(tmp_path: Path) -> Non
         assert 0 < result.steps < 100_000
         assert (tmp_path / "checkpoints" / f"step-{result.steps}" / "state.json").is_file()
         assert len(looks) == 1
+
+
+def test_the_schedule_of_a_run_that_its_time_ends_comes_to_its_end(tmp_path: Path) -> None:
+    listener, falling = Listener(), Linear(warmup=2)
+    limited = recipe(100_000, seconds=1.0, evaluate_every=100_000, save_every=100_000, schedule=falling)
+    train(gpt(), study(), limited, run_folder=tmp_path, reporters=[listener])
+    rates = [one.rate for one in listener.heard]
+    assert rates[-1] < 0.25 * rates[1]  # of 100,000 steps, so few take off next to nothing
+    assert factor(falling, len(rates), 100_000) > 0.95
 
 
 def test_patience_ends_a_run_and_it_stays_ended(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ SAMPLES = 3
 """Rows that are shown token by token."""
 WIDEST = 48
 """Tokens of a row that are shown."""
+BEFORE = 4
+"""Tokens shown before the first one with a target, where that stands far behind."""
 ENDS = {"start_positions": "start", "end_positions": "end"}
 """Targets that are places of a row, and how they are shown."""
 QUARTILES = (0.5, 0.95, 1.0)
@@ -109,12 +111,25 @@ def tokens(task: Task[Any], sheet: Sheet, row: int, tokenizer: Tokenizer) -> str
     targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
     if len(targets) != len(ids):
         return f"{spelled(ids, tokenizer)}  ⇒  {spelled([one for one in targets if one != IGNORED], tokenizer.target)}"
-    ends = {int(sheet.flat[name][row]): f"→{what}" for name, what in ENDS.items() if name in sheet.flat}
-    learned = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets[:WIDEST])
-               if target != IGNORED}
-    words = [piece(number, tokenizer) + learned.get(place, "") + ends.get(place, "")
-             for place, number in enumerate(ids[:WIDEST])]
-    return " ".join(words) + (f" … ({len(ids)} tokens)" if len(ids) > WIDEST else "")
+    marks = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets) if target != IGNORED}
+    for name, what in ENDS.items():
+        if name in sheet.flat:
+            place = int(sheet.flat[name][row])
+            marks[place] = marks.get(place, "") + f"→{what}"
+    pieces = [[piece(ids[place], tokenizer) + marks.get(place, "") for place in part]
+              for part in parts_shown(len(ids), min(marks, default=0))]
+    return " … ".join(" ".join(words) for words in pieces) + (f" … ({len(ids)} tokens)" if len(ids) > WIDEST else "")
+
+
+def parts_shown(length: int, first: int) -> list[range]:
+    """Return which tokens of a row are shown: the first ones, and those where learning begins, if that is further on.
+
+    `first` is the first token with a target.
+    """
+    if first < WIDEST:
+        return [range(min(length, WIDEST))]
+    begin = first - BEFORE
+    return [range(WIDEST // 2), range(begin, min(length, begin + WIDEST // 2))]
 
 
 def spelled(ids: Sequence[int], tokenizer: Tokenizer) -> str:

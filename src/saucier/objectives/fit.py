@@ -79,6 +79,9 @@ def body_misfits(objective: c.Single, model: architecture.Transformer) -> Iterat
     match objective:
         case c.Causal() if stacks != "decoder":
             yield wrong_body(objective, "decoder", stacks)
+        case c.Causal(positions=c.LastPosition(), deeper=c.Deeper(further=further)) if further:
+            yield Misfit(("deeper", "further"), "no token stands behind the last position of a row",
+                         "set it to 0, or positions to {kind: every}", own=True)
         case c.Bidirectional() if stacks != "encoder":
             yield wrong_body(objective, "encoder", stacks)
         case c.Bidirectional() if not architecture.keeps_apart(model):

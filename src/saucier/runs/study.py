@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,7 +225,8 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
         case Pairs(), PairStore():
             return EvaluationPairs(store, limits(cutting, lesson))
         case (TwoSegments() | TwoSentences()) as kind, TokenStore():
-            return OneEpoch(SentencePairs(store, kind, batch=evaluation.batch, **framed(cutting)))
+            return OneEpoch(SentencePairs(store, kind, batch=evaluation.batch, where="data.held_out",
+                                          **framed(cutting)))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():
             return OneEpoch(SentenceRows(store, kind, batch=evaluation.batch, **framed(cutting)))
         case Running(order=Consecutive()), TokenStore():
@@ -259,7 +260,16 @@ def misplaced(lesson: Lesson) -> InputError:
     return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
 
 
-def framed(cutting: Cutting) -> dict[str, int]:
+class Frame(TypedDict):
+    """Arguments that all rows of sentences share."""
+
+    length: int
+    cls: int
+    sep: int
+    seed: int
+
+
+def framed(cutting: Cutting) -> Frame:
     """Return the length of rows of sentences, and what stands around them."""
     tokenizer, training = cutting.tokenizer, cutting.recipe.training
     if tokenizer.cls_id is None or tokenizer.sep_id is None:

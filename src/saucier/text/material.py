@@ -72,6 +72,8 @@ class TwoSegments:
     """Share of the rows whose second piece follows the first."""
     wrong: Wrong = Elsewhere()
     """What stands in the others."""
+    short: float = 0.1
+    """How often a row is cut to a random length, so that short inputs are learned, too: as in BERT's script."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from saucier.text.store import TokenStore
 
 SPECIAL = 3
 """Places of a row that [CLS] and two [SEP] take."""
-SHORT = 0.1
-"""How often a row is cut short, as in BERT's script."""
 
 
 class SentencePairs:
@@ -35,20 +33,21 @@ class SentencePairs:
     """
 
     def __init__(self, store: TokenStore, kind: TwoPieces, *, length: int, batch: int, cls: int, sep: int,
-                 seed: int = 0, short: float = SHORT) -> None:
+                 seed: int = 0, where: str = "data") -> None:
         """Pair the sentences of `store` (written with `sentences=True`) into rows of at most `length` tokens.
 
         A second piece from elsewhere also stands behind a chunk of a single sentence, always; where the pieces would be
         swapped, such chunks are left out.
         `batch`: rows, if all were full; there are more of them where they are two single sentences.
-        `short`: how often a row is cut to a random length, so that short inputs are learned, too.
+        `where`: the key path of the text, for errors.
         Errors: `InputError` for a store that has too few documents or sentences, and for a length below 8.
         """
         if length < 8:
             raise InputError(f"a length of {length} holds no pair of sentences", where="training.length",
                              remedy="use 8 or more")
         self._store, self._kind, self._room, self._seed = store, kind, length - SPECIAL, seed
-        self._cls, self._sep, self._short = cls, sep, short if isinstance(kind, TwoSegments) else 0.0
+        self._where = where
+        self._cls, self._sep, self._short = cls, sep, kind.short if isinstance(kind, TwoSegments) else 0.0
         self._units = units_of(store, self._room // 2)
         self._document_units = np.searchsorted(self._units, store.offsets)
         self._filled = np.flatnonzero(np.diff(self._document_units))
@@ -63,10 +62,10 @@ class SentencePairs:
             else couples_of(self._document_units)
         two = chunks[:, 1] - chunks[:, 0] > 1
         if not two.any():
-            raise InputError("no document has two sentences, which learning their relation needs", where="data",
+            raise InputError("no document has two sentences, which learning their relation needs", where=self._where,
                              remedy="give longer documents, or set objective.next_sentence and sentence_order to null")
         if isinstance(self._kind.wrong, Elsewhere) and len(self._filled) < 2:
-            raise InputError("next-sentence prediction needs two documents or more", where="data",
+            raise InputError("next-sentence prediction needs two documents or more", where=self._where,
                              remedy="split the text: data.document=paragraph, or use objective.next_sentence=null")
         return chunks[two] if isinstance(self._kind.wrong, Swapped) else chunks, int((~two).sum())
 

@@ -9,7 +9,7 @@ import pytest
 
 from saucier.errors import InputError
 from saucier.finetuning.data import Splits
-from saucier.finetuning.opening import unknown
+from saucier.finetuning.opening import parts_shown, unknown
 from saucier.finetuning.outcome import say_answer
 from saucier.finetuning.start import texts
 from saucier.tasks.build import build_task
@@ -61,3 +61,13 @@ def test_words_that_a_tokenizer_does_not_know_are_told() -> None:
     sheet = Sheet({"labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)}, item=np.arange(2))
     assert list(unknown(splits, sheet, tokenizer)) == [
         "  1 tokens to write are unknown to the tokenizer: [UNK] is learned there"]
+
+
+@pytest.mark.parametrize(("length", "first", "places"), [
+    (30, 20, [*range(30)]),
+    (300, 47, [*range(48)]),
+    (300, 200, [*range(24), *range(196, 220)]),
+    (202, 200, [*range(24), *range(196, 202)]),
+])
+def test_of_a_long_row_the_place_is_shown_where_learning_begins(length: int, first: int, places: list[int]) -> None:
+    assert [place for part in parts_shown(length, first) for place in part] == places

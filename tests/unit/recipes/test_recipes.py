@@ -158,6 +158,8 @@ def test_another_kind_starts_its_section_afresh() -> None:
     ("roberta", "model.padding=1", "the model counts positions without token 1, and the tokenizer's padding is 0"),
     ("roberta", "tokenizer.special.pad=null", "the model counts positions without padding"),
     ("llama-nano", "model.kv_heads=3", "4 heads do not divide into 3 key-value heads"),
+    ("deep-char-nano", "objective.positions.kind=last",
+     "objective.deeper.further: no token stands behind the last position of a row"),
     ("gpt-nano", "model.layers=0", "should be greater than 0, not 0"),
 ])
 def test_parts_that_cannot_work_together(name: str, override: str, words: str) -> None:

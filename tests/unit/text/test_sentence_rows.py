@@ -40,7 +40,7 @@ def test_sentence_pairs_follow_or_come_from_another_document(make: Make) -> None
 
 def test_sentence_pairs_use_every_token_when_none_is_random(make: Make) -> None:
     store = make([100, 250, 60, 80])
-    rows = sentence_pairs(store, TwoSegments(1.0), short=0.0, batch=rows_of(store))
+    rows = sentence_pairs(store, TwoSegments(1.0, short=0.0), batch=rows_of(store))
     tokens = rows[0].tokens
     assert set(tokens[tokens < 50_000].tolist()) == set(range(490)) | {0}
 
@@ -73,7 +73,7 @@ def pieces_of(batch: Rows, row: int) -> list[list[int]]:
 def test_the_order_of_two_pieces_is_swapped_half_of_the_time(make: Make) -> None:
     """Albert's negatives: the same two pieces, the later first. Lan et al. 2020, §3.1."""
     store = make([100, 5, 250, 60] * 3)
-    rows = sentence_pairs(store, TwoSegments(0.5, Swapped()), seed=1, short=0.0)
+    rows = sentence_pairs(store, TwoSegments(0.5, Swapped(), short=0.0), seed=1)
     labels = []
     for step in range(6 * rows.steps_per_epoch):
         batch = rows[step]
@@ -140,5 +140,5 @@ def test_document_sentences_never_cross_and_batches_grow(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", [HALF, TwoSegments(0.5, Swapped()), TwoSentences(0.5)])
 def test_too_few_sentences_are_one_clear_error(make: Make, kind: TwoPieces) -> None:
-    with pytest.raises(InputError, match="no document has two sentences, which learning their relation needs"):
-        sentence_pairs(make([5, 4, 3]), kind)
+    with pytest.raises(InputError, match="held_out: no document has two sentences, which learning their relation"):
+        sentence_pairs(make([5, 4, 3]), kind, where="data.held_out")

@@ -238,7 +238,7 @@ class Transformer(nn.Module):
 
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
         """Embed one side and send it through its stack."""
-        refuse_named(stack.config, side.named, len(side.ids))
+        refuse_named(stack.config, side.named, side.ids.shape[0])
         refuse_unread(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
         asked = places_asked(side.inputs.get("target_mapping"))
         every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)

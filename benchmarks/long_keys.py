@@ -14,7 +14,6 @@ from benchmarks.tuned import finetuned, named, said, scores, took
 
 BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
 HELD_OUT_BOOK = "sherlock_holmes.txt"
-SEEDS = (0, 1)
 LABELS = f"task.labels=[{','.join(sorted(COLOURS))}]"
 """All of them: few long rows may lack a colour that others ask for."""
 LENGTH, SHORT = 8192, 512
@@ -58,11 +57,25 @@ class Case:
     name: str
     recipe: str
     words: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    table: bool = True
+    """Whether it has a table of positions, which is tiled before long rows are learned from."""
 
 
 SMALL = ("recipe.model.dim=64", "recipe.model.layers=2", "recipe.tokenizer.vocab=1000")
-CASES = (Case("Longformer, windows of 16 and a global first token", "longformer-nano",
-              (*SMALL, "recipe.model.window=[16,16]", f"recipe.model.length={FIRST.length + 2}")),)
+START = f"recipe.model.length={FIRST.length + 2}"
+BLOCKS = ("{kind: plus, terms: [{kind: or, terms: [{kind: block_window, size: 8}, {kind: global_blocks, size: 8}]}, "
+          f"{{kind: random_blocks, size: 8, count: 3, length: {LENGTH}}}]}}")
+CASES = (
+    Case("Longformer, windows of 16 and a global first token", "longformer-nano",
+         (*SMALL, "recipe.model.window=[16,16]", START), seeds=(0, 1)),
+    Case("BigBird, blocks of 8", "bigbird-nano", (*SMALL, START, f"recipe.model.visibility={BLOCKS}")),
+    Case("ETC, three layers, radius 8, 32 global tokens", "etc-nano",
+         (*SMALL, "recipe.model.layers=3", "recipe.model.radius=8"), table=False),
+    Case("Linformer, 32 mixtures of keys", "linformer-nano",
+         (*SMALL, START, f"recipe.model.kernel.length={FIRST.length + 1}")),
+    Case("Performer, causal", "performer-nano", (*SMALL, START)),
+)
 
 
 def missing() -> list[str]:
@@ -72,7 +85,8 @@ def missing() -> list[str]:
 
 def rows(*, quick: bool) -> list[Row]:
     """Learn every case with every seed."""
-    return [row for case in CASES for seed in SEEDS[:1 if quick else None] for row in key_rows(case, seed, quick=quick)]
+    return [row for case in CASES for seed in case.seeds[:1 if quick else None]
+            for row in key_rows(case, seed, quick=quick)]
 
 
 def key_rows(case: Case, seed: int, *, quick: bool) -> list[Row]:
@@ -80,7 +94,7 @@ def key_rows(case: Case, seed: int, *, quick: bool) -> list[Row]:
     first, middle, last = QUICK if quick else (FIRST, MIDDLE, LAST)
     folder = RUNS / ("quick" * quick) / f"{case.recipe}-{seed}"
     begun = learned(folder / first.name, case.recipe, first, seed, case.words)
-    wide = lengthened(begun, folder / "positions", last.length)
+    wide = lengthened(begun, folder / "positions", last.length) if case.table else begun
     further = learned(folder / middle.name, str(wide), middle, seed)
     long = learned(folder / last.name, str(further), last, seed)
     short = learned(folder / "cut", str(further), last, seed, [f"training.length={min(SHORT, last.length // 4)}"])

@@ -48,8 +48,8 @@ def hidden_keys(books: Iterable[Path], rows: int, words: int, seed: int) -> Iter
         yield hidden_key(book, words, draw)
 
 
-def write_rows(path: Path, names: tuple[str, str], rows: Iterable[tuple[str, str]]) -> Path:
-    """Write a table of two columns."""
+def write_rows(path: Path, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Path:
+    """Write a table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join("\t".join(cells) for cells in (names, *rows)) + "\n", encoding="utf-8")
     return path

@@ -17,6 +17,9 @@ from benchmarks.tuned import finetuned, named, said, scores, took
 FILES = (SHARED / "long" / "listops" / "train.tsv", SHARED / "long" / "listops" / "dev.tsv")
 EPOCHS, BATCH, LENGTH, SHORT = 8, 16, 640, 64
 """Tokens that are read of a row, and those that short context reads."""
+WORDS = ("recipe.tokenizer={kind: words, vocab: 22, special: {pad: <pad>, unk: <unk>, mask: <mask>, cls: <s>, "
+         "sep: </s>, single: <s> $A </s>, pair: <s> $A </s> </s> $B </s>}}",)
+"""Ten digits, four operators, a bracket, and the special tokens."""
 ABOUT = ("ListOps: `[MAX 2 [MIN 7 4 ] 0 ]` and the like, to ten levels deep, 3,000 rows to learn from and 300 held "
          "out; beside it, the commonest answer of the outermost operator.")
 
@@ -57,7 +60,7 @@ def learned(case: Case, length: int, *, quick: bool) -> Path:
     words = ("training.epochs=1", "data.limit=64") if quick else (f"training.epochs={EPOCHS}",)
     return finetuned(RUNS / ("quick" * quick) / f"listops-{case.recipe}-{length}", "classification", case.recipe, FILES,
                      ["task.labels=['0','1','2','3','4','5','6','7','8','9']", f"training.length={length}",
-                      f"training.batch={BATCH}", "recipe.tokenizer.vocab=276", *muon(1e-2, 4e-3), *case.words, *words])
+                      f"training.batch={BATCH}", *WORDS, *muon(1e-2, 4e-3), *case.words, *words])
 
 
 def accuracy(run: Path) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from saucier.comparison.config import Budget, Flops, Parameters, Seconds, Tokens
@@ -23,6 +24,8 @@ WIDTHS = ("dim", "hidden", "width", "head_dim")
 """Hyper-parameters that grow with the width where a recipe gives them."""
 WIDEST = 1 << 20
 """More than any model's width."""
+SPARE = 1.25
+"""Steps of a timed run beyond those that the measured pace foresees, so that its time ends it and not they."""
 NEAR = 0.25
 """A model must come so near to the parameters that it is to have."""
 
@@ -60,7 +63,8 @@ def spending(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) -> C
         case Flops(amount=amount):
             return stretched(recipe, amount, step_cost(recipe, work).flops, "FLOPs")
         case Seconds(amount=amount):
-            return stretched(recipe, amount, pace(recipe, work), "seconds") | {"training.seconds": amount}
+            found = stretched(recipe, amount, pace(recipe, work), "seconds")
+            return found | {"training.steps": ceil(SPARE * found["training.steps"]), "training.seconds": amount}
 
 
 def stretched(recipe: Recipe, amount: float, cost: float, unit: str) -> Changes:

@@ -69,8 +69,9 @@ def say_plan(voice: Voice, trials: list[Trial]) -> None:
         for trial in trials:
             if trial.seed == 0:
                 training = trial.recipe.training
-                voice.say(f"{trial.arm}: {quantity(training.steps)} steps of {training.batch} × {training.length}, "
-                          f"{trial.recipe.objective.kind}")
+                most = "" if training.seconds is None else f"{duration(training.seconds)}, at most "
+                voice.say(f"{trial.arm}: {most}{quantity(training.steps)} steps of {training.batch} × "
+                          f"{training.length}, {trial.recipe.objective.kind}")
 
 
 def say_done(voice: Voice, one: Done, number: int, total: int) -> None:

@@ -84,15 +84,24 @@ def side_lengths(lengths: Ints) -> str:
 
 
 def unknown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield a line where what is to be written has tokens that the tokenizer does not know."""
+    """Yield a line where texts, or what is to be written, have tokens that the tokenizer does not know."""
+    if knows_unknown(tokenizer) and sheet.spelled is None:  # a network of characters reads such words yet
+        read = sheet.wide["input_ids"].values
+        if count := int((read == tokenizer.unk_id).sum()):
+            yield f"  {count:,} of {len(read):,} tokens that are read are unknown to the tokenizer"
     own = tokenizer.target
-    if splits.task.wanted.kind != "language" or own.unk_id in (None, own.eos_id, own.pad_id, own.bos_id):
+    if splits.task.wanted.kind != "language" or not knows_unknown(own):
         return
     assert own.unk_id is not None, "looked at above"
     places = [side for name, side in sheet.wide.items() if name.endswith("labels")]
     count = sum(int((side.values == own.unk_id).sum()) for side in places)
     if count:
         yield f"  {count:,} tokens to write are unknown to the tokenizer: {piece(own.unk_id, own)} is learned there"
+
+
+def knows_unknown(tokenizer: Tokenizer) -> bool:
+    """Say whether a token of its own stands for what the tokenizer does not know."""
+    return tokenizer.unk_id not in (None, tokenizer.eos_id, tokenizer.pad_id, tokenizer.bos_id)
 
 
 def shown(splits: Splits, sheet: Sheet, tokenizer: Tokenizer) -> Iterator[str]:

@@ -47,8 +47,11 @@ def test_the_schedule_is_stretched_to_the_steps() -> None:
 
 
 def test_seconds_are_measured_and_end_the_run() -> None:
-    changes = spending(gpt(), Seconds(amount=20), work=made_up(gpt(), 300), pace=lambda one, work: 0.25)
-    assert changes["training.steps"] == 80
+    """There are a quarter more steps than foreseen, so that a quicker run does not end before its time."""
+    warm = gpt("training.schedule.warmup=10", "training.steps=40")
+    changes = spending(warm, Seconds(amount=20), work=made_up(warm, 300), pace=lambda one, work: 0.25)
+    assert changes["training.steps"] == 100
+    assert changes["training.schedule.warmup"] == 20
     assert changes["training.seconds"] == 20
 
 

@@ -58,8 +58,10 @@ def test_words_that_a_tokenizer_does_not_know_are_told() -> None:
             task.spelled(tokenizer)
     assert build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}})).spelled(tokenizer) is tokenizer
     splits = Splits(build_task(CLASSES), [CLASS], [], [])
-    sheet = Sheet({"labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)}, item=np.arange(2))
+    sheet = Sheet({"input_ids": Ragged.of([tokenizer.encode("soup sat"), tokenizer.encode("ß soup")], 0),
+                   "labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)}, item=np.arange(2))
     assert list(unknown(splits, sheet, tokenizer)) == [
+        "  1 of 8 tokens that are read are unknown to the tokenizer",
         "  1 tokens to write are unknown to the tokenizer: [UNK] is learned there"]
 
 

@@ -124,7 +124,31 @@ def test_a_vocabulary_is_trimmed_to_a_text(saucier: Saucier, bert: Path, tmp_pat
     torch.testing.assert_close(other, one[..., same], rtol=1e-5, atol=1e-5)
 
 
+def test_a_vocabulary_learns_more_words_of_a_text(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
+    """Texts that are spelled as before keep their numbers; a new token begins as the mean of its pieces."""
+    (bert / "vocab.txt").write_text((bert / "vocab.txt").read_text() + "##cook\n")
+    (tmp_path / "more.txt").write_text("the saucecook stirs the saucecook .\n" * 9)
+    answer = saucier("convert", bert, tmp_path / "more", "--new-tokens", f"1:{tmp_path / 'more.txt'}", "--text",
+                     tmp_path / "text.txt", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    found = json.loads(answer.out)
+    assert (found["equivalence"]["difference"], found["layout"]) == (0, "bert")
+    old, new = library.load_tokenizer(bert), library.load_tokenizer(tmp_path / "more")
+    assert new.vocab_size == old.vocab_size + 1
+    assert new.encode("saucecook", add_special_tokens=False) == [51]
+    before, after = (library.load(folder, dtype="float32") for folder in (bert, tmp_path / "more"))
+    pieces, count = old.encode("saucecook", add_special_tokens=False), 51  # two lines of the vocabulary are the same
+    assert len(pieces) == 2
+    for name in ("embed.tokens.weight", "head.bias"):
+        one, other = dict(before.named_parameters())[name], dict(after.named_parameters())[name]
+        torch.testing.assert_close(other[:count], one[:count])
+        torch.testing.assert_close(other[count], one[pieces].mean(dim=0))
+
+
 @pytest.mark.parametrize(("words", "told"), [
+    (("--new-tokens", "500"), ["--new-tokens", "500:notes.txt"]),
+    (("--new-tokens", "900:{text}"), ["--new-tokens", "worth a token", "or less"]),
+    (("--new-tokens", "5:{text}", "--vocabulary", "{text}"), ["--new-tokens", "with --vocabulary first"]),
     (("--attention", "window:0"), ["--attention", "window:512"]),
     (("--attention", "window:15"), ["--attention", "even", "window:16"]),
     (("--positions", "8"), ["--positions", "fewer than the 40", "40 or more"]),
@@ -134,7 +158,7 @@ def test_a_vocabulary_is_trimmed_to_a_text(saucier: Saucier, bert: Path, tmp_pat
 ])
 def test_mistakes_are_one_line(saucier: Saucier, bert: Path, tmp_path: Path, words: tuple[str, ...],
                                told: list[str]) -> None:
-    answer = saucier("convert", bert, tmp_path / "new", *words)
+    answer = saucier("convert", bert, tmp_path / "new", *(one.format(text=tmp_path / "text.txt") for one in words))
     assert answer.code == 2
     assert all(word in answer.error for word in told), answer.error
     assert not (tmp_path / "new").exists()

@@ -41,6 +41,10 @@ Vocabulary = Annotated[list[str] | None,
                        typer.Option("--vocabulary", metavar="FILE", rich_help_panel=SHAPE,
                                     help="Keep the tokens that this text uses, special ones and single characters; the "
                                          "tokenizer too. Can be given again.")]
+NewTokens = Annotated[str | None,
+                      typer.Option("--new-tokens", metavar="COUNT:FILE", rich_help_panel=SHAPE,
+                                   help="So many more tokens, those that save most in this text: 500:notes.txt. Each "
+                                        "begins as the mean of the pieces that spelled it.")]
 Text = Annotated[list[str] | None,
                  typer.Option("--text", metavar="FILE", rich_help_panel=SHAPE,
                               help="Compare the model with what it was on this text. Can be given again.")]
@@ -49,7 +53,7 @@ Text = Annotated[list[str] | None,
 def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "stored", head: Head = "auto",
             attention: Attention = None, tokens: Global = None, positions: Room = None, kv_heads: KeyHeads = None,
             layers: Order = None, decoder_layers: DecoderOrder = None,
-            vocabulary: Vocabulary = None, text: Text = None,
+            vocabulary: Vocabulary = None, new_tokens: NewTokens = None, text: Text = None,
             as_json: AsJson = False) -> None:
     """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged."""
     from saucier.adaptation.surgery.asked import Asked
@@ -57,7 +61,8 @@ def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "
     from saucier.runs import convert as work
 
     asked = Asked(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
-                  decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()))
+                  decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
+                  new_tokens=new_tokens)
     done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=asked, texts=text or ())
     if as_json:
         put_json(asdict(done) | {"folder": str(done.folder)})

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from saucier.adaptation.surgery.asked import SEPARATOR, Asked
-from saucier.adaptation.surgery.config import Operation, Positions, Tokens
+from saucier.adaptation.surgery.config import NewTokens, Operation, Positions, Tokens
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.vocabulary import first_ids
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
@@ -27,11 +27,12 @@ from saucier.loading import load, model_folder_of, stored_dtype
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.saving import save
+from saucier.text.extension import extended, next_id, spellings
 from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer_files import TARGET
-from saucier.text.trimming import Trimmed, trimmed
+from saucier.text.trimming import trimmed
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
              "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json", *PIECES)
@@ -70,14 +71,14 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     folder = folder_of(source)
     model = before = load(folder, head=head, dtype=stored_dtype(folder) if dtype == "stored" else dtype, device="cpu")
     operations: tuple[Operation, ...] = () if asked is None else asked.operations(separator_of(folder, model, asked))
-    fewer = fewer_tokens(folder, model, asked.vocabulary) if asked is not None and asked.vocabulary else None
-    if fewer is not None:
-        operations = (*operations, Tokens(kept=fewer.kept))
+    spelling = None if asked is None else respelled(folder, model, asked)
+    if spelling is not None:
+        operations = (*operations, spelling.operation)
     same = float("inf")
     if operations:
         model, same = operate(before, by=operations, pad=int(model.published.get("pad_token_id") or 0))
     documents = [one.text for one in read_documents(texts)] if texts else []
-    new = None if fewer is None else Tokens(kept=fewer.kept).numbers()
+    new = spelling.operation.numbers() if spelling is not None and isinstance(spelling.operation, Tokens) else None
     found = compare(in_float32(before), in_float32(model), documents, load_tokenizer(folder), same=same,
                     new=new) if documents else None
     if head == "auto":
@@ -85,8 +86,8 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     written = save(model, target, layout=layout)
     if head == "auto":
         copy_task(model_folder_of(folder), target, learned_length(model.config))
-    copied = copy_tokenizer(folder, target) if fewer is None else write_tokenizer(fewer.tokenizer, target)
-    extended(target, operations)
+    copied = copy_tokenizer(folder, target) if spelling is None else write_tokenizer(spelling.tokenizer, target)
+    lengthened(target, operations)
     classes = written_classes(target)
     return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
                      sum(parameter.numel() for parameter in model.parameters()),
@@ -120,14 +121,34 @@ def has_tokenizer(folder: Path) -> bool:
     return any((place / name).is_file() for place in (folder, folder / "tokenizer") for name in TOKENIZER)
 
 
-def fewer_tokens(folder: Path, model: Transformer, files: Sequence[str]) -> Trimmed:
-    """Return a folder's tokenizer with the tokens of a text alone. Raises `InputError` for two vocabularies."""
+@dataclass(frozen=True, slots=True)
+class Respelled:
+    """A tokenizer with other tokens, and what they do to the model."""
+
+    tokenizer: Tokenizer
+    operation: Tokens | NewTokens
+
+
+def respelled(folder: Path, model: Transformer, asked: Asked) -> Respelled | None:
+    """Return a folder's tokenizer with fewer tokens, or with more; None where it is to stay as it is.
+
+    Raises `InputError` for two vocabularies, and for a tokenizer that cannot be changed.
+    """
+    words = asked.new_words()
+    if words is None and not asked.vocabulary:
+        return None
+    option, known = "--vocabulary" if words is None else "--new-tokens", load_tokenizer(folder)
     own = model.config.decoder_embed
-    tokenizer = load_tokenizer(folder)
-    if tokenizer.has_own_target and own is not None and not own.tied:
-        raise InputError("the two sides have vocabularies of their own", where="--vocabulary", remedy="leave it out")
-    texts = (one.text for one in read_documents(files))
-    return trimmed(tokenizer, texts, keep_first=first_ids(model.config))
+    if known.has_own_target and own is not None and not own.tied:
+        raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
+    if words is None:
+        texts = (one.text for one in read_documents(asked.vocabulary))
+        fewer = trimmed(known, texts, keep_first=first_ids(model.config))
+        return Respelled(fewer.tokenizer, Tokens(kept=fewer.kept))
+    count, file = words
+    more = extended(known, (one.text for one in read_documents([file])), count, where=option)
+    return Respelled(more, NewTokens(first=next_id(known),
+                                     pieces=tuple(tuple(one) for one in spellings(known, more))))
 
 
 def write_tokenizer(tokenizer: Tokenizer, target: Path) -> tuple[str, ...]:
@@ -143,7 +164,7 @@ def written_classes(target: Path) -> list[str]:
     return [str(one) for one in named] if isinstance(named, list) else []
 
 
-def extended(target: Path, operations: Sequence[Operation]) -> None:
+def lengthened(target: Path, operations: Sequence[Operation]) -> None:
     """Tell the tokenizer of longer texts, where it knows how long they may be."""
     path = target / "tokenizer_config.json"
     lengths = [one.length for one in operations if isinstance(one, Positions)]

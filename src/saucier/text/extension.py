@@ -45,26 +45,31 @@ class Word:
         return self.seen * (len(self.pieces) - 1)
 
 
-def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int) -> Tokenizer:
+def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int, *, where: str = "tokenizer.extend") -> Tokenizer:
     """Return a tokenizer with `count` more tokens, those that save most in these texts.
 
     BPE goes on merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
-    same texts give the same tokens.
+    same texts give the same tokens. `where`: what asked for it, for errors.
     Errors: `InputError` for a tokenizer of another kind, and where the texts have not so many words worth a token.
     """
     state: State = json.loads(tokenizer.backend.to_str())
     words = spelled(tokenizer.backend, counted_words(tokenizer.backend, texts))
-    first = 1 + max(tokenizer.backend.get_vocab(with_added_tokens=True).values())
+    first = next_id(tokenizer)
     extend = KINDS.get(state["model"]["type"])
     if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
-        raise InputError("this tokenizer cannot learn more words", where="tokenizer.extend", remedy="use 0")
+        raise InputError("this tokenizer cannot learn more words", where=where, remedy="leave it out")
     keep_ids(state)
     found = extend(state, words, count, first)
     if found < count:
-        raise InputError(f"this text has only {found} words that are worth a token", where="tokenizer.extend",
+        raise InputError(f"this text has only {found} words that are worth a token", where=where,
                          remedy=f"use {found} or less, or give more text")
     return Tokenizer(Backend.from_str(json.dumps(state, ensure_ascii=False)), tokenizer.names,
                      clean_up=tokenizer.clean_up, handling=tokenizer.handling)
+
+
+def next_id(tokenizer: Tokenizer) -> int:
+    """Return the id behind all others: a vocabulary may have holes."""
+    return 1 + max(tokenizer.backend.get_vocab(with_added_tokens=True).values())
 
 
 def keep_ids(state: State) -> None:
@@ -91,7 +96,7 @@ def spellings(known: Tokenizer, tokenizer: Tokenizer) -> list[list[int]]:
             return [number for part in parts[token] for number in ids(part)]
         return [piece.id for piece in known.backend.model.tokenize(token)]
 
-    return [ids(str(tokenizer.backend.id_to_token(number))) for number in range(known.vocab_size, tokenizer.vocab_size)]
+    return [ids(str(tokenizer.backend.id_to_token(number))) for number in range(next_id(known), next_id(tokenizer))]
 
 
 def counted_words(backend: Backend, texts: Iterable[str]) -> Counter[str]:

@@ -41,6 +41,21 @@ class Asked:
     decoder_layers: str | None = None
     vocabulary: tuple[str, ...] = ()
     """Files whose tokens are kept alone; which those are only the tokenizer knows."""
+    new_tokens: str | None = None
+    """`COUNT:FILE`, so many more tokens, learned from a text; which those are only the tokenizer knows."""
+
+    def new_words(self) -> tuple[int, str] | None:
+        """Return how many tokens are to be learned, and from which file. Raises `InputError` for other words."""
+        if self.new_tokens is None:
+            return None
+        count, _, file = self.new_tokens.partition(":")
+        if not re.fullmatch(r"[1-9]\d{0,8}", count) or not file:
+            raise InputError(f"{self.new_tokens!r} is no number of tokens and no file", where="--new-tokens",
+                             remedy="such as 500:notes.txt")
+        if self.vocabulary:
+            raise InputError("a vocabulary becomes smaller or larger", where="--new-tokens",
+                             remedy="convert with --vocabulary first, and what that gives with --new-tokens")
+        return int(count), file
 
     def operations(self, separator: int = SEPARATOR) -> tuple[Operation, ...]:
         """Return the operations in the order in which they are done. Raises `InputError` for what cannot be read."""

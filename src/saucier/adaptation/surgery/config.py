@@ -96,4 +96,16 @@ class Tokens(Config):
         return {old: new for new, old in enumerate(self.kept)}
 
 
-Operation = Windows | Blocks | RandomFeatures | MixedKeys | Positions | GroupedHeads | Layers | Tokens
+class NewTokens(Config):
+    """More tokens, whose ids stand behind all others, as `saucier.text.extension` finds them.
+
+    A new token begins as the mean of the pieces that spelled it.
+    """
+
+    first: int = Field(gt=0)
+    """The id of the first one; the others follow."""
+    pieces: tuple[tuple[int, ...], ...] = Field(min_length=1)
+    """For each new token the ids that spelled it so far."""
+
+
+Operation = Windows | Blocks | RandomFeatures | MixedKeys | Positions | GroupedHeads | Layers | Tokens | NewTokens

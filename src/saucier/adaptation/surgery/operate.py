@@ -11,6 +11,7 @@ from saucier.adaptation.surgery.config import (
     GroupedHeads,
     Layers,
     MixedKeys,
+    NewTokens,
     Operation,
     Positions,
     RandomFeatures,
@@ -21,7 +22,7 @@ from saucier.adaptation.surgery.heads import group_heads
 from saucier.adaptation.surgery.layers import reorder_layers
 from saucier.adaptation.surgery.positions import extend_positions
 from saucier.adaptation.surgery.shape import Shape, has_attention
-from saucier.adaptation.surgery.vocabulary import keep_tokens, tell
+from saucier.adaptation.surgery.vocabulary import add_tokens, keep_tokens, tell
 from saucier.model import Transformer
 
 
@@ -62,3 +63,5 @@ def operated(shape: Shape, by: Operation) -> Shape:
             return reorder_layers(shape, by)
         case Tokens():
             return keep_tokens(shape, by)
+        case NewTokens():
+            return add_tokens(shape, by)

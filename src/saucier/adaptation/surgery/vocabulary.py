@@ -1,4 +1,4 @@
-"""Fewer tokens: the rows of a model's tables, and the ids that its config knows."""
+"""Fewer tokens, and more: the rows of a model's tables, and the ids that its config knows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.surgery.config import Tokens
+from saucier.adaptation import adopt
+from saucier.adaptation.surgery.config import NewTokens, Tokens
 from saucier.adaptation.surgery.shape import Shape
 from saucier.config.base import Config
 from saucier.config.rewriting import rewritten
@@ -30,16 +32,46 @@ def keep_tokens(shape: Shape, by: Tokens) -> Shape:
     Raises `InputError` for a model whose tables are not one row a token, and for an id in its config that is left out.
     """
     vocab, new = shape.config.embed.vocab, by.numbers()
-    wide = {name for name, weight in shape.weights.items() if ROWS.fullmatch(name) and len(weight) == vocab}
-    if "embed.tokens.weight" not in wide or max(by.kept) >= vocab or isinstance(shape.config.head, c.AdaptiveHead):
-        raise InputError("the model has no table with a row for each token of its tokenizer", where="--vocabulary",
-                         remedy="leave it out")
-    if shape.config.decoder_embed is not None and shape.config.decoder_embed.vocab != vocab:
-        raise InputError("the two sides have vocabularies of their own", where="--vocabulary", remedy="leave it out")
+    wide = tables(shape, "--vocabulary", highest=max(by.kept))
     rows = torch.tensor(by.kept)
     weights = {name: weight[rows.to(weight.device)] if name in wide else weight
                for name, weight in shape.weights.items()}
     return shape.put(rewritten(shape.config, lambda node: renumbered(node, new, vocab, len(by.kept))), weights)
+
+
+def add_tokens(shape: Shape, by: NewTokens) -> Shape:
+    """Put rows for more tokens behind all others. Texts that are spelled as before give the numbers that they gave.
+
+    Raises `InputError` for a model whose tables are not one row a token.
+    """
+    vocab, rows = shape.config.embed.vocab, by.first + len(by.pieces)
+    wide = tables(shape, "--new-tokens", highest=by.first - 1)
+    weights = {name: longer(weight, max(vocab, rows), by) if name in wide else weight
+               for name, weight in shape.weights.items()}
+    return shape.put(rewritten(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
+                               if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
+
+
+def longer(table: Tensor, rows: int, by: NewTokens) -> Tensor:
+    """Return a table with the new rows in it. Shapes: [V, D] or [V] -> [rows, D] or [rows]."""
+    made = torch.cat([table, table.new_zeros(rows - len(table), *table.shape[1:])])
+    adopt.fill_rows(made, table, adopt.NewTokens(by.first, by.pieces))
+    return made
+
+
+def tables(shape: Shape, option: str, *, highest: int) -> set[str]:
+    """Name the weights that have a row for each token. Raises `InputError` where the tokens' table is none of them.
+
+    `highest`: the highest id that the tokenizer knows.
+    """
+    vocab = shape.config.embed.vocab
+    wide = {name for name, weight in shape.weights.items() if ROWS.fullmatch(name) and len(weight) == vocab}
+    if "embed.tokens.weight" not in wide or highest >= vocab or isinstance(shape.config.head, c.AdaptiveHead):
+        raise InputError("the model has no table with a row for each token of its tokenizer", where=option,
+                         remedy="leave it out")
+    if shape.config.decoder_embed is not None and shape.config.decoder_embed.vocab != vocab:
+        raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
+    return wide
 
 
 def renumbered(node: Config, new: Mapping[int, int], vocab: int, count: int) -> Config:

@@ -60,7 +60,7 @@ def learned(case: Case, length: int, *, quick: bool) -> Path:
     words = ("training.epochs=1", "data.limit=64") if quick else (f"training.epochs={EPOCHS}",)
     return finetuned(RUNS / ("quick" * quick) / f"listops-{case.recipe}-{length}", "classification", case.recipe, FILES,
                      ["task.labels=['0','1','2','3','4','5','6','7','8','9']", f"training.length={length}",
-                      f"training.batch={BATCH}", *WORDS, *muon(1e-2, 4e-3), *case.words, *words])
+                      f"training.batch={BATCH}", *WORDS, *muon(3e-3, 1.2e-3), *case.words, *words])
 
 
 def accuracy(run: Path) -> dict[str, float]:

@@ -66,3 +66,5 @@ def test_a_translation_is_written_whole(saucier: Saucier, pair_file: Path, tmp_p
     assert written.code == 0, written.err
     assert json.loads(saucier(*words, "--json").out)["texts"] == [written.out.removesuffix("\n")]
     assert "writes one text" in saucier(*words, "--samples", 2).error
+    for idle in (("--beams", 4), ("--stop", "milk")):
+        assert f"{idle[0]}: this model writes a text whole" in saucier(*words, *idle).error

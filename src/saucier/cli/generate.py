@@ -77,6 +77,8 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
                     seed=seed, compile=compiled)
     refuse_idle({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device, base=base)
+    refuse_steps(opened, {"--beams": beams > 1, "--repetition-penalty": repetition_penalty != 1.0,
+                          "--no-repeat-ngram": no_repeat_ngram > 0, "--stop": bool(stop)})
     how, chain = told_strategy(opened, manner, strategy)
     way = direction(opened, source_language, target_language)
     if file:
@@ -101,6 +103,17 @@ def refuse_idle(for_files: Mapping[str, object], files: Sequence[str] | None, st
     if files and strategy is not None and not strategy.startswith("mask_predict"):
         raise InputError("a file's texts are continued or translated, and not filled in", where="--strategy",
                          remedy="leave it out, or give one text")
+
+
+def refuse_steps(opened: Opened, given: Mapping[str, bool]) -> None:
+    """Raise `InputError` for what is done token by token, where a model writes a text whole."""
+    from saucier.config import LengthHead
+    from saucier.errors import InputError
+
+    idle = [name for name, was_given in given.items() if was_given]
+    if idle and isinstance(opened.model.config.head, LengthHead):
+        raise InputError("this model writes a text whole, not token by token", where=idle[0],
+                         remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
 
 
 def told_strategy(opened: Opened, manner: Manner, said: str | None) -> tuple[Manner, ChainStrategy | None]:

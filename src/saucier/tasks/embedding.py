@@ -5,7 +5,7 @@ Axes: N examples, T different texts, E width of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from saucier.tasks.labelled_texts import encoded_texts
 from saucier.tasks.sheet import Cut, Sheet
 from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
 from saucier.text.sources import Source
+from saucier.text.tables import columns_of
 from saucier.text.tokenizer import Tokenizer
 
 TOGETHER, APART = "together", "apart"
@@ -39,6 +40,17 @@ class TextGroup(Example):
     """A text, its pair, maybe a wrong one."""
     score: float | None = None
     """How near they are: a score, or 1 and 0; None where that is not told."""
+
+
+UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
+          "(task.learns.kind=cosine reads scores, contrastive reads labels)")
+"""What is said of pairs that are learned from as if all were near."""
+
+
+def told_nearness(source: Source, asked: Mapping[str, str | None]) -> str | None:
+    """Return the column of a file that looks like a label or a score, and is no text that was asked for."""
+    usual = {*LABEL.usual, *SCORE.usual} - {*asked.values()}
+    return next((name for name in columns_of(source) if name in usual), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,10 @@ class TextVectors(Task[TextGroup]):
         """Yield groups of texts."""
         wanted = self.columns if labelled else (TEXT, replace(PAIR, needed=True))
         asked = {column.role: getattr(self.config, column.role) for column in wanted}
+        idle = labelled and isinstance(self.config.learns, InBatch) and told_nearness(source, asked)
         for row in cells(source, wanted, asked):
+            if idle:
+                tally[UNREAD.format(column=idle)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
             yield TextGroup(row.example.place, row.example.name, texts, self.score(row) if labelled else None)
 

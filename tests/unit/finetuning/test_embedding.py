@@ -18,7 +18,11 @@ from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
 from saucier.objectives.embedding import Contrastive, Cosine, InBatchNegatives, Triplets
+from saucier.tasks.build import build_task
 from saucier.tasks.embedding import ranks
+from saucier.tasks.embedding_config import Embedding
+from saucier.tasks.examples import Tally
+from saucier.text.sources import find_sources
 
 Table = Callable[..., Path]
 
@@ -99,6 +103,16 @@ def test_what_belongs_together_is_learned(learns: str, metric: str, least: float
     assert (folder.model / "modules.json").is_file()
     vectors = saucier.embed(folder.path, ["lovely soup", "a fine plate", "sour soup"])
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
+
+
+def test_labels_that_a_loss_does_not_read_are_counted(table: Table) -> None:
+    source = find_sources([str(table("a.tsv", "anchor,positive,label", [("x", "y", "0")] * 4))])[0]
+    counted = Tally()
+    assert len([*build_task(Embedding()).read(source, counted, labelled=True)]) == 4
+    assert [(count, what.split(" how near")[0]) for what, count in counted.items()] == [(4, "rows say in label")]
+    quiet = Tally()
+    assert len([*build_task(Embedding(pair="label")).read(source, quiet, labelled=True)]) == 4
+    assert not quiet
 
 
 def test_triplets_and_pairs_are_ranked(tiny_bert: Path, table: Table, tmp_path: Path) -> None:

@@ -78,13 +78,13 @@ FOUNDATIONS = Chapter("A", "Foundations", (
         (
             "tests/unit/parts/test_recurrent.py::test_layers_are_torchs",
             "tests/unit/parts/test_recurrent.py::test_greedy_decoding_is_an_argmax_loop",
-        ), "partly", "translation models side by side with all rates tuned alike"),
+        ), "works"),
     Row("A10", "Attention over a recurrent encoder: Bahdanau, Luong global and local",
         (
             "tests/unit/parts/test_recurrent.py::test_bahdanau_is_its_equations",
             "tests/unit/parts/test_recurrent.py::test_luong_is_its_equations",
             "tests/cli/test_attention_map.py::test_the_map_of_a_pair",
-        ), "partly", "translation models side by side with all rates tuned alike"),
+        ), "works"),
     Row("A11", "Teacher forcing and scheduled sampling",
         (
             "tests/unit/objectives/test_scheduled_sampling.py::test_the_three_schedules_are_those_of_the_paper",

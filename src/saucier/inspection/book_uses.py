@@ -43,7 +43,7 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
         (
             "tests/unit/finetuning/test_step_by_step.py::test_the_loss_is_the_answers_mean_and_lambda_times_that_of_the_reasons",
             "tests/unit/finetuning/test_step_by_step.py::test_each_prefix_asks_for_its_own",
-        ), "partly", "reasons against answers alone at equal data, measured"),
+        ), "partly", "a task on which reasons help: three were measured, and on none they do"),
 ))
 
 SMALLER = Chapter("E", "Smaller", (

@@ -15,7 +15,7 @@ from benchmarks.section import Row
 from benchmarks.tuned import finetuned, named, said, scores, took
 
 FILES = (SHARED / "long" / "listops" / "train.tsv", SHARED / "long" / "listops" / "dev.tsv")
-EPOCHS, BATCH, LENGTH, SHORT = 8, 16, 640, 64
+EPOCHS, BATCH, LENGTH, SHORT = 4, 16, 640, 64
 """Tokens that are read of a row, and those that short context reads."""
 WORDS = ("recipe.tokenizer={kind: words, vocab: 22, special: {pad: <pad>, unk: <unk>, mask: <mask>, cls: <s>, "
          "sep: </s>, single: <s> $A </s>, pair: <s> $A </s> </s> $B </s>}}",)

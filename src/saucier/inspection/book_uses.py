@@ -13,7 +13,7 @@ ADAPTING = Chapter("D", "Adapting and aligning", (
             "tests/unit/finetuning/test_question_answering.py::test_answers_are_learned_also_that_there_is_none",
             "tests/unit/finetuning/test_multiple_choice.py::test_choices_are_learned_and_named_as_in_the_file",
             "tests/unit/finetuning/test_finetune.py::test_a_label_that_only_the_held_out_file_has_is_named",
-        ), "partly", "translation and summaries beside their baselines, measured"),
+        ), "partly", "summaries beside their baselines, measured"),
     Row("D2", "LoRA and QLoRA",
         (
             "tests/unit/adaptation/test_lora.py::test_starts_as_no_change_and_comes_back",

@@ -19,11 +19,11 @@ from saucier.errors import WorkError
 from saucier.loading import load
 from saucier.model import Transformer
 from saucier.objectives.build import joint
-from saucier.objectives.config import Causal
 from saucier.recipes import Recipe
 from saucier.runs.collocations import stored
 from saucier.runs.folder import RunFolder, run_of
 from saucier.runs.pantry import Store
+from saucier.runs.scoring import foretells_all
 from saucier.runs.study import make_evaluator, make_lessons
 from saucier.text.config import PairData
 from saucier.text.store import PairStore, TokenStore
@@ -71,7 +71,7 @@ def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> Scores:
         found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
-    if isinstance(recipe.objective, Causal) and recipe.objective.reads_all and isinstance(store, TokenStore):
+    if foretells_all(recipe.objective) and isinstance(store, TokenStore):
         each = store.bytes / sum(targets)
         return Scores(judge=trial.judge, measure=Measure(name="bits per byte", better="lower", unit=unit),
                       checkpoint=checkpoint.name, values=tuple(one / math.log(2) for one in nats),

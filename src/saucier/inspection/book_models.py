@@ -195,7 +195,9 @@ GENERATION = Chapter("C", "Generation", (
         (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/golden/test_published_folders.py::test_saved_again_it_is_the_same_checkpoint",
-        ), "partly", "tasks from zero-shot prompts"),
+            "tests/unit/prompting/test_likelihood.py::test_decoders_find_answers_as_likely_as_transformers_does",
+            "tests/unit/prompting/test_job.py::test_the_exact_text_is_sent_and_kept",
+        ), "works"),
     Row("C2", "GPT-3: tasks from zero, one or a few examples in the prompt",
         (
             "tests/unit/prompting/test_likelihood.py::test_decoders_find_answers_as_likely_as_transformers_does",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
 
 from benchmarks.cooking import kept
 from benchmarks.long_runs import RUNS
@@ -43,28 +44,48 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Rows of one length, and how long they are learned."""
+
+    copies: Copies
+    steps: int
+    words: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> str:
+        """The word of the command line by which a whole row is read at once."""
+        return f"training.length={self.copies.length}"
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A recipe, its rows, and what takes from the same model what it would have to remember."""
 
     name: str
     recipe: str
-    copies: Copies
-    steps: int
+    last: Stage
+    """What is measured."""
     words: tuple[str, ...]
     short: tuple[str, ...]
+    """What the last stage of a model has that cannot see the first letters."""
+    before: tuple[Stage, ...] = ()
+    """Shorter rows, which are learned first."""
 
 
 BYTES = "tokenizer={kind: bytes}"
+# three bars: the letter that comes next stands a whole number of the pattern's rows back
+SPARSE = (Stage(Copies(62, 3, train=8000, held_out=64), 150, ("training.batch=64",)),
+          Stage(Copies(254, 3, train=2000, held_out=32), 150, ("training.batch=16",)),
+          Stage(Copies(1022, 3, train=600, held_out=16), 150, ("training.batch=4",)))
 CASES = (
-    # three bars: the letter that comes next stands a whole number of the pattern's rows back
-    Case("Sparse Transformer", "sparse-transformer-nano", Copies(2046, 3, train=400, held_out=8), 400,
-         ("training.batch=2",), ("model.length=1024", "training.length=1024", "training.batch=8")),
-    Case("Transformer-XL", "transformer-xl-nano", Copies(96, 1, train=3000, held_out=40), 500,
-         ("model.cutoffs=[200]",), ("model.memory=null", "objective.rows={kind: shuffled}")),
-    Case("Reformer", "reformer-nano", Copies(127, 1, train=4000, held_out=40), 800,
-         ("training.batch=16",), ("training.length=64", "training.batch=64")),
-    Case("sixty-four layers made twelve", "deep-char-nano", Copies(127, 1, train=4000, held_out=40), 500,
-         (), ("model.length=64", "training.length=64", "training.batch=32")),
+    Case("Sparse Transformer", "sparse-transformer-nano", Stage(Copies(2046, 3, train=400, held_out=8), 200),
+         ("training.batch=2",), ("training.length=1024", "training.batch=8"), before=SPARSE),
+    Case("Transformer-XL", "transformer-xl-nano", Stage(Copies(96, 1, train=3000, held_out=40), 500),
+         ("model.cutoffs=[200]", BYTES), ("model.memory=null", "objective.rows={kind: shuffled}")),
+    Case("Reformer", "reformer-nano", Stage(Copies(127, 1, train=4000, held_out=40), 800),
+         ("training.batch=16", BYTES), ("training.length=64", "training.batch=64")),
+    Case("sixty-four layers made twelve", "deep-char-nano", Stage(Copies(127, 1, train=4000, held_out=40), 500),
+         (BYTES,), ("model.length=64", "training.length=64", "training.batch=32")),
 )
 QUICK = Copies(62, 3, train=40, held_out=4)
 ABOUT = ("Copies: rows of drawn letters, a bar, and the same letters again, learned as text. Told is the share of what "
@@ -83,25 +104,43 @@ def rows(*, quick: bool) -> list[Row]:
 
 def row(case: Case, seed: int, blind: tuple[float, float, float], *, quick: bool) -> Row:
     """Return the line of one seed."""
-    copies = QUICK if quick else case.copies
+    copies = QUICK if quick else case.last.copies
     share, bits, seconds = copied(case, "whole", seed, (), quick=quick)
-    what = f"a copy of {copies.letters:,} letters, {case.name}, seed {seed}, {case.steps} updates, {seconds:.0f} s"
+    shorter = f" after {sum(one.steps for one in case.before)} on shorter rows" if case.before else ""
+    what = (f"a copy of {copies.letters:,} letters, {case.name}, seed {seed}, {case.last.steps} updates{shorter}, "
+            f"{seconds:.0f} s")
     return Row(what, f"{share:.3f} ({bits:.3f}; {copies.known:.3f})", f"{blind[0]:.3f} ({blind[1]:.3f})",
                target="above", reached=share > blind[0])
 
 
 def copied(case: Case, name: str, seed: int, words: tuple[str, ...], *, quick: bool) -> tuple[float, float, float]:
-    """Cook the recipe, unless that is done, and return the share that it saves, its bits per byte, and its seconds."""
-    copies = QUICK if quick else case.copies
-    steps = 6 if quick else case.steps
-    run = RUNS / ("quick" * quick) / f"copies-{case.recipe}-{name}-{seed}"
-    train, held_out = (written(copies, part, seed) for part in ("train", "held_out"))
-    found = kept(case.recipe, run, [
-        "--data", str(train), "--held-out", str(held_out), "data.document=line", BYTES, f"training.steps={steps}",
-        f"training.evaluate_every={steps}", f"training.seed={seed}", "sampling.samples=0", "evaluation.baselines=[]",
-        *case.words, *words, *(["--no-calibrate"] if quick else [])])
-    bits = found["held_out"]["bits_per_byte"]
-    return (copies.unknown - bits) / (copies.unknown - copies.known), bits, found["cost"]["phases"]["train"]
+    """Cook all stages, unless that is done; return the share that the last saves, its bits per byte, all seconds."""
+    begun: list[str] = []
+    seconds = 0.0
+    for number, stage in enumerate(() if quick else case.before):
+        run = place(case, f"stage{number}", seed)
+        found = learned(case, stage, run, seed, (*begun, *case.words, *stage.words, stage.length))
+        begun, seconds = ["--from", str(run)], seconds + found["cost"]["phases"]["train"]
+    last = replace(case.last, copies=QUICK, steps=6) if quick else case.last
+    rest = (*begun, *case.words, *last.words, *words, *(["--no-calibrate"] if quick else []))
+    found = learned(case, last, place(case, name, seed, quick=quick), seed, rest)
+    bits, copies = found["held_out"]["bits_per_byte"], last.copies
+    share = (copies.unknown - bits) / (copies.unknown - copies.known)
+    return share, bits, seconds + found["cost"]["phases"]["train"]
+
+
+def place(case: Case, name: str, seed: int, *, quick: bool = False) -> Path:
+    """Return the folder of a run."""
+    return RUNS / ("quick" * quick) / f"copies-{case.recipe}-{name}-{seed}"
+
+
+def learned(case: Case, stage: Stage, run: Path, seed: int, words: tuple[str, ...]) -> dict[str, Any]:
+    """Cook one stage, unless that is done, and return its results."""
+    train, held_out = (written(stage.copies, part, seed) for part in ("train", "held_out"))
+    return kept(case.recipe, run, [
+        "--data", str(train), "--held-out", str(held_out), "data.document=line", f"training.steps={stage.steps}",
+        f"training.evaluate_every={stage.steps}", f"training.seed={seed}", "sampling.samples=0",
+        "evaluation.baselines=[]", *words])
 
 
 def written(copies: Copies, part: str, seed: int) -> Path:

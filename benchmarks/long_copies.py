@@ -78,7 +78,7 @@ SPARSE = (Stage(Copies(62, 3, train=8000, held_out=64), 150, ("training.batch=64
           Stage(Copies(254, 3, train=2000, held_out=32), 150, ("training.batch=16",)),
           Stage(Copies(1022, 3, train=600, held_out=16), 150, ("training.batch=4",)))
 CASES = (
-    Case("Sparse Transformer", "sparse-transformer-nano", Stage(Copies(2046, 3, train=400, held_out=8), 200),
+    Case("Sparse Transformer", "sparse-transformer-nano", Stage(Copies(2046, 3, train=400, held_out=8), 400),
          ("training.batch=2",), ("training.length=1024", "training.batch=8"), before=SPARSE),
     Case("Transformer-XL", "transformer-xl-nano", Stage(Copies(96, 1, train=3000, held_out=40), 500),
          ("model.cutoffs=[200]", BYTES), ("model.memory=null", "objective.rows={kind: shuffled}")),

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from benchmarks.section import Section, markdown  # noqa: E402 - the path is set above
 
 NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", "encoder", "long_inputs", "families",
-         "training", "finetuning", "decoding", "shakespeare", "reasons", "nanos", "long_tasks", "tasks",
+         "training", "finetuning", "decoding", "shakespeare", "titles", "reasons", "nanos", "long_tasks", "tasks",
          "multi30k", "back_translation")
 """Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k` and `back_translation` up to an hour."""
 FIGURES, RESULTS = FOLDER / "results.json", FOLDER / "RESULTS.md"

@@ -27,7 +27,7 @@ from saucier.loading import load, model_folder_of, stored_dtype
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.saving import save
-from saucier.text.extension import extended, next_id, spellings
+from saucier.text.extension import extended, spellings
 from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -147,7 +147,7 @@ def respelled(folder: Path, model: Transformer, asked: Asked) -> Respelled | Non
         return Respelled(fewer.tokenizer, Tokens(kept=fewer.kept))
     count, file = words
     more = extended(known, (one.text for one in read_documents([file])), count, where=option)
-    return Respelled(more, NewTokens(first=next_id(known),
+    return Respelled(more, NewTokens(first=known.next_id,
                                      pieces=tuple(tuple(one) for one in spellings(known, more))))
 
 

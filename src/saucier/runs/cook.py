@@ -31,7 +31,7 @@ from saucier.runs.voice import Voice
 from saucier.runs.warmed import begin_warm
 from saucier.runs.writing import special
 from saucier.spelling import spell
-from saucier.text.extension import next_id, spellings
+from saucier.text.extension import spellings
 from saucier.text.tokenizer import load_tokenizer
 from saucier.training.processes import Processes, processes
 from saucier.training.resume import fill_modules, holds_module
@@ -135,7 +135,7 @@ def begin_with(model: Transformer, start: Path, job: Cooking) -> None:
     other = load(start, dtype="float32", device="cpu")
     known, tokenizer = (one if model.config.source is None else one.target  # whose tokens have the shared table
                         for one in (load_tokenizer(start), job.pantry.tokenizer))
-    found = adopt(model, other, NewTokens(next_id(known), spellings(known, tokenizer)))
+    found = adopt(model, other, NewTokens(known.next_id, spellings(known, tokenizer)))
     model.origin = Origin.of(start, model, (*found.new, *found.wider))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:

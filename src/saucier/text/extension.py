@@ -54,7 +54,7 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int, *, where: s
     """
     state: State = json.loads(tokenizer.backend.to_str())
     words = spelled(tokenizer.backend, counted_words(tokenizer.backend, texts))
-    first = next_id(tokenizer)
+    first = tokenizer.next_id
     extend = KINDS.get(state["model"]["type"])
     if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
         raise InputError("this tokenizer cannot learn more words", where=where, remedy="leave it out")
@@ -65,11 +65,6 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], count: int, *, where: s
                          remedy=f"use {found} or less, or give more text")
     return Tokenizer(Backend.from_str(json.dumps(state, ensure_ascii=False)), tokenizer.names,
                      clean_up=tokenizer.clean_up, handling=tokenizer.handling)
-
-
-def next_id(tokenizer: Tokenizer) -> int:
-    """Return the id behind all others: a vocabulary may have holes."""
-    return 1 + max(tokenizer.backend.get_vocab(with_added_tokens=True).values())
 
 
 def keep_ids(state: State) -> None:
@@ -96,7 +91,7 @@ def spellings(known: Tokenizer, tokenizer: Tokenizer) -> list[list[int]]:
             return [number for part in parts[token] for number in ids(part)]
         return [piece.id for piece in known.backend.model.tokenize(token)]
 
-    return [ids(str(tokenizer.backend.id_to_token(number))) for number in range(next_id(known), next_id(tokenizer))]
+    return [ids(str(tokenizer.backend.id_to_token(number))) for number in range(known.next_id, tokenizer.next_id)]
 
 
 def counted_words(backend: Backend, texts: Iterable[str]) -> Counter[str]:

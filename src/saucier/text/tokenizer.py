@@ -181,8 +181,16 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, special tokens included."""
-        return self.handling.known or int(self.backend.get_vocab_size(with_added_tokens=True))
+        """Rows that a table of all ids needs, special tokens included: one more than the highest id.
+
+        Ids may have holes (two equal lines of vocab.txt are one token), so there may be fewer tokens.
+        """
+        return self.handling.known or self.next_id
+
+    @property
+    def next_id(self) -> int:
+        """The id behind all others, also behind those that the model does not know."""
+        return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def id_to_token(self, number: int) -> str | None:
         """Give the token of an id, as it stands in the vocabulary."""

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from saucier.errors import InputError
+from saucier.families.bert import bert
+from saucier.model import build
+from saucier.objectives.base import TokenIds
 from saucier.text.older.classes import CLASSES
 from saucier.text.older.sentencepiece import read_pieces
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
@@ -211,6 +214,20 @@ def test_published_folders_without_tokenizer_json(shared: Path, name: str, tmp_p
         assert ours.decode(case["ids"]) == case["decoded_skip_special"]
         assert ours.decode(case["ids"], skip_special_tokens=False) == case["decoded"]
     assert (ours.vocab_size, ours.special_ids) == (golden["vocab_size"], sorted(golden["all_special_ids"]))
+
+
+def test_equal_lines_leave_a_hole_and_every_id_has_a_row(tmp_path: Path) -> None:
+    """The second of two equal lines is the token, so there are fewer tokens than ids; a table is for the ids."""
+    lines = [*BERT, "soup", "soup", "bread"]
+    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.backend.get_vocab_size() == len(lines) - 1
+    assert tokenizer.vocab_size == tokenizer.next_id == TokenIds.of(tokenizer).vocab == len(lines)
+    batch = tokenizer("soup bread")
+    assert int(batch["input_ids"].max()) == len(lines) - 1
+    model = build(bert(8, 1, heads=1, hidden=8, length=8, vocab=tokenizer.vocab_size))
+    assert bool(model(batch["input_ids"]).logits.isfinite().all())
 
 
 @pytest.mark.parametrize(("files", "message"), [

@@ -105,7 +105,7 @@ class Scratch:
             raise InputError("a fine-tuning trains one tokenizer, and the recipe has two", where="target_tokenizer",
                              remedy="cook the recipe on pairs, and fine-tune the run")
         try:
-            return train_tokenizer(self.recipe.tokenizer, list(texts(splits)))
+            return train_tokenizer(self.recipe.tokenizer, list(texts(splits, self.recipe.model)))
         except InputError as error:
             raise InputError(error.what, where=f"recipe.{error.where}", remedy=error.remedy) from error
 
@@ -145,8 +145,8 @@ def shorter(settings: Finetuning) -> Iterator[str]:
         yield f"training.length={wanted}"
 
 
-def texts(splits: Splits) -> Iterator[str]:
-    """Yield all that is read and written in the training rows."""
+def texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
+    """Yield all that a body reads and writes in the training rows."""
+    task = splits.task
     for one in splits.train:
-        yield from splits.task.texts(one)
-        yield from splits.task.to_write(one)
+        yield from (part for part in (*task.around(one, body), *task.texts(one), *task.to_write(one)) if part)

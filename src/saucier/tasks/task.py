@@ -199,6 +199,11 @@ class Task(ABC, Generic[E]):
         """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
         return ()
 
+    def around(self, example: E, body: c.Transformer) -> tuple[str, ...]:
+        """Return what a body reads around an example's texts, from which a new tokenizer learns too; as a rule nothing.
+        """
+        return ()
+
     def apart(self, example: E) -> tuple[str, ...]:
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)

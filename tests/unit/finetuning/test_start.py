@@ -14,10 +14,21 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.families.longformer import longformer
 from saucier.finetuning.config import Finetuning, finetuning, read_finetuning
+from saucier.finetuning.data import Splits
 from saucier.finetuning.job import finetune
 from saucier.finetuning.prepare import seen_whole
+from saucier.finetuning.start import texts
 from saucier.model import build
 from saucier.recipes.catalogue import FOLDER
+from saucier.tasks.build import build_task
+from saucier.tasks.config import Classification, TaskConfig
+from saucier.tasks.examples import Example, Place
+from saucier.tasks.labelled_texts import LabelledText
+from saucier.tasks.written.config import Instruction, LabelToText, StepByStep, Summarization
+from saucier.tasks.written.instruction import Conversation
+from saucier.tasks.written.step_by_step import Reasoned
+from saucier.tasks.written.templates import Message
+from saucier.tasks.written.texts import WrittenText
 from saucier.text.config import ByteBPE, SpecialTokens
 from saucier.text.train_tokenizer import train_tokenizer
 from saucier.training.config import AdamW, Muon
@@ -96,6 +107,30 @@ def test_what_cannot_begin_is_refused(tmp_path: Path, model: str, words: tuple[s
     with pytest.raises(InputError, match=said):
         finetune(settings(tmp_path, model, *words), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+ONE = Example(Place("rows.tsv", 2), "one")
+AROUND: list[tuple[TaskConfig, Example, set[str], set[str]]] = [
+    (Summarization(prefix="sum: "), WrittenText(ONE.place, ONE.name, "a b", ("b",)), {"sum: "}, {"\nTL;DR:\n"}),
+    (LabelToText(prefix="is: "), LabelledText(ONE.place, ONE.name, "a b", "c", "b"),
+     {"is: ", "sentence1: ", " sentence2: ", "c"}, {"\n"}),
+    (StepByStep(), Reasoned(ONE.place, ONE.name, "a b", "b", None), {"[label] "}, {"\n"}),
+    (StepByStep(), Reasoned(ONE.place, ONE.name, "a b", "b", "why"), {"[label] ", "[rationale] ", "why"}, {"\n"}),
+    (Instruction(), Conversation(ONE.place, ONE.name, (Message("user", "a b"), Message("assistant", "b"))), {"\n"},
+     {"### User:\n", "### Assistant:\n", "\n\n"}),
+    (Classification(), LabelledText(ONE.place, ONE.name, "a b", None, "b"), set(), set()),
+]
+
+
+@pytest.mark.parametrize(("task", "one", "always", "alone"), AROUND, ids=lambda one: getattr(one, "kind", ""))
+def test_a_new_tokenizer_learns_the_words_around_a_text(task: TaskConfig, one: Example, always: set[str],
+                                                        alone: set[str]) -> None:
+    """Such as `task.prefix`, which stands in every row; a decoder alone also reads what stands between."""
+    splits = Splits(build_task(task), [one], [], [])
+    own = {"a b"} if isinstance(task, Classification) else {"a b", "b"}
+    assert {*texts(splits, saucier.recipe("gpt-nano").model)} == own | alone | (always - {"\n"})
+    if not isinstance(task, Classification):
+        assert {*texts(splits, saucier.recipe("t5-nano").model)} == own | always
 
 
 WINDOWED = ("recipe.model.dim=16", "recipe.model.heads=2", "recipe.model.layers=1", "recipe.model.window=[2]",

@@ -70,13 +70,20 @@ class Instructions(WritingTask[Conversation]):
             else:
                 yield told(row, labelled=labelled)
 
-    def template(self, encoding: Encoding) -> Markers | ChatTemplate:
+    def template(self, body: c.Transformer) -> Markers | ChatTemplate:
         """How a conversation is written."""
-        return self.config.template or (SILENT if two_sides(encoding.body) else Markers())
+        return self.config.template or (SILENT if two_sides(body) else Markers())
+
+    def around(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
+        """The marker of each turn; a chat template is there once a tokenizer is."""
+        template = self.template(body)
+        if isinstance(template, ChatTemplate):
+            return ()
+        return (*(str(getattr(template, one.role)) for one in example.messages), template.between)
 
     def asked(self, before: Messages, encoding: Encoding) -> Prompt:
         """Return what is read before an answer."""
-        template = self.template(encoding)
+        template = self.template(encoding.body)
         text = asking(before, template, encoding.tokenizer)
         if template is SILENT:
             text = text.removesuffix(template.between)
@@ -153,7 +160,7 @@ def conversation_sheet(task: Instructions, examples: Sequence[Conversation], enc
     A conversation that is too long is cut, or left out.
     """
     config = task.config
-    rows = [conversation_row(one.messages, task.template(encoding), encoding) for one in examples]
+    rows = [conversation_row(one.messages, task.template(encoding.body), encoding) for one in examples]
     room = encoding.length + 1
     kept = {number: cut_row(*row, room) for number, row in enumerate(rows)
             if len(row[0]) <= room or config.too_long == "cut"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.examples import Column, Example, Tally, cells
 from saucier.tasks.sheet import Sheet, joined_sheets, some_rows
@@ -196,6 +197,10 @@ class MixedTask(WritingTask[Portion]):
     def to_write(self, example: Portion) -> tuple[str, ...]:
         """Those of its task."""
         return self.member(example.of).to_write(example.inner)
+
+    def around(self, example: Portion, body: c.Transformer) -> tuple[str, ...]:
+        """That of its task."""
+        return self.member(example.of).around(example.inner, body)
 
     def gold(self, example: Portion) -> Json | list[Json]:
         """That of its task."""

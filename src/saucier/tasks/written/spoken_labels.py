@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
 from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sorted_labels, typed_text
@@ -55,6 +56,11 @@ class SpokenTask(WritingTask[LabelledText[T]], Generic[T]):
     def responses(self, example: LabelledText[T]) -> Sequence[str]:
         """The word for the label."""
         return () if example.label is None else (self.word(example.label),)
+
+    def around(self, example: LabelledText[T], body: c.Transformer) -> tuple[str, ...]:
+        """The prefix, and the names of two texts."""
+        names = () if example.pair is None else (self.config.first, self.config.second)
+        return (*WritingTask.around(self, example, body), *names)
 
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""

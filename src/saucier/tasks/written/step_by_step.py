@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from saucier import config as c
 from saucier.objectives.base import IGNORED
 from saucier.objectives.prediction import Prediction
 from saucier.objectives.second import SecondTokens
@@ -64,6 +65,11 @@ class Reasoning(WritingTask[Reasoned]):
     def to_write(self, example: Reasoned) -> tuple[str, ...]:
         """The answer, and the reasons where they are learned."""
         return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
+
+    def around(self, example: Reasoned, body: c.Transformer) -> tuple[str, ...]:
+        """The prefix, and what says whether answer or reasons are wanted."""
+        second = () if example.rationale is None else (self.config.rationale_prefix,)
+        return (*WritingTask.around(self, example, body), self.config.label_prefix, *second)
 
     def sheet(self, examples: Sequence[Reasoned], encoding: Encoding) -> Sheet:
         """Lay out answers, and behind them the reasons, whose targets stand apart."""

@@ -58,6 +58,10 @@ class WritingTask(Task[W], Generic[W]):
         """All that is right."""
         return tuple(self.responses(example))
 
+    def around(self, example: W, body: c.Transformer) -> tuple[str, ...]:
+        """The prefix, and what a decoder alone reads between a text and its answer."""
+        return (self.config.prefix, "" if two_sides(body) else self.config.between)
+
     def answer(self, text: str) -> Answer:
         """Return what a written text says."""
         return Answer(text)

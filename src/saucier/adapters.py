@@ -22,12 +22,13 @@ from saucier.checkpoints.adapters import (
     WEIGHTS,
     Adapted,
     Adapter,
+    another_base,
     read_adapter,
     read_settings,
 )
 from saucier.checkpoints.foreign import Names, Opened, assembled, body_of
 from saucier.checkpoints.keys import Layout
-from saucier.checkpoints.model_folder import read_json
+from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.checkpoints.source import Weights
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
@@ -114,10 +115,9 @@ def open_apart(folder: Path, base: str | None, head: str, *, dtype: torch.dtype,
     from saucier.loading import load
 
     place = beside(folder, str(named))
-    if base is not None:  # a hub id stays one: its place is a cache
-        moved = Path(base).is_dir() or (folder / base).is_dir()
-        document = {**document, "base_model_name_or_path": str(place.absolute()) if moved else base}
-    return read_own(document, load(place, dtype=dtype, device=device), folder / WEIGHTS)
+    moved = base is not None and (Path(base).is_dir() or (folder / base).is_dir())
+    origin = str(place.absolute()) if moved else str(named)  # a hub id stays one: its place is a cache
+    return read_own(document, load(place, dtype=dtype, device=device), folder / WEIGHTS, origin=origin)
 
 
 def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dtype,
@@ -149,8 +149,7 @@ def on_base(adapter: Adapter, found: tuple[Opened, Layout, Adapted], head: str, 
         match = names.rules.match(parameter)
         own = match is not None and any(names.present(one, source) in changed for one in match.theirs)
         if not own and here.get(parameter, mark) != mark:
-            raise InputError("the base model is not the one that the adapter was learned on", where=str(adapter.folder),
-                             remedy=f"give {adapter.base} as it was, with --base")
+            raise source.another_base(f"{parameter} has other values")
     return model
 
 
@@ -163,9 +162,14 @@ def replaced(name: str, names: Names, source: Adapted) -> bool:
 def opened_base(adapter: Adapter, base: str | None = None) -> tuple[Opened, Layout, Adapted]:
     """Open the base model of an adapter in PEFT's layout. Raises `InputError` for one that is in no published layout.
     """
-    folder = beside(adapter.folder, base or adapter.base)
+    from saucier.loading import model_folder_of
+
+    folder = model_folder_of(beside(adapter.folder, base or adapter.base))
     document = read_json(folder / "config.json")
     layout = LAYOUTS.get(str(document.get("model_type")))
+    if document.get("model_type") == MODEL_TYPE:
+        raise another_base("it is in our own layout, and an adapter of PEFT names the weights of a published one",
+                           adapter.folder, adapter.base, folder)
     if layout is None:
         raise InputError(f"the base model's model_type {str(document.get('model_type'))[:80]!r} is not known",
                          where=str(folder / "config.json"),

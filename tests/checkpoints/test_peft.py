@@ -101,14 +101,15 @@ def test_another_base_is_refused_where_we_wrote_the_adapter(case: str, tmp_path:
     with torch.no_grad():
         next(one for name, one in other.named_parameters() if "norm" in name).add_(0.5)
     other.save(tmp_path / "other")
-    wrong = rf"adapter: the base model is not the one .*; give {tmp_path}/base as it was, with --base"
-    with pytest.raises(saucier.InputError, match=wrong):
+    wrong = rf": \S+ has other values; give {tmp_path}/base as it was, with --base"
+    moved = rf"adapter: the adapter was made for {tmp_path}/base, and does not fit {tmp_path}/other{wrong}"
+    with pytest.raises(saucier.InputError, match=moved):
         open_adapter(tmp_path / "adapter", base=str(tmp_path / "other"), dtype="float32", device="cpu")
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(saucier.InputError, match="its base model is not there"):
         ours(tmp_path / "adapter")
     (tmp_path / "other").rename(tmp_path / "base")
-    with pytest.raises(saucier.InputError, match=wrong):
+    with pytest.raises(saucier.InputError, match=rf"does not fit its base model {tmp_path}/base{wrong}"):
         ours(tmp_path / "adapter")
 
 

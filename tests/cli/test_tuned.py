@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.cli.conftest import Saucier
-from tests.unit.training.toy import gpt
+from tests.unit.training.toy import gpt, small
 
 import saucier as package
 from saucier.adaptation import config as a
 from saucier.adaptation.low_rank import named_pairs
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import save_adapter
+from saucier.adapters import open_adapter, save_adapter
+from saucier.model import build
 
 
 @pytest.fixture
@@ -62,3 +64,46 @@ def test_what_cannot_be_merged(saucier: Saucier, folder: Path, tmp_path: Path) -
     (tmp_path / "base").rename(tmp_path / "moved")
     assert "no such folder" in saucier("merge", folder, "--out", tmp_path / "merged").error
     assert saucier("merge", folder, "--out", tmp_path / "merged", "--base", tmp_path / "moved").code == 0
+
+
+def other_base(kind: str, folder: Path) -> None:
+    """Write a base that the adapter was not made for."""
+    match kind:
+        case "values":
+            gpt(seed=1, dropout=0.0).save(folder)
+        case "shapes":
+            build(small("gpt2", dim=48, dropout=0.0)).save(folder)
+        case "names":
+            build(small("bert")).save(folder)
+        case _:
+            package.saving.save(gpt(dropout=0.0), folder, layout="own")
+
+
+@pytest.mark.parametrize(("form", "kind", "said"), [
+    ("peft", "values", "has other values"),
+    ("peft", "shapes", "c_attn gives [32, 96] instead of [48, 144]"),
+    ("peft", "names", "c_attn is not in the base model"),
+    ("peft", "layout", "it is in our own layout"),
+    ("foreign", "shapes", "c_attn gives [32, 96] instead of [48, 144]"),
+    ("own", "values", "it has other weights"),
+    ("own", "shapes", " is 48 instead of 32"),
+])
+@pytest.mark.parametrize("verb", ["merge", "doctor"])
+def test_a_base_that_does_not_fit_is_named_beside_the_one_that_would(
+        saucier: Saucier, folder: Path, tmp_path: Path, verb: str, form: str, kind: str, said: str) -> None:
+    """One line has the adapter, the base that it was made for, the one that was given, and what is otherwise."""
+    if form == "own":
+        model = open_adapter(folder, dtype="float32", device="cpu")
+        folder = tmp_path / "own"
+        assert save_adapter(model, folder, layout="own") == "own"
+    if form == "foreign":  # as PEFT writes it, without a note on the base's values
+        tensors = load_file(folder / "adapter_model.safetensors")
+        save_file(tensors, folder / "adapter_model.safetensors")
+    other_base(kind, tmp_path / "other")
+    more = ("--out", tmp_path / "merged") if verb == "merge" else ()
+    answer = saucier(verb, folder, "--base", tmp_path / "other", *more)
+    assert answer.code == 2
+    assert answer.error.startswith(f"{folder}: the adapter was made for {tmp_path}/base, and does not fit "
+                                   f"{tmp_path}/other: ")
+    assert said in answer.error and answer.error.endswith(f"; give {tmp_path}/base as it was, with --base")
+    assert not (tmp_path / "merged").exists()

@@ -16,15 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.adopt import adopt
+from saucier.adaptation.adopt import adopt, body
 from saucier.adaptation.config import Tuning
 from saucier.adaptation.rewrite import added, rewrite, trainable
-from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS
+from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, another_base
 from saucier.checkpoints.model_folder import fill_named
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, unfilled
 from saucier.parts.changed import Origin, digest, marks
+from saucier.plain import first_difference
 
 FORMAT = 1
 """Raised when the form changes in a way that older readers cannot read."""
@@ -71,24 +72,27 @@ def refill(model: Transformer, folder: Path) -> None:
     fill_named(model, folder / WEIGHTS, learned_names(model))
 
 
-def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, *, dtype: torch.dtype = torch.float32,
-             device: torch.device | None = None) -> Transformer:
+def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, *, origin: str = "",
+             dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Transformer:
     """Return a base model with the rewrites and the values of an adapter in our own form.
 
-    Raises `InputError` for another base than the one that the adapter was learned on, and for values that do not fit.
+    `origin`: where the base is, a folder or a hub id. Raises `InputError` for another base than the one that the
+    adapter was learned on, and for values that do not fit.
     """
     tree, rewrites = parsed(document, path.parent)
+    made_for = str(document.get("base_model_name_or_path"))
     unlike = frozenset(document.get("unlike_base") or ())
     if base is None:
         model = unfilled(tree, dtype=dtype, device=device or "cpu")
     else:
+        if differs := first_difference(body(tree), body(base.config)):
+            key, wanted, given = differs
+            raise another_base(f"{key} is {given} instead of {wanted}", path.parent, made_for, origin)
         model = base if base.config == tree else on_tree(tree, base)
-    if base is not None:
         found = digest(model, unlike)
         if found != document.get("base_digest"):
-            raise InputError("the base model is not the one that the adapter was learned on", where=str(path.parent),
-                             remedy=f"give {document.get('base_model_name_or_path')} as it was, with --base")
-        model.origin = Origin(str(document.get("base_model_name_or_path")), found, unlike, marks(model, unlike))
+            raise another_base("it has other weights", path.parent, made_for, origin)
+        model.origin = Origin(origin, found, unlike, marks(model, unlike))
     for by in rewrites:
         rewrite(model, by=by)
     model.published = dict(document.get("published") or {})

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saucier.adaptation import config as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.checkpoints.adapters import VECTORS, Adapter
+from saucier.checkpoints.adapters import VECTORS, Adapter, another_base
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.front import PrefixKeys, SoftPrompt, TargetPrompt
@@ -95,8 +95,9 @@ def put_front(model: Transformer, adapter: Adapter) -> Transformer:
         values = as_peft_reads(values, model.front.widths)
     target = model.front.vectors if isinstance(model.front, SoftPrompt) else held(model.front)
     if target.shape != values.shape:
-        raise InputError(f"{VECTORS} is {list(values.shape)} instead of {list(target.shape)}", where=where,
-                         remedy="the adapter belongs to another base model")
+        assert model.origin is not None, "an adapter is put on a base that was opened"
+        raise another_base(f"{VECTORS} is {list(values.shape)} instead of {list(target.shape)}", adapter.folder,
+                           adapter.base, model.origin.path)
     with torch.no_grad():
         target.copy_(values)
     return model

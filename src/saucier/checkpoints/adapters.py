@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from saucier.checkpoints.keys import Layout
-from saucier.checkpoints.model_folder import misfit, read_json
-from saucier.checkpoints.source import Source, Weights, fitting
+from saucier.checkpoints.model_folder import read_json, shown_faults
+from saucier.checkpoints.source import Weights, fitting
 from saucier.checkpoints.tensors import read_notes
 from saucier.errors import InputError
 
@@ -31,6 +31,8 @@ LEARNED_INPUTS = ("PREFIX_TUNING", "PROMPT_TUNING")
 """Kinds of PEFT that put something before the text."""
 KINDS = ("LORA", *LEARNED_INPUTS)
 """Kinds that can be read."""
+SHOWN = 200
+"""Letters of a base model's name that an error shows; a hostile file has names of any length."""
 MARKS = "base_marks"
 """The note beside the tensors that tells the base's parameters from others."""
 VECTORS = "prompt_embeddings"
@@ -106,6 +108,16 @@ class Adapter:
                              where=str(self.folder), remedy="fetch it again")
         return down, up
 
+    def change_shape(self, module: str) -> list[int]:
+        """Return the shape of what a module adds to its weight. Raises `InputError` for what has no product."""
+        down, up = self.pair(module)
+        shape = [up.shape[0], down.shape[1]]
+        return shape[::-1] if self.is_turned(module) else shape
+
+    def is_turned(self, module: str) -> bool:
+        """Say whether a module's weight is stored as [inputs, outputs]."""
+        return bool(self.options.get("fan_in_fan_out")) or self.is_table(module)
+
     def is_table(self, module: str) -> bool:
         """Say whether a module is a token table."""
         return module + DOWN not in self.weights and module + UP not in self.weights
@@ -162,13 +174,25 @@ def check_numbers(options: Mapping[str, Any], where: str) -> None:
         raise InputError(f"alpha_pattern: {error}", where=where, remedy="fetch the adapter again") from error
 
 
+def another_base(what: str, adapter: Path, made_for: str, given: str | Path) -> InputError:
+    """Return the error for a base model that an adapter does not fit; `what` says how it is otherwise.
+
+    `made_for`: the base that the adapter names; `given`: the one that was opened, a folder or a hub id.
+    """
+    named = made_for[:SHOWN]
+    same = Path(given).absolute() in (Path(made_for).absolute(), (adapter / made_for).absolute())
+    found = f"does not fit its base model {given}" if same else f"was made for {named}, and does not fit {given}"
+    return InputError(f"the adapter {found}: {what}", where=str(adapter),
+                      remedy=f"give {named} as it was, with --base")
+
+
 class Adapted:
     """A base model's weights with an adapter's added to them, or in place of them."""
 
-    def __init__(self, base: Source, adapter: Adapter, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, base: Weights, adapter: Adapter, prefixes: tuple[str, ...]) -> None:
         """Find the weight that each of the adapter's belongs to. `prefixes` may stand before a body's names.
 
-        Raises `InputError` with all that have no place in the base model.
+        Raises `InputError` with all that have no place in the base model, or another shape there.
         """
         self.base, self.adapter, self.prefixes = base, adapter, prefixes
         self.changes: dict[str, str] = {}
@@ -188,9 +212,21 @@ class Adapted:
             else:
                 self.changes[weight] = PREFIX + match[1] if name.startswith(PREFIX) else match[1]
         if odd := [name for name in self.instead.values() if "lora_" in name or "modules_to_save" in name]:
-            faults.append(f"{odd[0]} is of a kind that cannot be expressed")
-        if faults:
-            raise misfit(faults, str(adapter.folder))
+            raise InputError(f"{odd[0]} is of a kind that cannot be expressed", where=str(adapter.folder),
+                             remedy="merge the adapter with peft, and load the result")
+        if faults := faults + self.misshapen():
+            raise self.another_base(shown_faults(faults))
+
+    def another_base(self, what: str) -> InputError:
+        """Return the error for a base model that the adapter does not fit."""
+        return another_base(what, self.adapter.folder, self.adapter.base, self.base.folder)
+
+    def misshapen(self) -> list[str]:
+        """Return a fault for each module whose sum has another shape than its weight."""
+        shapes = {module: (self.adapter.change_shape(module), list(self.base[weight].shape))
+                  for weight, module in self.changes.items() if weight not in self.instead}
+        return [f"{module} gives {made} instead of {wanted}" for module, (made, wanted) in shapes.items()
+                if made != wanted]
 
     def resized(self, name: str, weight: str) -> None:
         """Take a table that stands in the adapter's file beside its pair, where it is not the base's own."""
@@ -219,23 +255,18 @@ class Adapted:
         yield from (name for name in self.instead if name not in self.base)
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return a tensor, changed by the adapter. Raises `InputError` for matrices that do not fit."""
+        """Return a tensor, changed by the adapter."""
         if name in self.instead:
             return self.adapter.weights[self.instead[name]]
         weight = self.base[name]
         if name not in self.changes:
             return weight
-        change = self.change(self.changes[name])
-        if change.shape != weight.shape:
-            raise InputError(f"{self.changes[name]} gives {list(change.shape)} instead of {list(weight.shape)}",
-                             where=str(self.adapter.folder), remedy="the adapter belongs to another base model")
-        return (weight.float() + change).to(weight.dtype)
+        return (weight.float() + self.change(self.changes[name])).to(weight.dtype)
 
     def write(self, name: str, target: Tensor) -> None:
         """Write a tensor into memory of its shape. Raises as `[]`, and `ValueError` for another shape."""
         if name in self.instead and (found := self[name]).shape != target.shape:
-            raise InputError(f"{name} is {list(found.shape)} instead of {list(target.shape)}",
-                             where=str(self.adapter.folder), remedy="the adapter belongs to another base model")
+            raise self.another_base(f"{name} is {list(found.shape)} instead of {list(target.shape)}")
         if name in self.instead or name in self.changes:
             target.copy_(fitting(self[name], target))
         else:
@@ -245,8 +276,7 @@ class Adapted:
         """Return what a module's two matrices add to its weight."""
         down, up = self.adapter.pair(module)
         product = torch.mm(up, down) * self.adapter.scale(module.removeprefix(PREFIX), down.shape[0])
-        turned = self.adapter.options.get("fan_in_fan_out") or self.adapter.is_table(module)
-        return product.T if turned else product
+        return product.T if self.adapter.is_turned(module) else product
 
     def take_pairs(self) -> dict[str, str]:
         """Leave the base's weights as they are, and return which modules of the adapter belong to which of them."""

@@ -125,7 +125,11 @@ def fill_named(model: nn.Module, path: Path, names: Collection[str]) -> None:
 
 
 def misfit(faults: Sequence[str], where: str) -> InputError:
-    """Build the one error for all weights that do not fit; a hostile file has names of any length, so they are cut."""
+    """Build the one error for all weights that do not fit."""
+    return InputError(shown_faults(faults), where=where, remedy="the weights do not belong to this config.json")
+
+
+def shown_faults(faults: Sequence[str]) -> str:
+    """Write the first faults, and how many more there are; a hostile file has names of any length, so they are cut."""
     shown = "; ".join(fault[:SHOWN] for fault in faults[:5])
-    return InputError(shown + (f"; and {len(faults) - 5} more" if len(faults) > 5 else ""), where=where,
-                      remedy="the weights do not belong to this config.json")
+    return shown + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")

@@ -41,6 +41,12 @@ def disk_errors(target: Path) -> Iterator[None]:
         raise
 
 
+def refuse_taken(folder: Path) -> None:
+    """Raise `InputError` for a folder that is to be new, and holds something or is a file."""
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        raise InputError("is there already", where=str(folder), remedy="give a new folder")
+
+
 def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file or folder beside `target`, sync it, and rename it into place."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")

@@ -107,3 +107,14 @@ def test_a_base_that_does_not_fit_is_named_beside_the_one_that_would(
                                    f"{tmp_path}/other: ")
     assert said in answer.error and answer.error.endswith(f"; give {tmp_path}/base as it was, with --base")
     assert not (tmp_path / "merged").exists()
+
+
+def test_what_is_no_adapter_or_no_text_is_named(saucier: Saucier, folder: Path, tmp_path: Path) -> None:
+    answer = saucier("merge", tmp_path / "base", "--out", tmp_path / "merged")
+    assert (answer.code, answer.error) == (2, f"{tmp_path}/base: holds no adapter; give a folder with "
+                                              "adapter_config.json, or a tuned run")
+    (tmp_path / "picture.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    for name, said in (("nowhere.txt", "no such file"), ("picture.txt", "byte")):
+        answer = saucier("merge", folder, "--out", tmp_path / "merged", "--text", tmp_path / name)
+        assert answer.code == 2 and name in answer.error and said in answer.error
+    assert not (tmp_path / "merged").exists()

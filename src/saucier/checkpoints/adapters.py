@@ -138,7 +138,9 @@ def is_adapter_folder(folder: Path) -> bool:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Read what an adapter's folder says of it. Raises `InputError` for none."""
+    """Read what an adapter's folder says of it. Raises `InputError` for a folder without an adapter."""
+    if not (folder / CONFIG).is_file():
+        raise InputError("holds no adapter", where=str(folder), remedy=f"give a folder with {CONFIG}, or a tuned run")
     return read_json(folder / CONFIG)
 
 

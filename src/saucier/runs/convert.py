@@ -18,7 +18,7 @@ from saucier.adaptation.surgery.vocabulary import first_ids
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
-from saucier.files import disk_errors, write_json
+from saucier.files import disk_errors, refuse_taken, write_json
 from saucier.finetuning.folder import copy_task
 from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
@@ -66,8 +66,7 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     `asked`: what is to be otherwise about the model's shape; `texts`: files on whose text it is compared with what it
     was. Raises `InputError` for a target that is there already, and as reading, operating and writing do.
     """
-    if target.exists() and (target.is_file() or any(target.iterdir())):
-        raise InputError("is there already", where=str(target), remedy="give a new folder")
+    refuse_taken(target)
     folder = folder_of(source)
     model = before = load(folder, head=head, dtype=stored_dtype(folder) if dtype == "stored" else dtype, device="cpu")
     operations: tuple[Operation, ...] = () if asked is None else asked.operations(separator_of(folder, model, asked))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from saucier.adaptation.merging import merge as merge_weights
 from saucier.adaptation.merging import refuse_unmergeable
 from saucier.adapters import open_adapter
 from saucier.errors import InputError
+from saucier.files import refuse_taken
 from saucier.finetuning.folder import copy_task
 from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
@@ -27,6 +29,7 @@ from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.runs.convert import copy_tokenizer
 from saucier.saving import save
+from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
 SENTENCES = (
@@ -65,8 +68,7 @@ def merge(adapter: Path, out: Path, *, base: str | None = None, text: Path | Non
 
     Raises `InputError` for an adapter that is no sum of weights, and for a target that is there already.
     """
-    if out.exists() and (out.is_file() or any(out.iterdir())):
-        raise InputError("is there already", where=str(out), remedy="give a new folder")
+    refuse_taken(out)
     folder = model_folder_of(folder_of(adapter))
     model = open_adapter(folder, base=base, dtype="float32", device="cpu")
     refuse_unmergeable(model)
@@ -100,8 +102,9 @@ def tokenizer_of(folder: Path, base: Path) -> Tokenizer | None:
 
 def inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | None) -> dict[str, Tensor]:
     """Return texts as a batch; without a tokenizer ids that are drawn. Shapes: [B, L]."""
-    lines = SENTENCES if text is None else tuple(text.read_text(encoding="utf-8").splitlines())
-    texts = [line for line in lines if line.strip()][:MOST]
+    lines = SENTENCES if text is None else (line for one in read_documents([str(text)])
+                                            for line in one.text.splitlines() if line.strip())
+    texts = list(islice(lines, MOST))
     if not texts:
         raise InputError("there is no text to compare on", where=str(text), remedy="give a file with lines of text")
     config = model.config

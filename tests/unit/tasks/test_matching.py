@@ -72,6 +72,19 @@ def test_conll_and_squad_files_are_golds(tmp_path: Path) -> None:
     assert (found.kind, values(found)["exact match"]) == ("spans", 1.0)
 
 
+@pytest.mark.parametrize(("qas", "message"), [
+    (3, "line 1: no 'qas' of the kind list where SQuAD's form has one"),
+    (["q1"], "line 1: no 'question' of the kind str"),
+    ([{"id": "q1", "question": "?", "answers": [{"answer_start": 0}]}], "line 1, question q1: the answers are dict"),
+    ([{"id": "q1", "question": "?", "answers": 7}], "line 1, question q1: the answers are int; write a text"),
+])
+def test_a_squad_file_of_another_form_is_named(tmp_path: Path, qas: Any, message: str) -> None:
+    squad = labelled(tmp_path, json.dumps({"context": "x", "qas": qas}) + "\n", "squad.jsonl")
+    with pytest.raises(InputError) as error:
+        read_golds(squad)
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize(("golds", "answers", "kind"), [
     (["yes", "no", "yes"], ["no", "no", "yes"], "classes"),
     ([1, 0, 1], [1, 1, 1], "classes"),

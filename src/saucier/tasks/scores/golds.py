@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
+from saucier.tasks.squad_files import member, references
 from saucier.text.sources import Source, find_sources, lines
 from saucier.text.tables import Row, missing_column, rows
 
@@ -102,10 +103,12 @@ def places(source: Source, line: int) -> tuple[str, str]:
 
 def _questions(source: Source) -> Iterator[Gold]:
     for row in rows(source, None):
-        for question in row.cells.get("qas", ()):
-            number = str(question.get("id"))
-            yield Gold([answer["text"] for answer in question.get("answers", ())], (number,),
-                       f"{source.name}, line {row.line}, question {number}", {"question": question.get("question")})
+        where = f"{source.name}, line {row.line}"
+        for question in member(row.cells, "qas", list, where):
+            text, number = member(question, "question", str, where), str(question.get("id"))
+            where_asked = f"{where}, question {number}"
+            yield Gold([answer for answer, _ in references(question.get("answers"), where_asked)], (number,),
+                       where_asked, {"question": text})
 
 
 def is_conll(source: Source) -> bool:

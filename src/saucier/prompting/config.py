@@ -98,6 +98,8 @@ class PromptTask(Config):
     def _fits(self) -> PromptTask:
         if isinstance(self.by, Likelihood) and self.choices is None:
             raise ValueError("choices are compared, and there are none: add `choices:`, or `by: {kind: generation}`")
+        if isinstance(self.choices, tuple) and not 1 < len(set(self.choices)) == len(self.choices):
+            raise ValueError("`choices:` are two texts or more, each another one")
         if self.labels is not None and (not isinstance(self.choices, tuple) or len(self.labels) != len(self.choices)):
             raise ValueError("`labels:` name the choices one by one, so there must be as many")
         return self

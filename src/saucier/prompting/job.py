@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import refuse_taken, write_text
 from saucier.prompting.asking import Reply, Sent, reply, sent
 from saucier.prompting.config import Likelihood, PromptTask, Writing
 from saucier.prompting.likelihood import Speaker
@@ -100,8 +100,11 @@ class Outcome:
 def run(task: PromptTask, speaker: Speaker, plan: Plan, *, model: str = "", out: Path | None = None) -> Outcome:
     """Ask every question with every number of shots, score, and write the results where `out` is given.
 
-    Errors: `InputError` for files that do not fit the task, and for shots without a file to draw them from.
+    Errors: `InputError` for files that do not fit the task, for shots without a file to draw them from, and for a
+    folder that holds something.
     """
+    if out is not None:
+        refuse_taken(out)
     questions = read_questions(task, task.evaluate, plan.limit)
     train = read_questions(task, task.train) if task.train and max(plan.shots) else []
     check_shots(plan, train)

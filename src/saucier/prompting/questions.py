@@ -42,9 +42,9 @@ def read_questions(task: PromptTask, name: str, limit: int | None = None) -> lis
     """
     [source] = find_sources([name])
     found: list[Question] = []
+    named = named_columns(task)
     for row in rows(source, None):
-        if not found:
-            check_columns(task, list(row.cells), name)
+        check_columns(named, list(row.cells), f"{name}, line {row.line}" if found else name)
         found.append(worded(task, row.cells, f"{Path(name).name}:{row.line}", f"{name}, line {row.line}"))
         if limit is not None and len(found) == limit:
             break
@@ -53,13 +53,18 @@ def read_questions(task: PromptTask, name: str, limit: int | None = None) -> lis
     return found
 
 
-def check_columns(task: PromptTask, columns: Sequence[str], name: str) -> None:
-    """Raise `InputError` for a name in a template that is no column: Jinja would write nothing there."""
+def named_columns(task: PromptTask) -> Mapping[str, set[str]]:
+    """Return the columns that a task names, by where it does. Raises `InputError` for a template that is broken."""
     own = [task.gold, *([task.choices] if isinstance(task.choices, str) else [])]
-    for where, names in (("template", undeclared(task.template)), ("answer", undeclared(task.answer) - {"answer"}),
-                         ("gold and choices", {*own})):
+    return {"template": undeclared(task.template), "answer": undeclared(task.answer) - {"answer"},
+            "gold and choices": {*own}}
+
+
+def check_columns(named: Mapping[str, set[str]], columns: Sequence[str], where: str) -> None:
+    """Raise `InputError` for a name in a template that is no column of a row: Jinja would write nothing there."""
+    for key, names in named.items():
         if unknown := sorted(names - {*columns}):
-            raise InputError(f"no column {unknown[0]!r}, which {where} names", where=name,
+            raise InputError(f"no column {unknown[0]!r}, which {key} names", where=where,
                              remedy=f"columns: {', '.join(columns)}")
 
 

@@ -142,3 +142,31 @@ def test_shots_need_examples(task: PromptTask) -> None:
         run(task.model_copy(update={"train": None}), Echo(), Plan((0, 2)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="9 shots of 9 examples"):
         run(task, Echo(), Plan((9,)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("choices", [(), ("soup",), ("soup", "soup")])
+def test_one_choice_is_none(choices: tuple[str, ...]) -> None:
+    """It would always be right."""
+    with pytest.raises(ValueError, match="`choices:` are two texts or more, each another one"):
+        PromptTask(name="q", evaluate="", template="{{ question }}", gold="answer", choices=choices)
+
+
+@pytest.mark.parametrize("lost", ["question", "answer"])
+def test_a_row_without_a_column_that_others_have_is_named(lost: str, tmp_path: Path) -> None:
+    rows = [{"question": "Hot?", "answer": "soup"}, {"question": "Cold?", "answer": "ice"}]
+    rows[1].pop(lost)
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = PromptTask(name="q", evaluate="", template="{{ question }}", gold="answer", choices=("ice", "soup"))
+    with pytest.raises(InputError, match=rf"dev\.jsonl, line 2: no column '{lost}', which"):
+        read_questions(task, str(tmp_path / "dev.jsonl"))
+
+
+def test_results_that_are_there_are_left_alone(task: PromptTask, tmp_path: Path) -> None:
+    """And nothing is asked before that is known."""
+    run(task, Echo(), Plan(), out=tmp_path / "out")  # type: ignore[arg-type]
+    before = (tmp_path / "out/results.jsonl").read_text()
+    other = Echo()
+    for place in (tmp_path / "out", tmp_path / "task.yaml"):
+        with pytest.raises(InputError, match=rf"{place}: is there already; give a new folder"):
+            run(task, other, Plan((0, 1)), out=place)  # type: ignore[arg-type]
+    assert (tmp_path / "out/results.jsonl").read_text() == before and not other.seen

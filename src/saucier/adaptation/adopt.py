@@ -63,6 +63,13 @@ def adopt(model: Transformer, other: Transformer, tokens: NewTokens | None = Non
                    len(tokens.pieces) if tokens else 0, wider)
 
 
+def take_decoder_off(model: Transformer, config: c.Transformer) -> None:
+    """Leave an encoder-decoder its encoder alone, in place, where another config has that alone."""
+    if config.decoder is None and model.config.encoder is not None:
+        model.decoder = model.decoder_embed = None
+        model.config = model.config.model_copy(update={"decoder": None, "decoder_embed": None, "default_target": None})
+
+
 def widened(mine: Tensor, theirs: Tensor) -> bool:
     """Say whether a tensor takes another's place, with as many rows or more."""
     return mine.shape[1:] == theirs.shape[1:] and mine.dim() == theirs.dim() and len(mine) >= len(theirs)

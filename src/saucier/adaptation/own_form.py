@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.adopt import adopt, body
+from saucier.adaptation.adopt import adopt, body, take_decoder_off
 from saucier.adaptation.config import Tuning
 from saucier.adaptation.rewrite import added, rewrite, trainable
 from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, another_base
@@ -29,6 +29,8 @@ from saucier.plain import first_difference
 
 FORMAT = 1
 """Raised when the form changes in a way that older readers cannot read."""
+SHOWN = 60
+"""Letters of a value that an error shows."""
 NOTE = "Saucier's own form: PEFT has none for this"
 
 
@@ -85,9 +87,11 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
     if base is None:
         model = unfilled(tree, dtype=dtype, device=device or "cpu")
     else:
+        take_decoder_off(base, tree)
         if differs := first_difference(body(tree), body(base.config)):
             key, wanted, given = differs
-            raise another_base(f"{key} is {given} instead of {wanted}", path.parent, made_for, origin)
+            told = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
+            raise another_base(told, path.parent, made_for, origin)
         model = base if base.config == tree else on_tree(tree, base)
         found = digest(model, unlike)
         if found != document.get("base_digest"):

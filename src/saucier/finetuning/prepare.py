@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from saucier import config as c
-from saucier.adaptation.adopt import Adopted, adopt
+from saucier.adaptation.adopt import Adopted, adopt, take_decoder_off
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.published import classes_with, published_tree
 from saucier.config.asked import reads_pooled
@@ -197,8 +197,6 @@ def trimmed(other: Transformer, config: c.Transformer) -> tuple[str, ...]:
     """Take off a model what the task's model has no place for, and return the names of its parameters."""
     before = [name for name, _ in other.named_parameters()]
     other.head = None
-    if config.decoder is None and other.config.encoder is not None:
-        other.decoder = other.decoder_embed = None
-        other.config = other.config.model_copy(update={"decoder": None, "decoder_embed": None, "default_target": None})
+    take_decoder_off(other, config)
     after = {name for name, _ in other.named_parameters()}
     return tuple(name for name in before if name not in after)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from tests.tolerances import assert_close
 
 from saucier import config as c
-from saucier.adaptation.adopt import NewTokens, adopt
+from saucier.adaptation import config as a
+from saucier.adaptation.adopt import NewTokens, adopt, take_decoder_off
+from saucier.adaptation.rewrite import rewrite
+from saucier.adapters import save_adapter
 from saucier.errors import InputError
 from saucier.families import FAMILIES
+from saucier.loading import load
 from saucier.model import build
+from saucier.parts.changed import Origin
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2}
 
@@ -80,3 +88,19 @@ def test_the_objective_follows_from_the_body() -> None:
     assert objective(FAMILIES["t5"](**SMALL, vocab=50), spans)["kind"] == "span_corruption"
     with pytest.raises(InputError, match="neither a mask token nor sentinels"):
         objective(bert(), train_tokenizer(Unigram(vocab=25), text))
+
+
+def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_path: Path) -> None:
+    """A task that tells something of a text leaves the decoder out; the base that the adapter names still has it."""
+    build(FAMILIES["t5"](**SMALL, head_dim=8, vocab=50, hidden=16), seed=1).save(tmp_path / "base")
+    other = load(tmp_path / "base", dtype="float32", device="cpu")
+    head = c.ClassificationHead(pick=c.Mean(), classes=2)
+    take_decoder_off(other, other.config.model_copy(update={"decoder": None}))
+    model = build(other.config.model_copy(update={"head": head}), seed=2).eval()
+    found = adopt(model, other)
+    model.origin = Origin.of(tmp_path / "base", model, found.new)
+    rewrite(model, by=a.Lora(where=("query",), rank=2))
+    assert save_adapter(model, tmp_path / "adapter") == "own"
+    again, ids = load(tmp_path / "adapter", dtype="float32", device="cpu"), torch.tensor([[3, 4, 5]])
+    assert again.decoder is None
+    assert_close(again(ids).logits, model(ids).logits)

@@ -16,6 +16,8 @@ To = Annotated[str, typer.Option("--to", help="own, published, a model_type, or 
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16; stored keeps what the files have.")]
 Head = Annotated[str, typer.Option(help="Read the folder as this published class.")]
 SHAPE = "Another shape"
+LONGEST = 2**24
+"""Positions that there may be room for: a number with more digits is a slip of the hand."""
 Attention = Annotated[str | None,
                       typer.Option(metavar="KIND", rich_help_panel=SHAPE,
                                    help="What a token sees: window:512 (neighbours; of an encoder makes a Longformer), "
@@ -26,7 +28,7 @@ Global = Annotated[str | None,
                                 help="Beside a window: the tokens that see all and are seen by all where a batch names "
                                      "none: none, cls, question or choices.")]
 Room = Annotated[int | None,
-                 typer.Option("--positions", min=1, rich_help_panel=SHAPE,
+                 typer.Option("--positions", min=1, max=LONGEST, rich_help_panel=SHAPE,
                               help="Tokens to have room for: the table of positions is tiled.")]
 KeyHeads = Annotated[int | None,
                      typer.Option("--kv-heads", min=1, rich_help_panel=SHAPE,

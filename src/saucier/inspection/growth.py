@@ -58,11 +58,12 @@ def measured(config: c.Transformer, lengths: Sequence[int], *, training: bool = 
     """
     if min(lengths, default=0) < 1:
         raise InputError("a text has at least one token", where="--lengths", remedy="give lengths such as 512,1024")
-    if parameters(config) > LARGEST:
-        raise InputError(f"{parameters(config):,} parameters are too many to measure here", where="model",
-                         remedy="make it smaller, such as model.layers=2")
+    longest = lengthened(config, max(lengths))
+    if (count := parameters(longest)) > LARGEST:
+        raise InputError(f"{count:,} parameters are too many to measure here", where="model",
+                         remedy="make it smaller, such as model.layers=2, or give shorter --lengths")
     device = choose_device("auto")
-    model = build(lengthened(config, max(lengths)), seed=0, device=device).train(training)
+    model = build(longest, seed=0, device=device).train(training)
     dtype, _ = choose_dtype("auto", device)
     begin = time.perf_counter()
     for length in sorted(set(lengths)):

@@ -34,6 +34,8 @@ def test_a_large_model_is_refused_before_it_is_built() -> None:
     """With what would help."""
     with pytest.raises(InputError, match=r"parameters are too many to measure here; make it smaller"):
         list(measured(saucier.recipe("gpt3").model, [16]))
+    with pytest.raises(InputError, match=r"too many to measure here; .* or give shorter --lengths"):
+        list(measured(saucier.recipe("longformer-nano").model, [10**11]))  # a row of the table for each
 
 
 @pytest.mark.parametrize("text", ["", "a,b", "512;1024"])

@@ -57,7 +57,7 @@ def line(fault: dict[str, Any], source: Source, schema: Schema) -> str:
     what, remedy = explain(fault, path, schema)
     if fault["type"] == "union_tag_invalid":
         path = (*path, "family" if path == ("model",) else "kind")
-    head = f"{source.where(path)}: {dotted(path)}: {what}"
+    head = ": ".join(part for part in (source.where(path), dotted(path), what) if part)
     return f"{head}; {remedy}" if remedy else head
 
 

@@ -151,6 +151,13 @@ def test_one_choice_is_none(choices: tuple[str, ...]) -> None:
         PromptTask(name="q", evaluate="", template="{{ question }}", gold="answer", choices=choices)
 
 
+def test_a_fault_of_a_whole_task_has_no_empty_key(tmp_path: Path) -> None:
+    (tmp_path / "task.yaml").write_text(TASK.replace("[bad, good]", "[bad]"))
+    with pytest.raises(InputError) as error:
+        read_task(tmp_path / "task.yaml")
+    assert str(error.value) == f"{tmp_path}/task.yaml:2: `choices:` are two texts or more, each another one"
+
+
 @pytest.mark.parametrize("lost", ["question", "answer"])
 def test_a_row_without_a_column_that_others_have_is_named(lost: str, tmp_path: Path) -> None:
     rows = [{"question": "Hot?", "answer": "soup"}, {"question": "Cold?", "answer": "ice"}]

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,20 @@ def disk_errors(target: Path) -> Iterator[None]:
         raise
 
 
+def is_taken(folder: Path) -> bool:
+    """Say whether a place holds something or is a file, so that no new folder can be there."""
+    return folder.exists() and (folder.is_file() or any(folder.iterdir()))
+
+
+def first_free(wanted: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
+    """Return `NAME`, or the first of `NAME-2`, `NAME-3`, ... that is not taken."""
+    names = chain([wanted.name], (f"{wanted.name}-{number}" for number in count(2)))
+    return next(path for path in map(wanted.with_name, names) if not taken(path))
+
+
 def refuse_taken(folder: Path) -> None:
-    """Raise `InputError` for a folder that is to be new, and holds something or is a file."""
-    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+    """Raise `InputError` for a folder that is to be new, and is taken."""
+    if is_taken(folder):
         raise InputError("is there already", where=str(folder), remedy="give a new folder")
 
 

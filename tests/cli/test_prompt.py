@@ -47,6 +47,18 @@ def test_choices_are_compared(saucier: Saucier, cooked: Path, task: Path, tmp_pa
     assert saucier("score", tmp_path / "out/results.jsonl", "--kind", "classes").code == 0
 
 
+def test_without_a_folder_every_time_has_its_own(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    task.write_text(TASK + "choices: [sauce, soup, milk]\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("prompt-kitchen", "prompt-kitchen-2", "prompt-kitchen-3"):
+        assert not (tmp_path / "runs" / name).exists()
+        assert saucier("prompt", task, "--model", cooked).code == 0
+        assert (tmp_path / "runs" / name / "results.jsonl").is_file()
+    refused = saucier("prompt", task, "--model", cooked, "--out", "runs/prompt-kitchen")
+    assert refused.code == 2 and "is there already" in refused.err
+
+
 def test_answers_are_written(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path) -> None:
     task.write_text(TASK + 'by: {kind: generation, tokens: 6, stop: ["."]}\n')
     answer = saucier("prompt", task, "--model", cooked, "--shots", "1", "--out", tmp_path / "out")

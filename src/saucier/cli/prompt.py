@@ -14,7 +14,7 @@ Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="A model fo
 Shots = Annotated[str, typer.Option("--shots", metavar="N,...", help="Examples in front of each question: 0,1,4.")]
 Draws = Annotated[int, typer.Option(min=1, help="Times that the examples are drawn anew.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Ask so many questions only.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder; runs/prompt-NAME by default.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder; runs/prompt-NAME by default.")]
 Seed = Annotated[int, typer.Option(min=0, help="Draws the examples and the intervals.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
@@ -25,6 +25,7 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
 
     The exact text that was sent, and every answer, stand in DIR/results.jsonl.
     """
+    from saucier.files import first_free
     from saucier.inspection.screen import put, put_json
     from saucier.prompting.config import read_task
     from saucier.prompting.job import Plan, run
@@ -33,7 +34,7 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
 
     wanted = read_task(task)
     plan = Plan(numbers(shots), draws, limit, seed)
-    folder = out or Path("runs") / f"prompt-{wanted.name}"
+    folder = out or first_free(Path("runs") / f"prompt-{wanted.name}")
     found = run(wanted, open_speaker(model, dtype), plan, model=model, out=folder)
     if as_json:
         put_json(found.as_json())

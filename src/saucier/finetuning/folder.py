@@ -9,7 +9,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
-from saucier.files import read_object, write_json, write_text
+from saucier.files import first_free, read_object, write_json, write_text
 from saucier.finetuning.config import Finetuning, read_finetuning
 from saucier.hub import TUNED
 from saucier.plain import first_difference
@@ -86,15 +86,12 @@ def settle(folder: TaskFolder, wanted: Finetuning) -> None:
 
 def default_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
     """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
-    number = 1
-    while True:
-        path = parent / (wanted.name if number == 1 else f"{wanted.name}-{number}")
+
+    def taken(path: Path) -> bool:
         folder = TaskFolder(path)
-        if folder.is_begun and read_finetuning(folder.settings) == wanted:
-            return path
-        if not path.exists():
-            return path
-        number += 1
+        return path.exists() and not (folder.is_begun and read_finetuning(folder.settings) == wanted)
+
+    return first_free(parent / wanted.name, taken)
 
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:

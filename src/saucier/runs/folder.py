@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import first_free, is_taken, write_text
 from saucier.plain import first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.runs.passport import FILE_NAME
@@ -132,12 +132,7 @@ def essential(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
 
 def default_folder(wanted: Recipe, parent: Path = Path("runs")) -> Path:
     """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
-    number = 1
-    while True:
-        path = parent / (wanted.name if number == 1 else f"{wanted.name}-{number}")
-        if is_free_for(path, wanted):
-            return path
-        number += 1
+    return first_free(parent / wanted.name, lambda path: not is_free_for(path, wanted))
 
 
 def is_free_for(path: Path, wanted: Recipe) -> bool:
@@ -149,7 +144,7 @@ def is_free_for(path: Path, wanted: Recipe) -> bool:
             return essential(folder.recipe(), whole=whole) == essential(wanted, whole=whole) or folder.is_bare
         except InputError:
             return False  # of another version: leave it alone
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    return not is_taken(path)
 
 
 def run_of(path: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from saucier.errors import InputError
+from saucier.files import first_free
 from saucier.plain import first_difference
 from saucier.recipes import Recipe
 from saucier.runs.cook import cook
@@ -75,12 +76,7 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Co
 
 def free_folder(path: Path) -> Path:
     """Return `RUN-again`, or the first of `RUN-again-2`, ... that holds no finished run."""
-    number = 1
-    while True:
-        found = path.with_name(f"{path.name}-again" + (f"-{number}" if number > 1 else ""))
-        if not RunFolder(found).is_finished:
-            return found
-        number += 1
+    return first_free(path.with_name(f"{path.name}-again"), lambda found: RunFolder(found).is_finished)
 
 
 def settled(recipe: Recipe, first: Passport) -> Recipe:

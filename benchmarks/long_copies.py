@@ -76,7 +76,7 @@ BYTES = "tokenizer={kind: bytes}"
 # three bars: the letter that comes next stands a whole number of the pattern's rows back
 SPARSE = (Stage(Copies(62, 3, train=8000, held_out=64), 150, ("training.batch=64",)),
           Stage(Copies(254, 3, train=2000, held_out=32), 150, ("training.batch=16",)),
-          Stage(Copies(1022, 3, train=600, held_out=16), 150, ("training.batch=4",)))
+          Stage(Copies(1022, 3, train=600, held_out=16), 300, ("training.batch=4",)))
 CASES = (
     Case("Sparse Transformer", "sparse-transformer-nano", Stage(Copies(2046, 3, train=400, held_out=8), 400),
          ("training.batch=2",), ("training.length=1024", "training.batch=8"), before=SPARSE),

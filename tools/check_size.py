@@ -28,6 +28,7 @@ EXCEPTIONS: dict[str, str] = {
     "src/saucier/cli/clean.py: clean": "typer reads a verb's options from its signature",
     "src/saucier/cli/generate.py: generate": "typer reads a verb's options from its signature",
     "src/saucier/cli/attention.py: attention": "typer reads a verb's options from its signature",
+    "src/saucier/cli/attention_map.py: attention_map": "typer reads a verb's options from its signature",
     "src/saucier/cli/cook.py: cook": "typer reads a verb's options from its signature",
     "src/saucier/cli/train.py: train": "typer reads a verb's options from its signature",
     "src/saucier/cli/backtranslate.py: backtranslate": "typer reads a verb's options from its signature",

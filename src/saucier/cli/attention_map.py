@@ -15,17 +15,23 @@ Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text
 Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it into an SVG, PNG or PDF file.")]
 Layer = Annotated[int, typer.Option(help="Which attention to the encoder, from 0; negative ones count from the last.")]
 Head = Annotated[int | None, typer.Option(min=0, help="One head alone; the mean of all without it.")]
+SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source.")]
+TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the target.")]
 
 
 def attention_map(run: Run, source: Source, target: Target = None, *, out: Picture = None, layer: Layer = -1,
-                  head: Head = None, as_json: AsJson = False) -> None:
+                  head: Head = None, source_language: SourceLanguage = None, target_language: TargetLanguage = None,
+                  as_json: AsJson = False) -> None:
     """Draw which tokens of a source a model looks at while it writes each token of a target."""
     from saucier.inspection import heat_map
     from saucier.inspection.screen import put, put_json
     from saucier.runs.attention import attention_map as mapped
+    from saucier.runs.direction import direction
     from saucier.runs.opened import open_model
 
-    found = mapped(open_model(run, dtype="float32"), source, target, layer=layer, head=head)
+    opened = open_model(run, dtype="float32")
+    way = direction(opened, source_language, target_language)
+    found = mapped(opened, source, target, layer=layer, head=head, way=way)
     if out is not None:
         heat_map.save_picture(found, out)
     if as_json:

@@ -18,6 +18,7 @@ from saucier.inspection.workload import Workload
 from saucier.objectives.config import Causal
 from saucier.recipes import Recipe, recipe
 from saucier.runs.pantry import open_corpus
+from saucier.runs.told import with_told
 from saucier.text.config import Fraction, SpecialTokens
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.train_tokenizer import train_tokenizer
@@ -159,7 +160,8 @@ def seeded(one: Recipe, seed: int) -> Recipe:
 def made_tokenizer(one: Recipe, folder: Path) -> Path:
     """Train the tokenizer that all share, unless it is there."""
     if not (folder / "tokenizer_config.json").is_file():
-        train_tokenizer(one.tokenizer, open_corpus(one).texts).save(folder)
+        corpus = open_corpus(one)
+        train_tokenizer(with_told(one.tokenizer, corpus), corpus.texts).save(folder)
     return folder
 
 

@@ -271,7 +271,12 @@ GENERATION = Chapter("C", "Generation", (
             "tests/golden/test_published_folders.py::test_folder",
             "tests/unit/parts/test_two_sides.py::test_padding_has_no_position",
             "tests/cli/test_languages.py::test_source_and_target_are_told_as_the_family_is",
-        ), "partly", "training on many pairs of languages"),
+            "tests/cli/test_many_to_many.py::test_each_direction_is_counted_scored_and_shown",
+            "tests/cli/test_many_to_many.py::test_the_target_language_is_forced_behind_the_end_token",
+            "tests/unit/text/test_told.py::test_both_ways_are_learned_and_both_are_held_out",
+            "tests/unit/text/test_told.py::test_a_text_that_is_held_out_is_learned_in_no_table",
+            "tests/unit/text/test_told.py::test_directions_come_by_their_shares",
+        ), "works"),
     Row("C12", "Decoding: greedy, beams, temperature, top-k, top-p, with a cache",
         (
             "tests/unit/generation/test_reference_ids.py::test_greedy",

@@ -9,7 +9,7 @@ from saucier.config import Node, anatomy
 from saucier.inspection.html import Html, element, joined, table
 from saucier.inspection.plan import Plan
 from saucier.inspection.report_run import Run
-from saucier.inspection.results import Cost, DataCounts, Results, TextCounts
+from saucier.inspection.results import Cost, DataCounts, LanguageCounts, Results, TextCounts
 from saucier.inspection.units import bytes_text, duration, quantity
 
 TIME_AIM, MEMORY_AIM = 0.20, 0.10
@@ -31,18 +31,20 @@ def data_section(run: Run) -> Html:
     sides = [("training", data.train), ("held out", data.held_out)]
     counts = table(["", "documents", "tokens", "text", "bytes a token"],
                    [_counts_row(name, counts) for name, counts in sides], numbers=range(1, 5), class_="plain")
-    return section("Data", element("p", data.source), counts, languages_table(data),
+    return section("Data", element("p", data.source), counts,
+                   languages_table(data, data.languages, ("language", "documents")),
+                   languages_table(data, data.directions, ("direction", "pairs")),
                    element("p", losses_text(data), class_="note"))
 
 
-def languages_table(data: DataCounts) -> Html:
-    """Show each language: how much there is of it, how often it comes, and how much of it was seen."""
-    if not data.languages:
+def languages_table(data: DataCounts, each: Sequence[LanguageCounts], called: tuple[str, str]) -> Html:
+    """Show each language or direction: how much there is of it, how often it comes, and how much of it was seen."""
+    if not each:
         return Html()
     rows = [[one.name, f"{one.train.documents:,}", f"{one.train.tokens:,}",
              f"{one.train.tokens / max(1, data.train.tokens):.1%}", f"{one.drawn:.1%}",
-             "–" if one.seen is None else f"{one.seen:,}", f"{one.held_out.tokens:,}"] for one in data.languages]
-    head = ["language", "documents", "tokens", "of the text", "of the rows", "tokens seen", "tokens held out"]
+             "–" if one.seen is None else f"{one.seen:,}", f"{one.held_out.tokens:,}"] for one in each]
+    head = [*called, "tokens", "of the text", "of the rows", "tokens seen", "tokens held out"]
     return table(head, rows, numbers=range(1, 7), class_="plain")
 
 

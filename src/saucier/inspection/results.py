@@ -30,16 +30,16 @@ class TextCounts(Config):
 
 
 class LanguageCounts(Config):
-    """One language of the data."""
+    """One language of the data, or one direction of its pairs."""
 
     name: str
-    """As the recipe calls it."""
+    """As the recipe, or the columns of the tables, call it."""
     train: TextCounts = TextCounts()
     """What the model learns from."""
     held_out: TextCounts = TextCounts()
     """What it is measured with."""
     drawn: float
-    """The share of the rows that are of this language."""
+    """The share of the rows (of the pairs) that are of this language or direction."""
     seen: int | None = None
     """Tokens of it that were shown in training, repeats included; None before."""
 
@@ -65,6 +65,8 @@ class DataCounts(Config):
     """Tokens that were lost to these cuts."""
     languages: tuple[LanguageCounts, ...] = ()
     """Each language, where the data tell languages apart."""
+    directions: tuple[LanguageCounts, ...] = ()
+    """Each direction of pairs, where their languages are told; tokens are those of source and target together."""
 
 
 class HeldOut(Config):

@@ -84,6 +84,8 @@ class TokenIds:
     """Special tokens that only an objective knows, by name."""
     word_marks: str = ""
     """A digit for each id that tells where words begin and end (see `text.word_marks`); "" where tokens do not tell."""
+    start: int | None = None
+    """What a decoder begins with, where the data say so; None: bos, or pad."""
 
     @classmethod
     def of(cls, tokenizer: Tokens) -> TokenIds:
@@ -95,8 +97,7 @@ class TokenIds:
     @property
     def decoder_start(self) -> int:
         """The token that a decoder begins with: bos, or pad as in T5 (Raffel et al. 2020, code release)."""
-        start = self.pad if self.bos is None else self.bos
-        return 0 if start is None else start
+        return next((one for one in (self.start, self.bos, self.pad) if one is not None), 0)
 
     @property
     def filler(self) -> int:

@@ -18,6 +18,7 @@ from saucier.objectives.material import material
 from saucier.objectives.misfit import Misfit
 from saucier.objectives.misfit_masked import masked_misfits
 from saucier.objectives.misfit_order import order_misfits
+from saucier.objectives.misfit_told import told_misfits
 from saucier.objectives.misfit_whole import whole_misfits
 from saucier.text.config import Data, LanguageData, PairData, Ready, SpecialTokens, TokenizerConfig, languages_of
 from saucier.text.material import Pairs, Running
@@ -57,6 +58,7 @@ def misfits(objective: c.Single, around: Around) -> Iterator[Misfit]:
     if isinstance(objective, c.ConditionalMasked):
         yield from whole_misfits(objective, around.model, around.tokenizer, around.length)
     yield from tag_misfits(around)
+    yield from told_misfits(objective, around.model, around.tokenizer, around.data)
     pairs = isinstance(around.data, PairData)
     if pairs != isinstance(material(objective), Pairs):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",

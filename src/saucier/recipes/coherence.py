@@ -17,7 +17,7 @@ from saucier.objectives.fit import Around, misfits
 from saucier.objectives.misfit_order import alone
 from saucier.recipes.reading import Path, Source, dotted
 from saucier.recipes.recipe import Recipe, size_of
-from saucier.text.config import Characters, Ready
+from saucier.text.config import Characters, PairData, Ready
 
 
 def check_recipe(recipe: Recipe, source: Source) -> None:
@@ -75,6 +75,9 @@ def check_target(recipe: Recipe, model: Transformer, source: Source) -> None:
     if not all(isinstance(one, SequenceToSequence) for one in singles(recipe.objective)):
         raise fault(source, path, "only sequence_to_sequence learns between two vocabularies",
                     "leave it out, or use objective.kind=sequence_to_sequence")
+    if isinstance(recipe.data, PairData) and recipe.data.languages is not None:
+        raise fault(source, path, "languages are told by tokens that both sides have",
+                    "leave it out, or data.languages")
     if any(isinstance(one, Ready) and one.extend for one in (recipe.tokenizer, recipe.target_tokenizer)):
         raise fault(source, ("tokenizer", "extend"), "no tokens are added where there are two tokenizers", "use 0")
     if isinstance(recipe.target_tokenizer, Characters):

@@ -52,7 +52,7 @@ class Evaluation(Config):
     length_penalty: float = 1.0
     """Exponent of the length that a beam's score is divided by."""
     limit: int | None = Field(default=None, gt=0)
-    """Score the translations of so many pairs only."""
+    """Score the translations of so many pairs only (of each direction, where languages are told)."""
     iterations: tuple[Annotated[int, Field(gt=0)], ...] = Field(default=(1, 4, 10), min_length=1)
     """Mask-Predict: translations are scored after so many iterations, each; samples have the last number of them."""
     length_candidates: int = Field(default=5, gt=0)

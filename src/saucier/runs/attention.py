@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.inspection.heat_map import HeatMap, labels
+from saucier.runs.direction import Direction
 from saucier.runs.opened import Opened
 from saucier.runs.writing import Writer
 
@@ -18,7 +19,7 @@ BEAMS, LONGEST = 4, 128
 
 
 def attention_map(opened: Opened, source: str, target: str | None = None, *, layer: int = -1,
-                  head: int | None = None) -> HeatMap:
+                  head: int | None = None, way: Direction | None = None) -> HeatMap:
     """Return what an encoder-decoder looks at while it writes a target; without one, while it writes its own.
 
     `layer` counts the attentions to the encoder, from 0 or, if negative, from the end; `head` None: their mean. The row
@@ -26,13 +27,14 @@ def attention_map(opened: Opened, source: str, target: str | None = None, *, lay
     Raises `InputError` for a model without attention to an encoder, and for a layer or head that it has not.
     """
     longest = opened.recipe.training.length if opened.recipe else LONGEST
-    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None)
+    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None, way)
     if not writer.two_sided:
         raise InputError("a map of a pair shows a decoder that looks at an encoder", where=str(opened.path),
                          remedy="give an encoder-decoder")
     source_ids = writer.start(source)[:longest]
     text = writer.translate([source], {"num_beams": BEAMS})[0] if target is None else target
-    target_ids = opened.tokenizer.target.encode(text)[:longest]
+    written = opened.tokenizer.target.encode(text) if way is None else way.written(text, opened.tokenizer)
+    target_ids = written[:longest]
     weights = chosen(weights_of(writer, source_ids, target_ids), str(opened.path), layer=layer, head=head)
     pieces = [labels([tokenizer.id_to_token(one) or str(one) for one in ids])
               for tokenizer, ids in ((opened.tokenizer.target, target_ids), (opened.tokenizer, source_ids))]
@@ -43,7 +45,7 @@ def attention_map(opened: Opened, source: str, target: str | None = None, *, lay
 def weights_of(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
     device = next(writer.model.parameters()).device
-    read = [writer.ids.decoder_start, *target[:-1]]
+    read = [(writer.special | writer.begun)["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
         output = writer.model.eval()(torch.tensor([source], device=device),
                                      decoder_input_ids=torch.tensor([read], device=device), output_attentions=True)

@@ -15,7 +15,6 @@ from saucier.errors import InputError
 from saucier.hub import folder_of
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer, build
-from saucier.objectives.base import TokenIds
 from saucier.parts.changed import Origin
 from saucier.recipes import Recipe
 from saucier.runs.continued import learned_before
@@ -27,6 +26,7 @@ from saucier.runs.passport import FILE_NAME, Passport, new_passport, origin_of, 
 from saucier.runs.standard_input import check_input, keep_input, with_kept_input
 from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
+from saucier.runs.told import token_ids
 from saucier.runs.voice import Voice
 from saucier.runs.warmed import begin_warm
 from saucier.runs.writing import special
@@ -155,5 +155,5 @@ def fresh_model(job: Cooking) -> Transformer:
     if job.recipe.tuning is not None:
         for line in tuned(model, job.recipe.tuning, seed=job.recipe.training.seed):
             job.voice.say(line)
-    model.generation = dict(special(TokenIds.of(job.pantry.tokenizer.target)))
+    model.generation = dict(special(token_ids(job.recipe, job.pantry.tokenizer)))
     return model

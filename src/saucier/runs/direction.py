@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from saucier.errors import InputError
+from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import MultilingualDenoising, singles
-from saucier.runs.opened import Opened
+from saucier.recipes import Recipe
+from saucier.runs.told import told_languages
 from saucier.text.language_tokens import language_id, language_tokens, marian_tokens, marked
 from saucier.text.tokenizer import Tokenizer
 
 SOURCE, TARGET = "--source-language", "--target-language"
+
+
+class Speaker(Protocol):
+    """A model, and what is known of it."""
+
+    @property
+    def model(self) -> Transformer: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """By which it was trained; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +60,20 @@ class Direction:
                              remedy="leave it out")
         return found
 
+    def written(self, text: str, tokenizer: Tokenizer) -> list[int]:
+        """Return the ids of a target as it is written: begun with its language, where that is forced."""
+        ids = tokenizer.encode(text)
+        forced = self.options.get("forced_bos_token_id")
+        return ids if forced is None else marked(ids, forced, self.known) or ids
 
-def direction(opened: Opened, source: str | None, target: str | None) -> Direction | None:
+
+def direction(opened: Speaker, source: str | None, target: str | None) -> Direction | None:
     """Understand what a person asks for; None where they ask for nothing.
 
-    Raises `InputError` for a model that knows no languages, or not these.
+    Raises `InputError` for a model that knows no languages, or not these, and for one that is told both, and is not.
     """
+    if told_languages(opened.recipe) is not None:
+        needed(source, target, language_tokens(opened.tokenizer))
     if source is None and target is None:
         return None
     where = SOURCE if target is None else TARGET
@@ -71,7 +95,14 @@ def direction(opened: Opened, source: str | None, target: str | None) -> Directi
     return Direction(None if source is None else language_id(source, known, SOURCE), known=known, options=begins)
 
 
-def begun(opened: Opened, target: int, known: Mapping[str, int]) -> dict[str, Any]:
+def needed(source: str | None, target: str | None, known: Iterable[str]) -> None:
+    """Raise `InputError` where only one language is given, or none."""
+    if source is None or target is None:
+        raise InputError("this model is told both languages", where=SOURCE if source is None else TARGET,
+                         remedy=f"name one of {', '.join(token.strip('_<>') for token in known)}")
+
+
+def begun(opened: Speaker, target: int, known: Mapping[str, int]) -> dict[str, Any]:
     """Return how a target begins: with its language alone where the model begins so, else behind its start token.
 
     mBART's decoder starts with the language (Liu et al. 2020, §2.2); those of mBART-50, M2M-100 and NLLB start with
@@ -91,13 +122,12 @@ def in_front(known: Mapping[str, int], source: str | None, target: str | None) -
     return Direction(before=(language_id(target, known, TARGET),))
 
 
-def mending(opened: Opened, objective: MultilingualDenoising, source: str | None, target: str | None) -> Direction:
+def mending(opened: Speaker, objective: MultilingualDenoising, source: str | None, target: str | None) -> Direction:
     """Tell a run that has learned to mend texts: the language ends the source, and begins the target."""
     ids = TokenIds.of(opened.tokenizer)
     known = {token: ids.extra_id(token) for token in objective.tokens}
-    if source is None or target is None:
-        raise InputError("this model is told both languages", where=SOURCE if source is None else TARGET,
-                         remedy=f"name one of {', '.join(token.strip('_<>') for token in known)}")
+    needed(source, target, known)
+    assert source is not None and target is not None, "looked at"
     end = () if ids.eos is None else (ids.eos,)
     return Direction(behind=(*end, language_id(source, known, SOURCE)), known=known,
                      options={"decoder_start_token_id": language_id(target, known, TARGET)})

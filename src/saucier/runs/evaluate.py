@@ -30,6 +30,7 @@ from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, tran
 from saucier.runs.study import make_lessons
 from saucier.tasks.baselines.language import KINDS
 from saucier.text.config import LanguageData, PairData, TextData
+from saucier.text.corpus import both_ways
 from saucier.text.encode import write_pairs
 from saucier.text.read import Document, Pair, read_documents, read_pairs
 from saucier.text.store import TokenStore
@@ -143,8 +144,9 @@ def material(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
         return
     with TemporaryDirectory() as temporary:
         match recipe.data:
-            case PairData(source=source, target=target):
-                pairs = list(read_pairs(files, source=source, target=target))
+            case PairData(source=source, target=target, languages=told) as data:
+                read = read_pairs(files, source=source, target=target, told=told is not None)
+                pairs = [way for pair in read for way in both_ways(pair, data)]
                 yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
             case TextData(column=column, document=unit):
                 documents = list(read_documents(files, column=column, unit=unit))

@@ -64,7 +64,8 @@ def data_counts(job: Cooking) -> DataCounts:
     dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
     return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
                                      "truncated_tokens": rows.get("tokens_cut", 0),
-                                     "languages": tuple(seen(one, job) for one in counts.languages)})
+                                     "languages": tuple(seen(one, job) for one in counts.languages),
+                                     "directions": tuple(shown(one, job) for one in counts.directions)})
 
 
 def seen(language: LanguageCounts, job: Cooking) -> LanguageCounts:
@@ -72,6 +73,13 @@ def seen(language: LanguageCounts, job: Cooking) -> LanguageCounts:
     training = job.recipe.training
     return language.model_copy(update={"seen": round(language.drawn * training.steps * training.batch
                                                      * training.length)})
+
+
+def shown(direction: LanguageCounts, job: Cooking) -> LanguageCounts:
+    """Add about how many tokens of a direction were shown: pairs of its mean length, as often as they came."""
+    batches, each = job.study.batches, direction.train.tokens / max(1, direction.train.documents)
+    pairs = direction.drawn * batches.counts["rows"] * job.recipe.training.steps / batches.steps_per_epoch
+    return direction.model_copy(update={"seen": round(pairs * each)})
 
 
 def cost(job: Cooking, trained: Result, peak: int) -> Cost:

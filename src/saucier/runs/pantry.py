@@ -18,6 +18,7 @@ from saucier.recipes import Recipe
 from saucier.runs.collocations import counted
 from saucier.runs.folder import RunFolder
 from saucier.runs.passport import Digest, file_digest
+from saucier.runs.told import check_told, direction_counts, with_told
 from saucier.runs.voice import Voice
 from saucier.runs.warmed import warm_tokenizer
 from saucier.text import material
@@ -40,8 +41,8 @@ Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
 SHOWN = 5
 """New tokens that are told to a person."""
-LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "repaired": "lone surrogates replaced",
-            "unreadable": "unreadable modules"}
+LEFT_OUT = {"empty": "empty", "duplicates": "seen before", "shared": "with a text that is held out",
+            "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
 """What reading counts beside the documents that it gives out, and how it is said."""
 
 
@@ -124,11 +125,15 @@ def listed(files: Iterable[str]) -> str:
 
 def made_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, voice: Voice,
                    start: Path | None) -> Tokenizer:
-    """Train the tokenizer, or load the one that this run has, or begins with."""
+    """Train the tokenizer, or load the one that this run has, or begins with.
+
+    Raises `InputError` for one that the recipe's model or the text's languages do not go with.
+    """
     if (folder.tokenizer / "tokenizer_config.json").is_file():
         tokenizer, words = load_tokenizer(folder.tokenizer), ", as trained before"
     else:
         tokenizer, words = new_tokenizer(recipe, corpus, start)
+        check_told(tokenizer, corpus)
         tokenizer.save(folder.tokenizer)
     voice.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens{words}")
     if recipe.target_tokenizer is not None:
@@ -149,7 +154,7 @@ def new_tokenizer(recipe: Recipe, corpus: Corpus, start: Path | None) -> tuple[T
         known = None if start is None else load_tokenizer(start)
         source = side_tokenizer(recipe.tokenizer, known, corpus.sources)
         return source.beside(side_tokenizer(recipe.target_tokenizer, known and known.target, corpus.targets)), ""
-    return (train_tokenizer(recipe.tokenizer, corpus.texts), "") if start is None else \
+    return (train_tokenizer(with_told(recipe.tokenizer, corpus), corpus.texts), "") if start is None else \
         taken_tokenizer(recipe, corpus, start)
 
 
@@ -182,7 +187,7 @@ def packed(recipe: Recipe, folder: RunFolder, corpus: Corpus,
         digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
         if tokenizer.has_own_target:
             digests["target_tokenizer"] = file_digest(folder.tokenizer / TARGET / "tokenizer.json")
-        counts = data_counts(recipe, stores["train"], stores["held_out"], corpus)
+        counts = data_counts(recipe, stores["train"], stores["held_out"], corpus, tokenizer=tokenizer)
         write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
     train, held_out = (open_store(recipe, path) for path in (folder.train_store, folder.held_out_store))
     return train, held_out, read_json(folder.data_file)
@@ -197,7 +202,8 @@ def written(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tokenizer: T
 
     match corpus:
         case PairCorpus():
-            return write_pairs(path, digest.over(corpus.part(part), "source", "target"), tokenizer), digest.text()
+            fields = ("source", "target", *(("way",) if corpus.data.languages else ()))
+            return write_pairs(path, digest.over(corpus.part(part), *fields), tokenizer), digest.text()
         case LanguageCorpus():
             return write_language_store(path, corpus, of_text), digest.text()
         case TextCorpus():
@@ -222,13 +228,14 @@ def ends(frame: Frame, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
             return None, None
 
 
-def data_counts(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus) -> DataCounts:
+def data_counts(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus, *, tokenizer: Tokenizer) -> DataCounts:
     """Say what was read and what became of it."""
     read = [one.train.counts.as_dict() for one in texts_of(corpus)]
     dropped = {words: sum(int(str(one[name])) for one in read) for name, words in LEFT_OUT.items()}
     return DataCounts(source=source_of(recipe), train=side(train), held_out=side(held_out),
                       dropped={words: count for words, count in dropped.items() if count},
-                      languages=language_counts(recipe, train, held_out))
+                      languages=language_counts(recipe, train, held_out),
+                      directions=direction_counts(recipe, train, held_out, tokenizer))
 
 
 def texts_of(corpus: Corpus) -> tuple[TextCorpus | PairCorpus, ...]:
@@ -277,8 +284,9 @@ def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
         units = unit if part.documents == 1 else f"{unit}s"
         yield f"{name}: {part.documents:,} {units}, {bytes_text(part.bytes)}, {part.tokens:,} tokens{density}"
     yield from (line for one in singles(recipe.objective) for line in reminders(one, recipe.model))
-    for one in counts.languages:
-        yield f"{one.name}: {one.train.documents:,} documents, {one.train.tokens:,} tokens, {one.words(counts)}"
+    for each, kind in ((counts.languages, "documents"), (counts.directions, "pairs")):
+        for one in each:
+            yield f"{one.name}: {one.train.documents:,} {kind}, {one.train.tokens:,} tokens, {one.words(counts)}"
     if counts.dropped:
         yield "left out: " + ", ".join(f"{count:,} {words}" for words, count in counts.dropped.items())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from saucier.objectives.prediction import Beside, Prediction, inputs_of
 from saucier.objectives.replaced import ReplacedTokens
 from saucier.runs.pantry import Pantry, held_out_items
 from saucier.runs.scoring import Candidate, translate
+from saucier.runs.told import by_direction
 from saucier.runs.writing import Writer, special
 from saucier.text.bucketed import text_rows
 from saucier.text.config import languages_of
@@ -61,7 +62,7 @@ def make_samples(found: Candidate, pantry: Pantry) -> tuple[Sample, ...]:
         case Bidirectional():
             return tuple(foreseen(found, starts(pantry, wanted)))
         case SequenceToSequence() | ConditionalMasked():
-            return tuple(translations(found, list(islice(held_out_pairs(pantry), wanted))))
+            return tuple(translations(found, in_turns(by_direction(held_out_pairs(pantry), wanted), wanted)))
         case Permutation():
             return tuple(told(found, starts(pantry, wanted)))
         case TranslationMasked() | MaskedSides():
@@ -117,11 +118,19 @@ def continuations(found: Candidate, prompts: list[tuple[str, str]]) -> Iterator[
         yield Sample(prompt=prompt, text=text, source=source)
 
 
+def in_turns(groups: dict[str, list[Pair]], count: int) -> list[Pair]:
+    """Take pairs of each direction in turns."""
+    turns = (pair for together in zip_longest(*groups.values()) for pair in together if pair is not None)
+    return list(islice(turns, count))
+
+
 def translations(found: Candidate, pairs: list[Pair]) -> Iterator[Sample]:
     """Translate held-out sources."""
-    written = translate(found, [pair.source for pair in pairs]) if pairs else []
-    for pair, text in zip(pairs, written, strict=True):
-        yield Sample(prompt=pair.source, text=text, source=Path(pair.where).name, reference=pair.target)
+    for pair in pairs:
+        text, = translate(found, [pair.source], languages=pair.languages)
+        where = Path(pair.where).name
+        yield Sample(prompt=pair.source, text=text, reference=pair.target,
+                     source=f"{pair.way}, {where}" if pair.way else where)
 
 
 def guesses(found: Candidate, documents: list[Document]) -> Iterator[Sample]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from saucier.generation.strategies import MaskPredict
@@ -14,8 +13,10 @@ from saucier.objectives.build import Lesson
 from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
 from saucier.recipes import Recipe
 from saucier.runs.batches import in_batches
+from saucier.runs.direction import direction
 from saucier.runs.pantry import Store
 from saucier.runs.study import make_evaluator
+from saucier.runs.told import by_direction
 from saucier.runs.writing import Writer
 from saucier.tasks.baselines.language import baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf
@@ -68,18 +69,33 @@ def simpler_methods(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
 
 def translation_scores(found: Candidate, pairs: Iterator[Pair]) -> tuple[Score, ...]:
     """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
+
+    Where languages are told, each direction is scored by itself, with its target language; their mean stands first.
     """
     if not isinstance(found.recipe.objective, SequenceToSequence | ConditionalMasked):
         return ()
-    chosen = list(islice(pairs, found.recipe.evaluation.limit))
-    references = [pair.target for pair in chosen]
-    scores: list[Score] = []
-    for decoding in decodings(found.recipe):
-        written = translate(found, [pair.source for pair in chosen], decoding)
-        about = f"{len(chosen):,} held-out pairs, {decoding.words}; "
-        scores += [Score(name=name + decoding.suffix, value=score.score, note=about + score.signature)
-                   for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))]
-    return tuple(scores)
+    chosen = by_direction(pairs, found.recipe.evaluation.limit)
+    scores = [score for decoding in decodings(found.recipe) for way in chosen
+              for score in scored(found, chosen[way], decoding)]
+    return tuple([*means(scores), *scores] if len(chosen) > 1 else scores)
+
+
+def scored(found: Candidate, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+    """Translate the sources of pairs of one direction, and score what is written."""
+    references, way = [pair.target for pair in pairs], pairs[0].way
+    written = translate(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
+    about = f"{len(pairs):,} held-out pairs, {decoding.words}; "
+    first, second = (Score(name=name + (f" {way}" if way else "") + decoding.suffix, value=score.score,
+                           note=about + score.signature)
+                     for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
+    return first, second
+
+
+def means(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """Return the mean of each score over the directions."""
+    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
+    return tuple(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
+                 for name, values in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +126,14 @@ def iterated(count: int, lengths: int) -> Decoding:
     return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
 
 
-def translate(found: Candidate, sources: Sequence[str], decoding: Decoding | None = None) -> list[str]:
-    """Translate texts, sorted by length so that little is padded; they come back in their order."""
+def translate(found: Candidate, sources: Sequence[str], decoding: Decoding | None = None,
+              languages: tuple[str, str] | None = None) -> list[str]:
+    """Translate texts, sorted by length so that little is padded; they come back in their order.
+
+    Raises `InputError` for languages that the tokenizer has not.
+    """
     evaluation, decoding = found.recipe.evaluation, decoding or decodings(found.recipe)[-1]
+    way = None if languages is None else direction(found, *languages)
     writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
-                    learned=found.recipe.objective)
+                    learned=found.recipe.objective, direction=way)
     return in_batches(sources, evaluation.batch, lambda some: writer.translate(some, decoding.options))

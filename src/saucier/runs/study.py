@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from saucier.config import Transformer, remembered_tokens
 from saucier.errors import InputError
-from saucier.objectives.base import Given, TokenIds
+from saucier.objectives.base import Given
 from saucier.objectives.build import Lesson, joint, lessons, turns_of
 from saucier.objectives.fit import tells_languages
 from saucier.objectives.mixture import MixedBatches
 from saucier.objectives.parallel import ParallelCorruption
 from saucier.recipes import Recipe
 from saucier.runs.pantry import Store
+from saucier.runs.told import times, token_ids
 from saucier.text.batches import (
     Batches,
     BucketedPairs,
@@ -124,7 +125,7 @@ class Cutting:
 def given(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> Given:
     """Return what a recipe's objective is built from."""
     training = recipe.training
-    return Given(TokenIds.of(tokenizer.target), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
+    return Given(token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
                  training.seed, collocations)
 
 
@@ -204,7 +205,7 @@ def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[
         return language_batches(cutting, store, lesson)
     match lesson.material, store:
         case Pairs(), PairStore():
-            return BucketedPairs(store, limits(cutting, lesson), seed=training.seed)
+            return BucketedPairs(store, limits(cutting, lesson), seed=training.seed, times=times(cutting.recipe, store))
         case (TwoSegments() | TwoSentences()) as kind, TokenStore():
             return SentencePairs(store, kind, batch=training.batch, **framed(cutting))
         case (FullSentences() | DocumentSentences()) as kind, TokenStore():

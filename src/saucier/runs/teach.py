@@ -10,11 +10,11 @@ from saucier.inspection.machine import give_back, reset_peak, resident
 from saucier.inspection.plan import make_plan, read_plan
 from saucier.inspection.units import bytes_text, duration, quantity
 from saucier.inspection.workload import Workload, enough
-from saucier.objectives.base import TokenIds
 from saucier.recipes import Recipe
 from saucier.runs.folder import essential
 from saucier.runs.job import Cooking
 from saucier.runs.study import make_evaluator
+from saucier.runs.told import token_ids
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.loop import Result, train
 from saucier.training.progress import Reporter, screen
@@ -55,7 +55,7 @@ def real_workload(job: Cooking) -> Workload:
 def real_batches(recipe: Recipe, study: Study, tokenizer: Tokenizer) -> Workload:
     """Return the first batches of a study."""
     count = min(enough(recipe), study.batches.steps_per_epoch)
-    ids = asdict(TokenIds.of(tokenizer.target)) | {"vocab": tokenizer.vocab_size}  # the model follows from the source's
+    ids = asdict(token_ids(recipe, tokenizer)) | {"vocab": tokenizer.vocab_size}  # the model follows from the source's
     return Workload(tuple(study.batches[step] for step in range(count)), ids, real=True)
 
 

@@ -50,14 +50,16 @@ class Limits:
 
 
 class LengthPlan:
-    """Which texts make up which batch, in every epoch. Shapes: lengths [N, sides]."""
+    """Which texts make up which batch, in every epoch. Shapes: lengths [N, sides]; times [N], None: each text once."""
 
-    def __init__(self, lengths: Ints, limits: Limits, seed: int) -> None:
+    def __init__(self, lengths: Ints, limits: Limits, seed: int, times: Ints | None = None) -> None:
         self._seed = seed
         cut = lengths if limits.length is None else np.minimum(lengths, limits.length)
         longer = (cut < lengths).any(axis=1)
         kept = ~longer if limits.too_long == "drop" else np.ones(len(lengths), dtype=bool)
-        self._items, self._lengths = np.flatnonzero(kept), cut[kept]
+        items = np.flatnonzero(kept)
+        self._items = items if times is None else np.repeat(items, times[items])
+        self._lengths = cut[self._items]
         if not len(self._items):
             raise InputError("every text is longer than the limit and is dropped", where="data",
                              remedy=f"raise the length of {limits.length}, or truncate")
@@ -192,10 +194,13 @@ def text_rows(tokens: Ints, lengths: Ints, *, row: Ints, item: Ints,
 class BucketedPairs(Bucketed[PairRows]):
     """Endless batches of pairs of about equal lengths. Source: Vaswani et al. 2017, §5.1, arXiv:1706.03762."""
 
-    def __init__(self, store: PairStore, limits: Limits, *, seed: int = 0) -> None:
-        """Plan batches over the pairs of `store`. Errors: `InputError` where every pair would be dropped."""
+    def __init__(self, store: PairStore, limits: Limits, *, seed: int = 0, times: Ints | None = None) -> None:
+        """Plan batches over the pairs of `store`, each of which comes so many `times` [N] in an epoch.
+
+        Errors: `InputError` where every pair would be dropped.
+        """
         lengths = np.stack([store.source.lengths, store.target.lengths], axis=1)
-        super().__init__(LengthPlan(lengths, limits, seed), functools.partial(read_pairs, store, limits))
+        super().__init__(LengthPlan(lengths, limits, seed, times), functools.partial(read_pairs, store, limits))
 
 
 class EvaluationPairs(BucketedPairs):

@@ -76,6 +76,21 @@ class SyntheticPairs(Config):
     """
 
 
+class ColumnLanguages(Config):
+    """Tables whose two columns are called by their languages; one model learns them all (many to many).
+
+    Both texts of a pair begin with the token of their language, such as `__deu__` for the column deu.
+    Source: Fan et al. 2021 (M2M-100), arXiv:2010.11125; the layout is that of its release.
+    """
+
+    both_ways: bool = True
+    """Learn and measure each pair the other way round, too; else from the first column to the second alone."""
+    alpha: float = Field(default=0.2, ge=0, le=1)
+    """A pair is of direction i with probability q_i ∝ p_i^alpha, p_i its share of the pairs: 1 draws by size, 0 all
+    directions alike; 0.2 is the temperature of 5 of Arivazhagan et al. 2019, arXiv:1907.05019. M2M-100 balances
+    languages instead, by Sinkhorn's iterations, which is not done here."""
+
+
 class PairData(Config):
     """Pairs of texts: translation, summarization and everything else with a source and a target."""
 
@@ -86,10 +101,12 @@ class PairData(Config):
     """The source column; none (with `target`) means the first column of exactly two."""
     target: str | None = None
     """The target column; none (with `source`) means the second column of exactly two."""
+    languages: ColumnLanguages | None = None
+    """How the languages of tables are told; None: all pairs are of one direction, which nobody needs to name."""
     deduplicate: bool = False
     """Skip pairs seen before (exact; remembers 16 bytes of hash for each)."""
     limit: int | None = Field(default=None, gt=0)
-    """Stop after so many pairs."""
+    """Stop after so many pairs; of each table, where languages are told."""
     synthetic: SyntheticPairs | None = None
     """Pairs made by back-translation, beside those of `files`."""
     held_out: HeldOut = Fraction()
@@ -138,6 +155,8 @@ class LanguageData(Config):
 
 OWN_LANGUAGES = ("python", "english")
 """The languages that lie on every machine: heads of Python's functions, and what is said of them."""
+OWN_COLUMNS = ("py", "en")
+"""What they are called where the columns of tables are called by languages."""
 
 
 def languages_of(data: TextData | PairData | LanguageData) -> tuple[str, ...]:
@@ -145,6 +164,8 @@ def languages_of(data: TextData | PairData | LanguageData) -> tuple[str, ...]:
     match data:
         case LanguageData(languages=named):
             return tuple(named) or OWN_LANGUAGES
+        case PairData(languages=ColumnLanguages(), files=files) if files:
+            return ()
         case PairData(files=files, source=source, target=target):
             return (source or "source", target or "target") if files else OWN_LANGUAGES
         case TextData():

@@ -11,6 +11,7 @@ from typing import TypeVar
 from saucier.text.read import Document, Pair
 from saucier.text.store import PairStore, Piece, Progress, TokenStore, write_pair_store, write_store
 from saucier.text.tokenizer import Tokenizer
+from saucier.text.told import Told
 
 GROUP = 1 << 20
 """Characters that are encoded at a time."""
@@ -43,7 +44,11 @@ def write_documents(folder: Path, documents: Iterable[Document], tokenizer: Toke
 
 def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
                 progress: Progress | None = None) -> PairStore:
-    """Encode pairs, each text inside its tokenizer's template, into a store of pairs. Errors: as `write_documents`."""
+    """Encode pairs, each text inside its tokenizer's template, into a store of pairs.
+
+    Where languages are told, each text begins with its own.
+    Errors: as `write_documents`; `InputError` for a language that the tokenizer has no token of.
+    """
     vocabs = tokenizer.vocab_size, tokenizer.target.vocab_size
     return write_pair_store(folder, _pair_pieces(pairs, tokenizer), vocabs=vocabs, progress=progress)
 
@@ -118,9 +123,16 @@ def _framed(pieces: Iterable[Piece], begin: int | None, end: int | None) -> Iter
 
 
 def _pair_pieces(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[tuple[Piece, Piece]]:
+    told: Told | None = None
     for group in _groups(pairs, lambda pair: len(pair.source) + len(pair.target)):
         sources = _whole_texts([pair.source for pair in group], tokenizer)
-        yield from zip(sources, _whole_texts([pair.target for pair in group], tokenizer.target), strict=True)
+        targets = _whole_texts([pair.target for pair in group], tokenizer.target)
+        for pair, *sides in zip(group, sources, targets, strict=True):
+            if pair.languages is not None:
+                told = told or Told(tokenizer)
+                sides = [replace(side, ids=told.begun(side.ids, name, pair.where))
+                         for side, name in zip(sides, pair.languages, strict=True)]
+            yield sides[0], sides[1]
 
 
 def _whole_texts(texts: list[str], tokenizer: Tokenizer) -> list[Piece]:

@@ -41,6 +41,19 @@ class Pair:
     target: str
     where: str
     """File and line."""
+    languages: tuple[str, str] | None = None
+    """Of source and target, where they are told."""
+
+    @property
+    def way(self) -> str:
+        """Its direction in words; "" where the languages are not told."""
+        return "" if self.languages is None else " → ".join(self.languages)
+
+    @property
+    def turned(self) -> Pair:
+        """The same pair the other way round."""
+        back = None if self.languages is None else (self.languages[1], self.languages[0])
+        return Pair(self.target, self.source, self.where, back)
 
 
 @dataclass(slots=True)
@@ -59,6 +72,8 @@ class Counts:
     """Rows, lines and paragraphs skipped because they hold no text."""
     duplicates: int = 0
     """Documents (or pairs) skipped because they were seen before."""
+    shared: int = 0
+    """Pairs that are not learned since a text of theirs is held out (where languages are told)."""
     repaired: int = 0
     """Lone halves of surrogate pairs (from JSON escapes) replaced by U+FFFD."""
     unreadable: int = 0
@@ -187,9 +202,10 @@ def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
 
 
 def read_pairs(files: Sequence[str], *, source: str | None = None, target: str | None = None,
-               counts: Counts | None = None, whole: bool = False) -> Iterator[Pair]:
+               counts: Counts | None = None, whole: bool = False, told: bool = False) -> Iterator[Pair]:
     """Yield (source, target) texts from two columns of tables, in order. `source`, `target`: see `PairData`.
 
+    `told`: the columns are called by their languages.
     Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no pair at all; with `whole`, for
     a row that lacks a side (it is left out and counted otherwise).
     """
@@ -198,13 +214,14 @@ def read_pairs(files: Sequence[str], *, source: str | None = None, target: str |
         counts.files += 1
         counts.names.append(file.name)
         before = counts.documents
-        columns = pair_columns(file, source, target)
+        columns = language_columns(file) if told else pair_columns(file, source, target)
+        languages = (columns[0], columns[1]) if told else None
         all_rows = rows(file, columns)
         for row in all_rows:
             texts = [_cell(row, column, file, counts) for column in columns]
             if all(texts):
                 counts.add(*texts)
-                yield Pair(texts[0], texts[1], f"{file.name}, line {row.line}")
+                yield Pair(texts[0], texts[1], f"{file.name}, line {row.line}", languages)
             elif whole:
                 raise half_pair(file, row.line, columns, texts, [
                     other.line for other in all_rows if not all(_cell(other, one, file, counts) for one in columns)])
@@ -234,3 +251,17 @@ def pair_columns(file: Source, source: str | None, target: str | None) -> list[s
         if column not in known:
             raise missing_column(column, known, file.name)
     return [source, target]
+
+
+def language_columns(file: Source) -> list[str]:
+    """Give the names of the two columns of a table, which are its languages. Raises `InputError` for other counts."""
+    known = columns_of(file)
+    if len(known) != 2:
+        raise InputError(f"has the columns {', '.join(known)}, and two that are called by languages are wanted",
+                         where=file.name, remedy="make a table of two columns for each pair of languages")
+    return known
+
+
+def languages_in(files: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages of tables whose columns are called by them, each once, as they come."""
+    return tuple(dict.fromkeys(name for file in find_sources(files) for name in language_columns(file)))

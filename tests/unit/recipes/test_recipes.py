@@ -161,6 +161,12 @@ def test_another_kind_starts_its_section_afresh() -> None:
     ("deep-char-nano", "objective.positions.kind=last",
      "objective.deeper.further: no token stands behind the last position of a row"),
     ("gpt-nano", "model.layers=0", "should be greater than 0, not 0"),
+    ("m2m-nano", "data.held_out={kind: tail}", "data.held_out.kind: the tail of several tables is of the last ones"),
+    ("m2m-nano", "data.source=eng", "data.source: columns are told by their languages"),
+    ("m2m-nano", "objective.truth={kind: linear, slope: 0.1}", "objective.truth: a decoder that reads its own"),
+    ("m2m-nano", "tokenizer.special={pad: <pad>, unk: <unk>, bos: <s>}", "tokenizer.special.eos: a decoder begins"),
+    ("m2m-nano", "target_tokenizer={kind: bytes}", "languages are told by tokens that both sides have"),
+    ("mask-predict-nano", "data.languages={}", "only an encoder-decoder that learns sequence_to_sequence is told"),
 ])
 def test_parts_that_cannot_work_together(name: str, override: str, words: str) -> None:
     with pytest.raises(InputError, match=re.escape(words)):

@@ -19,7 +19,7 @@ from saucier.text.store import PairStore
 WORDS = {"eng": ("the cook", "a guest", "stirs", "tastes", "soup", "milk"),
          "deu": ("der Koch", "ein Gast", "rührt", "probiert", "Suppe", "Milch"),
          "fra": ("le chef", "un convive", "remue", "goûte", "soupe", "lait")}
-SMALL = ("tokenizer.vocab=130", "model.dim=32", "model.heads=2", "model.layers=1", "training.steps=4",
+SMALL = ("tokenizer.vocab=75", "model.dim=32", "model.heads=2", "model.layers=1", "training.steps=4",
          "training.batch=8", "training.length=24", "training.events=off", "evaluation.beams=1", "--no-calibrate")
 WAYS = {"eng → deu", "deu → eng", "eng → fra", "fra → eng"}
 
@@ -152,11 +152,11 @@ def test_back_translation_and_the_map_are_told_both_languages(saucier: Saucier, 
 
 
 def test_a_run_goes_on_with_the_languages_it_knows(saucier: Saucier, run: Path, tables: Path, tmp_path: Path) -> None:
-    words = ("data.kind=pairs", "data.languages={}", "objective={kind: sequence_to_sequence}", "training.steps=2",
-             "training.batch=8", "training.events=off", "--no-calibrate")
+    words = ("training.steps=2", "training.batch=8", "training.events=off", "--no-calibrate")
     table(tmp_path / "deu-fra.tsv", "deu", "fra", range(40))
     answer = saucier("train", "--from", run, "--data", tmp_path / "deu-fra.tsv", "--out", tmp_path / "on", *words)
     assert answer.code == 0, answer.err
+    assert library.load(tmp_path / "on").generation["decoder_start_token_id"] == library.load_tokenizer(run).eos_id
     table(tmp_path / "unknown.tsv", "deu", "fra", range(40))
     unknown = (tmp_path / "unknown.tsv").read_text(encoding="utf-8").replace("deu\tfra", "deu\tita", 1)
     (tmp_path / "unknown.tsv").write_text(unknown, encoding="utf-8")

@@ -22,6 +22,7 @@ from saucier.recipes.overrides import apply_overrides
 from saucier.recipes.reading import Source
 from saucier.runs.folder import RunFolder, run_of
 from saucier.text.tokenizer import ROLES, Tokenizer, load_tokenizer
+from saucier.text.told import tells_languages
 
 LENGTH = 256
 """Tokens in a row, where the model can take more."""
@@ -42,21 +43,21 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
 
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
     the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
-    another; `objective.kind=...` says otherwise. With `source_layers` a new encoder of so many blocks reads sources of
-    another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives it a
-    vocabulary of its own, learned from the sources.
+    another; `objective.kind=...` says otherwise. A model between two vocabularies, or of several languages that has
+    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of so many blocks reads
+    sources of another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives
+    it a vocabulary of its own, learned from the sources.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
     """
     folder = folder_of(start)
     tokenizer = load_tokenizer(folder)
     model = speaking(model_folder_of(folder))
-    learned, data = (TWO_STAGES, "pairs") if source_layers is not None else (PAIRS, "pairs") \
-        if tokenizer.has_own_target else (as_learned(objective(model, tokenizer), folder), "text")
+    learned, data = (TWO_STAGES, {"kind": "pairs"}) if source_layers is not None else lesson(model, tokenizer, folder)
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
     length = min(LENGTH, learned_length(model) or LENGTH)
     values: dict[str, Any] = {
         "name": name_of(start), "about": f"Goes on from {start.name}", "model": model.model_dump(mode="json"),
-        **tokenizers(tokenizer), "data": {"kind": data}, "objective": learned,
+        **tokenizers(tokenizer), "data": data, "objective": learned,
         "training": training(overrides) | {"length": length}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
@@ -107,6 +108,16 @@ def tokenizers(tokenizer: Tokenizer) -> dict[str, Any]:
     """Describe the tokenizer of a model that is there, or those of both sides."""
     return {"tokenizer": ready(tokenizer),
             "target_tokenizer": ready(tokenizer.target) if tokenizer.has_own_target else None}
+
+
+def lesson(model: c.Transformer, tokenizer: Tokenizer, start: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Choose what is learned, and of which data. Raises `InputError` where the tokenizer has no token for it."""
+    if tokenizer.has_own_target:
+        return PAIRS, {"kind": "pairs"}
+    hides = tokenizer.mask_id is not None or tokenizer.sentinel_ids
+    if model.encoder is not None and model.decoder is not None and not hides and tells_languages(tokenizer):
+        return as_learned(PAIRS, start), {"kind": "pairs", "languages": {}}
+    return as_learned(objective(model, tokenizer), start), {"kind": "text"}
 
 
 def objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -22,10 +22,12 @@ class Speaker(Protocol):
     """A model, and what is known of it."""
 
     @property
-    def model(self) -> Transformer: ...
+    def model(self) -> Transformer:
+        """What writes."""
 
     @property
-    def tokenizer(self) -> Tokenizer: ...
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer."""
 
     @property
     def recipe(self) -> Recipe | None:

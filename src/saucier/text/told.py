@@ -38,14 +38,20 @@ def with_languages(config: TokenizerConfig, names: Sequence[str]) -> TokenizerCo
     return config.model_copy(update={"special": told})
 
 
+def tells_languages(tokenizer: Tokenizer) -> bool:
+    """Say whether a tokenizer puts a text between a token of its language and the end token."""
+    frame = tokenizer.encode("")
+    return len(frame) > 1 and frame[0] in language_tokens(tokenizer).values() and frame[-1] == tokenizer.eos_id
+
+
 class Told:
     """Puts a language in the place of the one with which a tokenizer begins every text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Look at the frame. Raises `InputError` where it is not: language, text, end token."""
-        self._known, frame = language_tokens(tokenizer), tokenizer.encode("")
+        self._known = language_tokens(tokenizer)
         self._ids: dict[str, int] = {}
-        if len(frame) < 2 or frame[0] not in self._known.values() or frame[-1] != tokenizer.eos_id:
+        if not tells_languages(tokenizer):
             raise InputError("the tokenizer does not put texts between a token of their language and the end token",
                              where="data.languages", remedy="begin with a model such as M2M-100, or leave the "
                                                             "languages out")

@@ -117,7 +117,13 @@ def keys_at(location: Path, schema: Schema) -> list[str]:
 
 def tags_at(location: Path, schema: Schema) -> list[str]:
     """Return the tags of the union at a location of the config."""
-    return [tag for found in nodes_at(location, schema) for tag in found.get("discriminator", {}).get("mapping", {})]
+    return [tag for found in nodes_at(location, schema) for tag in mapping(found)]
+
+
+def mapping(node: Schema) -> Mapping[str | int, str]:
+    """Return the members of a union by their tags; none of what is no such union."""
+    found: Mapping[str | int, str] = node.get("discriminator", {}).get("mapping", {})
+    return found
 
 
 def nodes_at(location: Path, schema: Schema) -> list[Schema]:
@@ -129,8 +135,15 @@ def nodes_at(location: Path, schema: Schema) -> list[Schema]:
 
 
 def children(node: Schema, part: str | int, definitions: dict[str, Schema]) -> Iterator[Schema]:
-    """Yield what is below a node: the property or the list item of that name, or the union's member with that tag."""
-    for variant in variants(node, definitions):
+    """Yield what is below a node: the union's member with that tag, or else the property or the list item of that name.
+
+    A location names the member before anything inside it, also where another member has a property of that name.
+    """
+    below = list(variants(node, definitions))
+    if tagged := [mapping(union)[part] for union in below if part in mapping(union)]:
+        yield from (definitions[one.rpartition("/")[2]] for one in tagged)
+        return
+    for variant in below:
         if part in variant.get("properties", {}):
             yield variant["properties"][part]
         elif isinstance(part, int) and "items" in variant:

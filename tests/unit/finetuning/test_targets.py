@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from saucier.errors import InputError
+from saucier.families import FAMILIES
 from saucier.finetuning.data import Splits
 from saucier.finetuning.opening import parts_shown, unknown
 from saucier.finetuning.outcome import say_answer
@@ -36,11 +37,13 @@ MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=Number
     (build_task(NumberToText()), LabelledText(PLACE, "one", "soup", None, 3.75), ["soup", "3.8"]),
     (build_task(Summarization()), WrittenText(PLACE, "one", "a long soup", ("soup", "stew")),
      ["a long soup", "soup", "stew"]),
-    (build_task(StepByStep()), Reasoned(PLACE, "one", "soup", "good", "it is hot"), ["soup", "good", "it is hot"]),
+    (build_task(StepByStep()), Reasoned(PLACE, "one", "soup", "good", "it is hot"),
+     ["[label] ", "[rationale] ", "soup", "good", "it is hot"]),
     (build_task(MIXED), Portion(PLACE, "one", "tone", CLASS), ["soup", "fine"]),
 ])
 def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task[Any], example: Any, told: list[str]) -> None:
-    assert list(texts(Splits(task, [example], [], []))) == told
+    body = FAMILIES["t5"](dim=16, layers=1, heads=2, hidden=16)
+    assert list(texts(Splits(task, [example], [], []), body)) == told
 
 
 def test_what_was_written_is_shown_where_it_is_no_class() -> None:

@@ -69,7 +69,8 @@ def test_no_text_makes_it_fall_over(text: str) -> None:
 @pytest.mark.parametrize(("name", "change", "told"), [
     ("bart-nano", "objective.noises=[{kind: foo}]", r"objective\.noises\.0\.kind: there is no 'foo'"),
     ("mbart-nano", "data.alpha=-1", r"data\.alpha: should be greater than or equal to 0"),
-    ("mbart-nano", "data.files=[a.txt]", r"data\.files: unknown key; known: kind, languages")])
+    ("mbart-nano", "data.files=[a.txt]", r"data\.files: unknown key; known: kind, languages"),
+    ("m2m-nano", "data.languages.alfa=1", r"data\.languages\.alfa: unknown key; did you mean 'alpha'\?")])
 def test_one_fault_is_one_line_with_its_own_key(name: str, change: str, told: str) -> None:
     with pytest.raises(InputError, match=told) as found:
         recipe(name, [change])

@@ -117,7 +117,7 @@ def keys_at(location: Path, schema: Schema) -> list[str]:
 
 def tags_at(location: Path, schema: Schema) -> list[str]:
     """Return the tags of the union at a location of the config."""
-    return [tag for found in nodes_at(location, schema) for tag in mapping(found)]
+    return [str(tag) for found in nodes_at(location, schema) for tag in mapping(found)]
 
 
 def mapping(node: Schema) -> Mapping[str | int, str]:

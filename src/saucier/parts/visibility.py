@@ -117,8 +117,17 @@ def materialize(visibility: c.Visibility, span: Span) -> Mask:
         allowed = both(allowed, same[:, None])
     if c.permutes(visibility):
         allowed = streams(allowed, span.visible, span.start, span.queries, span.targets)
-    whole = sees_itself(visibility) and (span.padding is None or span.starts_real)
-    return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
+    return Mask(allowed=allowed, whole=sees_itself(visibility) and finds_a_key(span), times=times, device=span.device)
+
+
+def finds_a_key(span: Span) -> bool:
+    """Say whether padding and documents leave each query, of those that see themselves, some key.
+
+    A padded place is in no document, and a target's document need not have a source in its row.
+    """
+    if span.query_documents is None:
+        return span.padding is None or span.starts_real
+    return span.padding is None and span.query_documents is span.key_documents
 
 
 def within_documents(queries: Tensor, keys: Tensor) -> Tensor:

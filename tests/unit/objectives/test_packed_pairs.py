@@ -11,7 +11,7 @@ from saucier import config as architecture
 from saucier.families import FAMILIES
 from saucier.model import Transformer
 from saucier.objectives import config as c
-from saucier.objectives.base import Given, TokenIds
+from saucier.objectives.base import IGNORED, Given, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.recipes import recipe
 from saucier.text.rows import PADDING, PairRows
@@ -59,6 +59,23 @@ def test_losses_and_gradients_are_those_of_pairs_alone(family: str, room: int) -
     assert shared[0] == pytest.approx(alone[0], rel=1e-5)
     for name, gradient in alone[2].items():
         torch.testing.assert_close(shared[2][name], gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["transformer", "bart", "t5", "marian"])
+def test_padding_that_sees_nothing_spoils_nothing_in_bfloat16(family: str) -> None:
+    """Sources fill their rows, targets do not: a padded place is in no pair and sees no source, here step by step."""
+    model = build(body(family), seed=1).to(torch.bfloat16)
+    corruption, _ = build_objective(c.SequenceToSequence(packing=c.Packing(length=5)), Given(IDS, model.config))
+    texts = np.array([[5, 6, 7, 8, 2], [9, 5, 7, 6, 2]])
+    rows = PairRows(texts, np.where(np.arange(5) < [[5], [3]], texts, 0), np.array([5, 5]), np.array([5, 3]),
+                    np.arange(2), np.arange(2))
+    batch = corruption(rows, seed=0, step=0)
+    real = batch.pop("labels") != IGNORED
+    assert "attention_mask" not in batch and not batch["decoder_attention_mask"].all()
+    logits = model(**batch).logits
+    assert logits.isfinite().all()
+    logits[real].sum().backward()
+    assert all(one.grad.isfinite().all() for one in model.parameters() if one.grad is not None)
 
 
 @pytest.mark.parametrize("family", ["transformer", "bart", "t5"])

@@ -10,7 +10,7 @@ from benchmarks.cooking import SHARED
 from benchmarks.long_runs import RUNS, muon
 from benchmarks.long_texts import COLOURS, hidden_keys, write_rows
 from benchmarks.section import Row
-from benchmarks.tuned import finetuned, named, said, scores, took
+from benchmarks.tuned import accuracy, finetuned, named, said, scores, took
 
 BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
 HELD_OUT_BOOK = "sherlock_holmes.txt"
@@ -134,11 +134,6 @@ def lengthened(run: Path, folder: Path, length: int) -> Path:
     if not folder.is_dir():
         convert(str(run), folder, asked=Asked(positions=length))
     return folder
-
-
-def accuracy(run: Path) -> dict[str, object]:
-    """Return the share of right answers."""
-    return named(scores(run)["scores"], "accuracy")
 
 
 def simple(run: Path) -> str:

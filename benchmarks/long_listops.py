@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.cooking import SHARED
 from benchmarks.long_runs import RUNS, muon
 from benchmarks.section import Row
-from benchmarks.tuned import finetuned, named, said, scores, took
+from benchmarks.tuned import accuracy, finetuned, said, took
 
 FILES = (SHARED / "long" / "listops" / "train.tsv", SHARED / "long" / "listops" / "dev.tsv")
 EPOCHS, BATCH, LENGTH, SHORT = 4, 16, 640, 64
@@ -61,11 +61,6 @@ def learned(case: Case, length: int, *, quick: bool) -> Path:
     return finetuned(RUNS / ("quick" * quick) / f"listops-{case.recipe}-{length}", "classification", case.recipe, FILES,
                      ["task.labels=['0','1','2','3','4','5','6','7','8','9']", f"training.length={length}",
                       f"training.batch={BATCH}", *WORDS, *muon(3e-3, 1.2e-3), *case.words, *words])
-
-
-def accuracy(run: Path) -> dict[str, float]:
-    """Return the share of right answers."""
-    return named(scores(run)["scores"], "accuracy")
 
 
 def by_operator() -> float:

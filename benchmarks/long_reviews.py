@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.cooking import SHARED
 from benchmarks.long_runs import RUNS, muon
 from benchmarks.section import Row
-from benchmarks.tuned import finetuned, named, said, scores, took
+from benchmarks.tuned import accuracy, finetuned, named, said, scores, took
 
 FOLDER = SHARED / "classification" / "movie_reviews_long"
 FILES = (FOLDER / "train.jsonl", FOLDER / "dev.jsonl")
@@ -61,8 +61,3 @@ def learned(case: Case, length: int, *, quick: bool) -> Path:
                      ["task.text=text", f"training.length={length}", f"training.batch={BATCH}", *muon(3e-3, 1.2e-3),
                       "recipe.model.dim=64", "recipe.model.layers=2", "recipe.tokenizer.vocab=4000",
                       *case.tables(length), *words])
-
-
-def accuracy(run: Path) -> dict[str, float]:
-    """Return the share of right answers."""
-    return named(scores(run)["scores"], "accuracy")

@@ -30,6 +30,11 @@ def named(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(one for one in found if one["name"] == name)
 
 
+def accuracy(run: Path) -> dict[str, Any]:
+    """Return the share of right answers."""
+    return named(scores(run)["scores"], "accuracy")
+
+
 def said(score: dict[str, Any]) -> str:
     """Tell a score with its interval."""
     return f"{score['value']:.3f} ({score['low']:.3f}–{score['high']:.3f})"

@@ -126,10 +126,12 @@ def in_turns(groups: dict[str, list[Pair]], count: int) -> list[Pair]:
 
 def translations(found: Candidate, pairs: list[Pair]) -> Iterator[Sample]:
     """Translate held-out sources."""
+    written: dict[Pair, str] = {}
+    for some in by_direction(iter(pairs), None).values():
+        written |= zip(some, translate(found, [one.source for one in some], languages=some[0].languages), strict=True)
     for pair in pairs:
-        text, = translate(found, [pair.source], languages=pair.languages)
         where = Path(pair.where).name
-        yield Sample(prompt=pair.source, text=text, reference=pair.target,
+        yield Sample(prompt=pair.source, text=written[pair], reference=pair.target,
                      source=f"{pair.way}, {where}" if pair.way else where)
 
 

@@ -187,7 +187,7 @@ class Tokenizer:
         """
         return self.handling.known or self.next_id
 
-    @property
+    @cached_property
     def next_id(self) -> int:
         """The id behind all others, also behind those that the model does not know."""
         return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)

@@ -88,6 +88,25 @@ def test_what_rows_cannot_hold_is_counted(saucier: Saucier, pair_file: Path, tmp
     assert f"too long: {data.truncated_rows:,} cut by {data.truncated_tokens:,} tokens" in answer.out
 
 
+def test_rows_of_whole_documents_say_what_they_pad_and_divide(saucier: Saucier, stories_file: Path,
+                                                              tmp_path: Path) -> None:
+    rest = ["--data", stories_file, "--no-calibrate", "tokenizer.vocab=280", "data.document=paragraph", *small()]
+    whole, running = tmp_path / "whole", tmp_path / "running"
+    answer = saucier("cook", "gpt-nano", "--out", whole, *rest, "objective.rows.kind=documents")
+    assert answer.code == 0, answer.err
+    results = read_results(whole)
+    assert results.data.divided_documents > 0
+    assert 0 < results.data.padding < 0.2
+    assert f"{results.data.padding:.1%} of their places are padding" in answer.out
+    assert f"{results.data.divided_documents} documents are longer than a row and divided" in answer.out
+    assert f"{results.data.divided_documents} documents were longer than a row" in (whole / "report.html").read_text()
+    saucier("cook", "gpt-nano", "--out", running, *rest)
+    assert results.held_out.tokens == read_results(running).held_out.tokens  # the same ones, in other rows
+    refused = saucier("evaluate", whole, "--stride", 4)
+    assert refused.code == 2
+    assert "shuffled rows" in refused.error
+
+
 @pytest.mark.parametrize(("learned", "called"), [
     ("objective.next_sentence={}", "next-sentence accuracy"),
     ("objective={kind: masked, sentence_order: {}, choice: {kind: n_grams}}", "sentence-order accuracy")])

@@ -22,7 +22,8 @@ Attention = Annotated[str | None,
                       typer.Option(metavar="KIND", rich_help_panel=SHAPE,
                                    help="What a token sees: window:512 (neighbours; of an encoder makes a Longformer), "
                                         "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird), or how "
-                                        "it is weighed: features:256 (a Performer), mixtures:128 (a Linformer).")]
+                                        "it is weighed: features:256 (a Performer), mixtures:128 (a Linformer), "
+                                        "hashes:64:4 (chunks and rounds of a Reformer).")]
 Global = Annotated[str | None,
                    typer.Option("--global", metavar="TOKENS", rich_help_panel=SHAPE,
                                 help="Beside a window: the tokens that see all and are seen by all where a batch names "

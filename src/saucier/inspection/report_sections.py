@@ -61,6 +61,10 @@ def losses_text(data: DataCounts) -> str:
         parts.append(f"{data.truncated_rows:,} rows were too long and lost {data.truncated_tokens:,} tokens.")
     else:
         parts.append("Nothing was cut.")
+    if data.divided_documents:
+        parts.append(f"{data.divided_documents:,} documents were longer than a row, and were divided among several.")
+    if data.padding:
+        parts.append(f"{data.padding:.1%} of the places in rows hold no token.")
     return " ".join(parts)
 
 

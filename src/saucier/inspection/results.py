@@ -63,6 +63,10 @@ class DataCounts(Config):
     """Rows that were longer than the model's length and were cut."""
     truncated_tokens: int = 0
     """Tokens that were lost to these cuts."""
+    divided_documents: int = 0
+    """Documents that were longer than a row of whole documents, and were divided among several."""
+    padding: float = 0
+    """Share of the places of such rows that hold no token."""
     languages: tuple[LanguageCounts, ...] = ()
     """Each language, where the data tell languages apart."""
     directions: tuple[LanguageCounts, ...] = ()

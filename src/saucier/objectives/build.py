@@ -108,7 +108,7 @@ def causal(config: c.Causal, given: Given) -> tuple[Corruption[Any], Objective]:
     corruption = build_causal(config, given)
     learned = Prediction(config.label_smoothing, (build_deeper(config.deeper, given),) if config.deeper else ())
     match config.rows:
-        case c.ShuffledRows():
+        case c.ShuffledRows() | c.DocumentRows():
             return corruption, learned
         case c.ConsecutiveRows():
             return CarryingCorruption(corruption), Carrying(learned)

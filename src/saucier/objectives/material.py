@@ -8,11 +8,14 @@ from __future__ import annotations
 from saucier.objectives import config as c
 from saucier.objectives.config.noise import needs_sentences
 from saucier.text.material import (
+    AtDocuments,
     Bare,
     Consecutive,
     Document,
     DocumentSentences,
+    Drawn,
     Elsewhere,
+    Fixed,
     FullSentences,
     Material,
     Pairs,
@@ -30,6 +33,8 @@ def material(objective: c.Single) -> Material:
     match objective:
         case c.Causal(rows=c.ConsecutiveRows()):
             return Running(Document(), order=Consecutive())
+        case c.Causal(rows=c.DocumentRows()):
+            return Running(Document(), AtDocuments())
         case c.Causal() | c.Bidirectional():
             return Running(Document())
         case c.Masked():
@@ -54,7 +59,7 @@ def masked_rows(objective: c.Masked) -> Material:
     """Return the rows that masked learning asks for."""
     match objective.cut:
         case c.RunningRows():
-            return Running(Segment(), shifted=objective.dynamic)
+            return Running(Segment(), Drawn() if objective.dynamic else Fixed())
         case c.FullSentences():
             return FullSentences()
         case c.DocumentSentences():

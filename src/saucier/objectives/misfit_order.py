@@ -22,7 +22,7 @@ def order_misfits(objective: c.Single, model: architecture.Transformer, data: Da
         case c.ConsecutiveRows() if isinstance(data, LanguageData):
             yield Misfit(("rows", "kind"), "rows of several languages are drawn, and none goes on",
                          "use data of kind: text, or kind: shuffled", own=True)
-        case c.ShuffledRows() if memories and isinstance(memories[0].start, architecture.FromZeros):
+        case c.ShuffledRows() | c.DocumentRows() if memories and isinstance(memories[0].start, architecture.FromZeros):
             yield Misfit(("rows", "kind"), "the model reads a memory of zeros before every row that does not go on",
                          "use rows: {kind: consecutive}, or model.memory=null", own=True)
 

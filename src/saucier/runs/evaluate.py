@@ -115,7 +115,7 @@ def adjusted(recipe: Recipe, question: Question) -> Recipe:
     wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
     wanted |= {"stride": question.stride, "batch": question.rows}
     if question.stride is not None and not all(overlaps(one) for one in singles(recipe.objective)):
-        raise InputError("rows overlap only where the next token is learned, and without a memory", where="--stride",
+        raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
                          remedy="leave it out; a model with a memory takes --memory")
     changed = {name: value for name, value in wanted.items() if value is not None}
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})

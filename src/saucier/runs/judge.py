@@ -20,6 +20,7 @@ from saucier.runs.scoring import Candidate, held_out_loss, simpler_methods, tran
 from saucier.runs.teach import real_workload
 from saucier.runs.verdict import lines
 from saucier.runs.voice import Voice
+from saucier.text.rows import padding_share
 from saucier.training.loop import Result
 from saucier.training.precision import Dtype
 from saucier.training.resume import State, fill_from, fill_modules, usable_checkpoint, weights_of
@@ -64,6 +65,7 @@ def data_counts(job: Cooking) -> DataCounts:
     dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
     return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
                                      "truncated_tokens": rows.get("tokens_cut", 0),
+                                     "divided_documents": rows.get("divided", 0), "padding": padding_share(rows),
                                      "languages": tuple(seen(one, job) for one in counts.languages),
                                      "directions": tuple(shown(one, job) for one in counts.directions)})
 

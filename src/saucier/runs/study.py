@@ -24,7 +24,9 @@ from saucier.text.batches import (
     BucketedPairs,
     ConsecutiveEvaluation,
     ConsecutiveRows,
+    DocumentRows,
     Ends,
+    EvaluationDocuments,
     EvaluationPairs,
     EvaluationRows,
     Limits,
@@ -37,8 +39,10 @@ from saucier.text.config import LanguageData, languages_of
 from saucier.text.language_rows import LanguageBatches, OneLanguage, told
 from saucier.text.languages import LanguageStore, sampling_shares
 from saucier.text.material import (
+    AtDocuments,
     Consecutive,
     DocumentSentences,
+    Drawn,
     FullSentences,
     Pairs,
     Running,
@@ -213,9 +217,12 @@ def training_batches(cutting: Cutting, store: Store, lesson: Lesson) -> Batches[
         case Running(order=Consecutive()), TokenStore():
             return ConsecutiveRows(store, length=corruption.row_length(training.length), batch=training.batch,
                                    seed=training.seed, overlap=corruption.overlap)
-        case Running(shifted=shifted), TokenStore():
+        case Running(borders=AtDocuments()), TokenStore():
+            return DocumentRows(store, length=corruption.row_length(training.length), batch=training.batch,
+                                seed=training.seed, overlap=corruption.overlap)
+        case Running(borders=borders), TokenStore():
             return PackedRows(store, length=corruption.row_length(training.length), batch=training.batch,
-                              seed=training.seed, overlap=corruption.overlap, shift=shifted)
+                              seed=training.seed, overlap=corruption.overlap, shift=isinstance(borders, Drawn))
     raise misplaced(lesson)
 
 
@@ -234,6 +241,9 @@ def held_out_batches(cutting: Cutting, store: Store, lesson: Lesson, *, whole: b
             return ConsecutiveEvaluation(store, length=corruption.row_length(cutting.recipe.training.length),
                                          batch=evaluation.batch, overlap=corruption.overlap,
                                          before=remembered_tokens(cutting.model) or 0)
+        case Running(borders=AtDocuments()), TokenStore():
+            return EvaluationDocuments(store, length=corruption.row_length(cutting.recipe.training.length),
+                                       batch=evaluation.batch, overlap=corruption.overlap)
         case Running(), TokenStore():
             stride = evaluation.stride if whole and corruption.overlap else None
             return EvaluationRows(store, length=corruption.row_length(cutting.recipe.training.length),

@@ -15,6 +15,7 @@ from saucier.runs.folder import essential
 from saucier.runs.job import Cooking
 from saucier.runs.study import make_evaluator
 from saucier.runs.told import token_ids
+from saucier.text.rows import padding_share
 from saucier.text.tokenizer import Tokenizer
 from saucier.training.loop import Result, train
 from saucier.training.progress import Reporter, screen
@@ -78,6 +79,9 @@ def say_plan(job: Cooking) -> None:
     if any(lost.values()):
         cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
         job.voice.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if (rows := job.study.batches.counts).get("divided") is not None:
+        job.voice.say(f"whole documents: {rows['rows']:,} rows, {padding_share(rows):.1%} of their places are padding; "
+                      f"{rows['divided']:,} documents are longer than a row and divided")
     if alone := job.study.batches.counts.get("left_out", 0):
         job.voice.say(f"left out: {alone:,} rows of a single sentence")
     if plan.seconds is not None and plan.peak_memory is not None:

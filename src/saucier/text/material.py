@@ -38,13 +38,31 @@ Order = Shuffled | Consecutive
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """Every epoch cuts the text at other places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Every epoch cuts the text at the same places."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtDocuments:
+    """Rows hold whole documents; those alone are cut that are longer than a row."""
+
+
+Borders = Drawn | Fixed | AtDocuments
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """Rows of one length cut from running text; a row may hold several documents."""
 
     frame: Frame
     """What stands around each document."""
-    shifted: bool = True
-    """Whether every epoch lays the row borders anew."""
+    borders: Borders = Drawn()
+    """Where one row ends and another begins."""
     sentences: bool = False
     """Whether the rows say where sentences start."""
     order: Order = Shuffled()

@@ -5,7 +5,7 @@ Axes: B rows, L positions of a row, S source positions, T target positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeVar
 
@@ -131,6 +131,12 @@ class Batches(Protocol[R_co]):
 
     def __getitem__(self, step: int) -> R_co:
         """Give the whole batch of one step."""
+
+
+def padding_share(counts: Mapping[str, int]) -> float:
+    """Return which share of the places of rows holds no token; 0 where the rows do not count their padding."""
+    empty = counts.get("padding", 0)
+    return empty / (empty + counts["tokens"]) if empty else 0.0
 
 
 def share(count: int, rank: int, world: int) -> slice:

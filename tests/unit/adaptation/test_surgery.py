@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.laws.zoo import family, scrambled, tokens
@@ -13,6 +15,7 @@ from saucier.adaptation.surgery.asked import Asked
 from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
+    Hashes,
     Layers,
     MixedKeys,
     Operation,
@@ -23,6 +26,7 @@ from saucier.adaptation.surgery.config import (
 )
 from saucier.adaptation.surgery.operate import operate
 from saucier.errors import InputError
+from saucier.families.reformer import reformer
 from saucier.model import Transformer, build
 
 WINDOW, BLOCKS = Windows(width=16), Blocks(size=4, drawn=1)
@@ -131,6 +135,38 @@ def test_layers_that_differ_keep_what_they_are() -> None:
         before.config.encoder.attentions()[number].visibility for number in (1, 0, 1)]
 
 
+def kernels(model: Transformer) -> list[Any]:
+    """Return what the attentions of the only stack are computed by."""
+    stack = model.config.encoder or model.config.decoder
+    assert stack is not None
+    return [part.kernel for part in stack.attentions()]
+
+
+def test_hashes_in_one_chunk_are_full_attention_and_many_rounds_come_near_to_it() -> None:
+    before = scrambled(family("reformer"))
+    ids = tokens(before.config, 2, 48)
+    whole, same = operate(before, by=(Hashes(chunk=64),))
+    assert same == min(kernel.chunks.length for kernel in kernels(before) if isinstance(kernel, c.Hashing))
+    gaps = []
+    for rounds in (1, 64):
+        few, _ = operate(whole, by=(Hashes(chunk=8, rounds=rounds),))
+        assert {(kernel.chunks.length, kernel.rounds) for kernel in kernels(few) if isinstance(kernel, c.Hashing)} == {
+            (8, rounds)}
+        with torch.no_grad():
+            gaps.append(float((few(ids).last_hidden_state - whole(ids).last_hidden_state).abs().mean()))
+    assert 0 < gaps[1] < 0.5 * gaps[0]
+
+
+def test_chunks_of_all_layers_fill_what_is_padded() -> None:
+    layers = tuple(c.Chunks(length=length, multiple=24) for length in (8, 12))
+    before = scrambled(reformer(16, 2, heads=2, head_dim=8, vocab=40, hidden=32, local=layers[0],
+                                lsh=c.Hashing(chunks=layers[1]), positions=c.Learned(length=80)))
+    after, _ = operate(before, by=(Hashes(chunk=20),))
+    local, lsh = kernels(after)
+    assert (local.multiple, lsh.chunks.multiple) == (40, 40)
+    assert after(tokens(after.config, 2, 45)).last_hidden_state.shape[1] == 45
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_random_features_come_near_to_the_softmax(name: str) -> None:
     """The nearer, the more there are: Choromanski et al. 2021, §4.3; large scores need many more, so they are small."""
@@ -211,6 +247,7 @@ REFUSED = {
     "no table": ("t5", Positions(length=400), "no table of positions"),
     "mixtures of a decoder": ("gpt2", MixedKeys(rank=8), "only an encoder alone"),
     "more mixtures than positions": ("bert", MixedKeys(rank=65), "--attention: 65 mixtures of 64 positions"),
+    "hashes of other attention": ("bert", Hashes(), "--attention: no attention of the model hashes"),
     "features of windows": ("longformer", RandomFeatures(), "favor"),
     "tokens that are not there": ("bert", Tokens(kept=(0, 40)), "--vocabulary: the model has no table"),
     "clusters": ("transfo_xl", Tokens(kept=(0, 1)), "--vocabulary: the model has no table"),
@@ -237,6 +274,8 @@ def test_words_become_operations() -> None:
     assert Asked("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
     assert Asked("features:64").operations() == (RandomFeatures(count=64),)
     assert Asked("mixtures:8").operations() == (MixedKeys(rank=8),)
+    assert Asked("hashes:32:4").operations() == (Hashes(chunk=32, rounds=4),)
+    assert Asked("hashes").operations() == (Hashes(chunk=64, rounds=None),)
     assert Asked().operations() == ()
 
 

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
+    Hashes,
     Layers,
     MixedKeys,
     Operation,
     Positions,
     RandomFeatures,
+    Seen,
     Windows,
 )
 from saucier.config import AfterSeparator, BeforeSeparator, FirstToken, GlobalTokens, NoTokens
 from saucier.errors import InputError, nearest
 
 SIZES = {"window": "window:512 (neighbours)", "blocks": "blocks:64:3 (positions, drawn blocks)",
-         "features": "features:256", "mixtures": "mixtures:128"}
+         "features": "features:256", "mixtures": "mixtures:128",
+         "hashes": "hashes:64:4 (positions in a chunk, rounds; of a Reformer)"}
 """The kinds of attention, each with an example."""
 SEPARATOR = 2
 """The separator's id where the model does not say: RoBERTa's."""
@@ -31,7 +34,8 @@ class Asked:
     """What a person wants otherwise."""
 
     attention: str | None = None
-    """`window:WIDTH`, `blocks[:SIZE[:DRAWN]]`, `features[:COUNT]` or `mixtures[:RANK]`."""
+    """`window:WIDTH`, `blocks[:SIZE[:DRAWN]]`, `features[:COUNT]`, `mixtures[:RANK]` or
+    `hashes[:CHUNK[:ROUNDS]]`."""
     tokens: str | None = None
     """Global tokens of a window: none, cls, question, choices."""
     positions: int | None = None
@@ -78,7 +82,7 @@ class Asked:
                              remedy="give --attention window:512 too")
 
 
-def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeatures | MixedKeys:
+def attention(words: str, tokens: GlobalTokens) -> Seen:
     """Read what a token is to see, or how it is to be weighed."""
     kind, *values = words.split(":")
     if not all(re.fullmatch(r"\d{1,9}", value) for value in values):
@@ -96,6 +100,8 @@ def attention(words: str, tokens: GlobalTokens) -> Windows | Blocks | RandomFeat
             return RandomFeatures(**dict(zip(("count",), sizes, strict=False)))
         case "mixtures", [] | [_] as sizes if all(sizes):
             return MixedKeys(**dict(zip(("rank",), sizes, strict=False)))
+        case "hashes", [] | [_] | [_, _] as sizes if all(sizes):
+            return Hashes(**dict(zip(("chunk", "rounds"), sizes, strict=False)))
     raise InputError(f"{words!r} is no size", where="--attention", remedy=f"such as {SIZES[kind]}")
 
 

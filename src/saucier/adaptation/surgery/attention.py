@@ -1,13 +1,14 @@
-"""What tokens see: windows with global tokens, and blocks."""
+"""What tokens see, and how it is weighed: windows with global tokens, blocks, features, mixtures, hashes."""
 
 from __future__ import annotations
 
 import re
+from math import lcm
 
 import torch
 
 from saucier import config as c
-from saucier.adaptation.surgery.config import Blocks, MixedKeys, RandomFeatures, Windows
+from saucier.adaptation.surgery.config import Blocks, Hashes, MixedKeys, RandomFeatures, Windows
 from saucier.adaptation.surgery.pooling import with_dense_head, with_pooler
 from saucier.adaptation.surgery.positions import count_from_zero, count_past_padding
 from saucier.adaptation.surgery.shape import Shape, only_encoder, sees_all
@@ -88,6 +89,32 @@ def mix_keys(shape: Shape, by: MixedKeys) -> Shape:
     own = {f"{match[1]}mixtures.{name}": maps.clone() for weight in shape.weights
            if (match := LOCAL.fullmatch(weight)) and match[2] == "weight" for name in ("keys", "values")}
     return shape.put(config, {**shape.weights, **own}, same=0)
+
+
+def hash_otherwise(shape: Shape, by: Hashes) -> Shape:
+    """Sort into other chunks, in other rounds, where attention hashes. Raises `InputError` where none does."""
+    kernels = [attention.kernel for stack in shape.stacks().values() for attention in stack.attentions()]
+    hashing = [kernel.chunks.length for kernel in kernels if isinstance(kernel, c.Hashing)]
+    if not hashing:
+        raise InputError("no attention of the model hashes: its queries and keys are two maps", where="--attention",
+                         remedy="begin with a Reformer, or use window:512")
+    multiple = lcm(by.chunk, *(kernel.length for kernel in kernels if isinstance(kernel, c.Chunks)))
+
+    def padded(chunks: c.Chunks, length: int) -> c.Chunks:
+        return chunks.model_copy(update={"length": length, "multiple": chunks.multiple and multiple})
+
+    def changed(attention: c.SelfAttention) -> c.SelfAttention:
+        match attention.kernel:
+            case c.Hashing(chunks=chunks, rounds=rounds) as kernel:
+                new: c.Hashing | c.Chunks = kernel.model_copy(update={
+                    "chunks": padded(chunks, by.chunk), "rounds": by.rounds or rounds})
+            case c.Chunks(length=length) as kernel:
+                new = padded(kernel, length)
+            case _:
+                return attention
+        return attention.model_copy(update={"kernel": new})
+
+    return shape.put(shape.attentions(changed), same=min(by.chunk, *hashing))
 
 
 def neighbours(rank: int, length: int) -> torch.Tensor:

@@ -53,6 +53,19 @@ class MixedKeys(Config):
     """Mixtures that a token sees."""
 
 
+class Hashes(Config):
+    """Other chunks and rounds of hashes for a model whose attention hashes: a Reformer.
+
+    Source: Kitaev et al. 2020, §4 (table 2: learned with full attention or few rounds, read with others),
+    arXiv:2001.04451.
+    """
+
+    chunk: int = Field(default=64, gt=0)
+    """Positions in a chunk of the sorted row; a text that is no longer is seen whole."""
+    rounds: int | None = Field(default=None, gt=0)
+    """Hashes of each position; None: as many as before."""
+
+
 class Positions(Config):
     """A longer table of positions, made of copies of the one that is there, block behind block.
 
@@ -108,4 +121,6 @@ class NewTokens(Config):
     """For each new token the ids that spelled it so far."""
 
 
-Operation = Windows | Blocks | RandomFeatures | MixedKeys | Positions | GroupedHeads | Layers | Tokens | NewTokens
+Seen = Windows | Blocks | RandomFeatures | MixedKeys | Hashes
+"""What a token sees, and how it is weighed."""
+Operation = Seen | Positions | GroupedHeads | Layers | Tokens | NewTokens

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier.adaptation.rebuilt import rebuilt
-from saucier.adaptation.surgery.attention import mix_keys, see_blocks, see_windows, use_features
+from saucier.adaptation.surgery.attention import hash_otherwise, mix_keys, see_blocks, see_windows, use_features
 from saucier.adaptation.surgery.config import (
     Blocks,
     GroupedHeads,
+    Hashes,
     Layers,
     MixedKeys,
     NewTokens,
     Operation,
     Positions,
     RandomFeatures,
+    Seen,
     Tokens,
     Windows,
 )
@@ -44,7 +46,7 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
 
 def operated(shape: Shape, by: Operation) -> Shape:
     """Do one operation."""
-    if isinstance(by, Windows | Blocks | RandomFeatures | MixedKeys):
+    if isinstance(by, Seen):
         has_attention(shape)
     match by:
         case Windows():
@@ -55,6 +57,8 @@ def operated(shape: Shape, by: Operation) -> Shape:
             return use_features(shape, by)
         case MixedKeys():
             return mix_keys(shape, by)
+        case Hashes():
+            return hash_otherwise(shape, by)
         case Positions():
             return extend_positions(shape, by)
         case GroupedHeads():

@@ -32,7 +32,7 @@ from saucier.objectives.config.noise import (
     TokenMasking,
     TokenShuffling,
 )
-from saucier.objectives.config.order import ConsecutiveRows, ShuffledRows
+from saucier.objectives.config.order import ConsecutiveRows, DocumentRows, ShuffledRows
 from saucier.objectives.config.pairs import (
     ConditionalMasked,
     ExponentialTruth,
@@ -80,6 +80,7 @@ __all__ = [
     "Denoising",
     "Disentangled",
     "DocumentRotation",
+    "DocumentRows",
     "DocumentSentences",
     "DropTokens",
     "EveryPosition",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.order import ConsecutiveRows, ShuffledRows
+from saucier.objectives.config.order import ConsecutiveRows, DocumentRows, ShuffledRows
 
 
 class EveryPosition(Config):
@@ -46,8 +46,8 @@ class Causal(Config):
     """Share of the target's probability that is spread over the whole vocabulary."""
     positions: Annotated[EveryPosition | LastPosition, Field(discriminator="kind")] = EveryPosition()
     """Where the next token is learned; held-out text is measured in the same way."""
-    rows: Annotated[ShuffledRows | ConsecutiveRows, Field(discriminator="kind")] = ShuffledRows()
-    """Which rows follow which."""
+    rows: Annotated[ShuffledRows | DocumentRows | ConsecutiveRows, Field(discriminator="kind")] = ShuffledRows()
+    """Where rows are cut, and which follow which."""
     deeper: Deeper | None = None
     """Losses beside the next token's, for deep stacks; None: there are none."""
 

@@ -1,4 +1,4 @@
-"""Which rows of running text follow which from step to step, as data. Needs no torch."""
+"""Where running text is cut into rows, and which row follows which from step to step, as data. Needs no torch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from saucier.config.base import Config
 
 
 class ShuffledRows(Config):
-    """Rows come in a drawn order, and each begins without a memory."""
+    """Rows of running text, cut at other places in every epoch, in a drawn order; each begins without a memory."""
 
     kind: Literal["shuffled"] = "shuffled"
+
+
+class DocumentRows(Config):
+    """Rows of whole documents, several in one where they fit, in a drawn order; each row begins without a memory.
+
+    Documents that are longer than a row are divided among rows; what a row has left is padded. Held-out text is
+    measured in the same way. For texts that are worth little in pieces: poems, functions, records.
+    Source: Ding et al. 2024 (best-fit packing), §2, arXiv:2404.10830.
+    """
+
+    kind: Literal["documents"] = "documents"
 
 
 class ConsecutiveRows(Config):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.cooking import SHARED
-from benchmarks.long_runs import RUNS, muon
+from benchmarks.long_runs import RUNS, converted, muon
 from benchmarks.long_texts import COLOURS, hidden_keys, write_rows
 from benchmarks.section import Row
-from benchmarks.tuned import accuracy, finetuned, named, said, scores, took
+from benchmarks.tuned import finetuned, named, said, scores, took
+from saucier.adaptation.surgery.asked import Asked
 
 BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
 HELD_OUT_BOOK = "sherlock_holmes.txt"
@@ -37,9 +39,10 @@ class Stage:
     def learning(self, seed: int) -> list[str]:
         """Return the words of the command line; every row is seen once."""
         return [f"training.length={self.length}", f"training.batch={self.batch}", "training.epochs=1",
-                f"training.seed={seed}", LABELS, *muon(self.rate, 0.4 * self.rate)]
+                f"training.seed={seed}", *muon(self.rate, 0.4 * self.rate)]
 
 
+SHORTEST = Stage("shortest", words=12, rows=16000, batch=64, length=32, rate=1e-2)
 FIRST = Stage("short", words=40, rows=16000, batch=64, length=72, rate=1e-2)
 MIDDLE = Stage("middle", words=700, rows=240, batch=8, length=1024)
 LAST = Stage("long", words=5600, rows=24, batch=4, length=LENGTH, held_out=60)
@@ -51,17 +54,34 @@ ABOUT = (f"One sentence of some {LAST.words:,} words of a novel ({LENGTH:,} toke
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """How the colour is asked for."""
+
+    kind: str
+    words: tuple[str, ...]
+    score: str
+    """What tells how often the answer is right."""
+
+
+CHOOSE = Task("classification", (LABELS,), "accuracy")
+WRITE = Task("text_to_text", ("task.input=text", "task.target=label"), "exact match")
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A recipe, and what is otherwise about it."""
 
     name: str
     recipe: str
     words: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[int, ...] = (0, 1)
     times: int = 1
     """How many times the rows of each stage it learns from."""
     table: bool = True
     """Whether it has a table of positions, which is tiled before long rows are learned from."""
+    task: Task = CHOOSE
+    before: tuple[Stage, ...] = ()
+    """Rows that are shorter still, which are learned first."""
 
 
 SMALL = ("recipe.model.dim=64", "recipe.model.layers=2", "recipe.tokenizer.vocab=1000")
@@ -70,13 +90,15 @@ BLOCKS = ("{kind: plus, terms: [{kind: or, terms: [{kind: block_window, size: 8}
           f"{{kind: random_blocks, size: 8, count: 3, length: {LENGTH}}}]}}")
 CASES = (
     Case("Longformer, windows of 16 and a global first token", "longformer-nano",
-         (*SMALL, "recipe.model.window=[16,16]", START), seeds=(0, 1)),
+         (*SMALL, "recipe.model.window=[16,16]", START)),
     Case("BigBird, blocks of 8", "bigbird-nano", (*SMALL, START, f"recipe.model.visibility={BLOCKS}"), times=3),
     Case("ETC, three layers, radius 8, 32 global tokens", "etc-nano",
          (*SMALL, "recipe.model.layers=3", "recipe.model.radius=8"), times=2, table=False),
+    Case("LED, windows of 16, writes the colour, after rows of 12 words", "led-nano",
+         (*SMALL, "recipe.model.window=16", START), task=WRITE, before=(SHORTEST,)),
     Case("Linformer, 32 mixtures of keys", "linformer-nano",
-         (*SMALL, START, f"recipe.model.kernel.length={FIRST.length + 1}")),
-    Case("Performer, causal", "performer-nano", (*SMALL, START)),
+         (*SMALL, START, f"recipe.model.kernel.length={FIRST.length + 1}"), seeds=(0,), times=4),
+    Case("Performer, causal", "performer-nano", (*SMALL, START), seeds=(0,), times=4),
 )
 
 
@@ -93,25 +115,34 @@ def rows(*, quick: bool) -> list[Row]:
 
 def key_rows(case: Case, seed: int, *, quick: bool) -> list[Row]:
     """Learn one case and return its line, and that of the same model which reads the first tokens alone."""
-    first, middle, last = QUICK if quick else (replace(one, rows=case.times * one.rows)
-                                               for one in (FIRST, MIDDLE, LAST))
+    *first, middle, last = QUICK if quick else (replace(one, rows=case.times * one.rows)
+                                                for one in (*case.before, FIRST, MIDDLE, LAST))
     folder = RUNS / ("quick" * quick) / f"{case.recipe}-{seed}"
-    begun = learned(folder / first.name, case.recipe, first, seed, case.words)
-    wide = lengthened(begun, folder / "positions", last.length) if case.table else begun
-    further = learned(folder / middle.name, str(wide), middle, seed)
-    long = learned(folder / last.name, str(further), last, seed)
-    short = learned(folder / "cut", str(further), last, seed, [f"training.length={min(SHORT, last.length // 4)}"])
+    runs, begun, words = [], case.recipe, case.words
+    for stage in first:
+        runs.append(learned(folder / stage.name, begun, stage, seed, case.task, words))
+        begun, words = str(runs[-1]), ()
+    wide = converted(runs[-1], folder / "positions", Asked(positions=last.length)) if case.table else runs[-1]
+    runs.append(learned(folder / middle.name, str(wide), middle, seed, case.task))
+    cut = [f"training.length={min(SHORT, last.length // 4)}"]
+    long, short = (learned(folder / name, str(runs[-1]), last, seed, case.task, words)
+                   for name, words in ((last.name, ()), ("cut", cut)))
     chance = f"a guess {1 / len(COLOURS):.3f}"
-    seconds = sum(took(one) for one in (begun, further, long))
+    seconds = sum(took(one) for one in (*runs, long))
     name = f"{case.name}, {case.times} times the rows" if case.times > 1 else case.name
-    return [Row(f"the key, {name}: accuracy, seed {seed}, {seconds:.0f} s", said(accuracy(long)),
-                f"{simple(long)}, {chance}"),
-            Row(f"the same, the first {SHORT} tokens alone, seed {seed}", said(accuracy(short)), chance)]
+    return [Row(f"the key, {name}: {case.task.score}, seed {seed}, {seconds:.0f} s", said(right(long, case.task)),
+                f"{simple(long, case.task)}, {chance}"),
+            Row(f"the same, the first {SHORT} tokens alone, seed {seed}", said(right(short, case.task)), chance)]
 
 
-def learned(folder: Path, model: str, stage: Stage, seed: int, words: Iterable[str] = ()) -> Path:
+def learned(folder: Path, model: str, stage: Stage, seed: int, task: Task, words: Iterable[str] = ()) -> Path:
     """Learn one stage."""
-    return finetuned(folder, "classification", model, files(stage, seed), [*stage.learning(seed), *words])
+    return finetuned(folder, task.kind, model, files(stage, seed), [*stage.learning(seed), *task.words, *words])
+
+
+def right(run: Path, task: Task) -> dict[str, Any]:
+    """Return the share of right answers."""
+    return named(scores(run)["scores"], task.score)
 
 
 def files(stage: Stage, seed: int) -> tuple[Path, Path]:
@@ -126,17 +157,7 @@ def files(stage: Stage, seed: int) -> tuple[Path, Path]:
     return found[0], found[1]
 
 
-def lengthened(run: Path, folder: Path, length: int) -> Path:
-    """Tile the table of positions: `saucier convert RUN FOLDER --positions LENGTH`."""
-    from saucier.adaptation.surgery.asked import Asked
-    from saucier.runs.convert import convert
-
-    if not folder.is_dir():
-        convert(str(run), folder, asked=Asked(positions=length))
-    return folder
-
-
-def simple(run: Path) -> str:
+def simple(run: Path, task: Task) -> str:
     """Tell the best simple method, which learned from the same long rows."""
-    best = max((named(one, "accuracy")["value"], name) for name, one in scores(run)["baselines"].items())
+    best = max((named(one, task.score)["value"], name) for name, one in scores(run)["baselines"].items())
     return f"{best[1]} {best[0]:.3f}"

@@ -1,10 +1,21 @@
-"""Where the long tasks are kept, and the optimizer that they share."""
+"""Where the long tasks are kept, and what they share: an optimizer, and models of another shape."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from saucier.adaptation.surgery.asked import Asked
+
 RUNS = Path("runs/long_tasks")
+
+
+def converted(run: Path, folder: Path, asked: Asked) -> Path:
+    """Give a model another shape, unless that is done: `saucier convert RUN FOLDER` with what is asked."""
+    from saucier.runs.convert import convert
+
+    if not folder.is_dir():
+        convert(str(run), folder, asked=asked)
+    return folder
 
 
 def muon(rate: float, others: float) -> list[str]:

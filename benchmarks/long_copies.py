@@ -82,24 +82,20 @@ SPARSE = (Stage(Copies(62, 3, train=8000, held_out=64), 150, ("training.batch=64
           Stage(Copies(1022, 3, train=600, held_out=16), 300, ("training.batch=4",)))
 # bars between few letters: the distance is that of many letters, and there is less to choose from at first. All in one
 # chunk is attention to all, as the paper learned its copies (§4, table 2); as many columns as the grid has lie between
-HASHES = tuple(Stage(Copies(letters, bars, train=3000, held_out=16), 80,
-                     (f"training.batch={batch}", "model.lsh.chunks.length=1024"))
-               for letters, bars, batch in ((30, 483, 12), (126, 387, 8), (510, 3, 4)))
-DEEP = (Stage(Copies(30, 99, train=6000, held_out=40), 120, ("training.batch=24",)),
-        Stage(Copies(62, 67, train=5000, held_out=40), 80, ("training.batch=20",)))
+HASHES = tuple(Stage(Copies(letters, bars, train=rows, held_out=40), steps,
+                     (f"training.batch={batch}", "model.lsh.chunks.length=256"))
+               for letters, bars, rows, batch, steps in (
+                   (30, 99, 6000, 24, 120), (62, 67, 5000, 20, 80), (126, 3, 4000, 16, 100)))
 CASES = (
     Case("Sparse Transformer", "sparse-transformer-nano", Stage(Copies(2046, 3, train=400, held_out=8), 400),
          ("training.batch=2", WHOLE), ("training.length=1024", "training.batch=8"), before=SPARSE),
     Case("Transformer-XL", "transformer-xl-nano", Stage(Copies(96, 1, train=3000, held_out=40), 500),
          ("model.cutoffs=[200]", BYTES), ("model.memory=null", "objective.rows={kind: shuffled}")),
     Case("Reformer, chunks of 32 by four hashes", "reformer-nano",
-         Stage(Copies(510, 3, train=3000, held_out=16), 40,
-               ("training.batch=4", "model.lsh.chunks.length=32", "model.lsh.rounds=4"), attention="hashes:32:4"),
-         (BYTES, WHOLE, "model.positions.shape=[2,512]", *muon(1e-2, 4e-3)),
+         Stage(Copies(126, 3, train=4000, held_out=40), 60,
+               ("training.batch=16", "model.lsh.chunks.length=32", "model.lsh.rounds=4"), attention="hashes:32:4"),
+         (BYTES, WHOLE, "model.positions.shape=[2,128]", *muon(1e-2, 4e-3)),
          ("training.length=64", "training.batch=64"), before=HASHES),
-    Case("sixty-four layers made twelve", "deep-char-nano",
-         Stage(Copies(126, 3, train=4000, held_out=40), 80, ("training.batch=16",)),
-         (BYTES, WHOLE), ("training.length=64", "training.batch=64"), before=DEEP),
 )
 QUICK = Copies(62, 3, train=40, held_out=4)
 ABOUT = ("Copies: rows of drawn letters, a bar, and the same letters again, learned as text. Told is the share of what "

@@ -19,7 +19,7 @@ HELD_OUT_BOOK = "sherlock_holmes.txt"
 LABELS = f"task.labels=[{','.join(sorted(COLOURS))}]"
 """All of them: few long rows may lack a colour that others ask for."""
 LENGTH, SHORT = 8192, 512
-"""Tokens that are read of a row, and those that short context reads."""
+"""Tokens that are read of a long row, and those that short context reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,10 @@ class Case:
     table: bool = True
     """Whether it has a table of positions, which is tiled before long rows are learned from."""
     task: Task = CHOOSE
-    before: tuple[Stage, ...] = ()
-    """Rows that are shorter still, which are learned first."""
+    stages: tuple[Stage, ...] = (FIRST, MIDDLE, LAST)
+    """Rows that grow; those of the last are told."""
+    short: int = SHORT
+    """Tokens that the same model reads where it cannot see all."""
 
 
 SMALL = ("recipe.model.dim=64", "recipe.model.layers=2", "recipe.tokenizer.vocab=1000")
@@ -95,10 +97,12 @@ CASES = (
     Case("ETC, three layers, radius 8, 32 global tokens", "etc-nano",
          (*SMALL, "recipe.model.layers=3", "recipe.model.radius=8"), times=2, table=False),
     Case("LED, windows of 16, writes the colour, after rows of 12 words", "led-nano",
-         (*SMALL, "recipe.model.window=16", START), task=WRITE, before=(SHORTEST,)),
+         (*SMALL, "recipe.model.window=16", START), task=WRITE, stages=(SHORTEST, FIRST, MIDDLE, LAST)),
     Case("Linformer, 32 mixtures of keys", "linformer-nano",
          (*SMALL, START, f"recipe.model.kernel.length={FIRST.length + 1}"), seeds=(0,), times=4),
     Case("Performer, causal", "performer-nano", (*SMALL, START), seeds=(0,), times=4),
+    Case(f"twelve layers of bytes, rows of {SHORTEST.words} words", "deep-char-nano", ("recipe.model.dim=64",),
+         seeds=(0,), table=False, stages=(replace(SHORTEST, length=100, held_out=60),), short=24),
 )
 
 
@@ -115,24 +119,23 @@ def rows(*, quick: bool) -> list[Row]:
 
 def key_rows(case: Case, seed: int, *, quick: bool) -> list[Row]:
     """Learn one case and return its line, and that of the same model which reads the first tokens alone."""
-    *first, middle, last = QUICK if quick else (replace(one, rows=case.times * one.rows)
-                                                for one in (*case.before, FIRST, MIDDLE, LAST))
+    *before, last = QUICK if quick else (replace(one, rows=case.times * one.rows) for one in case.stages)
     folder = RUNS / ("quick" * quick) / f"{case.recipe}-{seed}"
     runs, begun, words = [], case.recipe, case.words
-    for stage in first:
+    for stage in before:
         runs.append(learned(folder / stage.name, begun, stage, seed, case.task, words))
         begun, words = str(runs[-1]), ()
-    wide = converted(runs[-1], folder / "positions", Asked(positions=last.length)) if case.table else runs[-1]
-    runs.append(learned(folder / middle.name, str(wide), middle, seed, case.task))
-    cut = [f"training.length={min(SHORT, last.length // 4)}"]
-    long, short = (learned(folder / name, str(runs[-1]), last, seed, case.task, words)
-                   for name, words in ((last.name, ()), ("cut", cut)))
+        if case.table and stage.name == FIRST.name:
+            begun = str(converted(runs[-1], folder / "positions", Asked(positions=last.length)))
+    long = learned(folder / last.name, begun, last, seed, case.task, words)
+    cut = min(case.short, last.length // 4)
+    short = learned(folder / "cut", begun, last, seed, case.task, (*words, f"training.length={cut}"))
     chance = f"a guess {1 / len(COLOURS):.3f}"
     seconds = sum(took(one) for one in (*runs, long))
     name = f"{case.name}, {case.times} times the rows" if case.times > 1 else case.name
     return [Row(f"the key, {name}: {case.task.score}, seed {seed}, {seconds:.0f} s", said(right(long, case.task)),
                 f"{simple(long, case.task)}, {chance}"),
-            Row(f"the same, the first {SHORT} tokens alone, seed {seed}", said(right(short, case.task)), chance)]
+            Row(f"the same, the first {cut} tokens alone, seed {seed}", said(right(short, case.task)), chance)]
 
 
 def learned(folder: Path, model: str, stage: Stage, seed: int, task: Task, words: Iterable[str] = ()) -> Path:

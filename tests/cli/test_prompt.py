@@ -78,4 +78,4 @@ def test_faults_are_one_line(saucier: Saucier, cooked: Path, task: Path, shared:
     wrong = saucier("prompt", task, "--model", cooked, "--shots", "one")
     assert wrong.code == 2 and "'one' is no list of numbers" in wrong.error
     wrong = saucier("prompt", tmp_path / "none.yaml", "--model", cooked)
-    assert wrong.code == 2 and "none.yaml: cannot be read as text" in wrong.error
+    assert wrong.code == 2 and "none.yaml: there is no such file" in wrong.error

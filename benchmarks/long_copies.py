@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import log2
 from pathlib import Path
 from string import ascii_lowercase
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.cooking import kept
@@ -97,6 +98,7 @@ CASES = (
          (BYTES, WHOLE, "model.positions.shape=[2,128]", *muon(1e-2, 4e-3)),
          ("training.length=64", "training.batch=64"), before=HASHES),
 )
+ROUNDS = (1, 2, 4, 8)
 QUICK = Copies(62, 3, train=40, held_out=4)
 ABOUT = ("Copies: rows of drawn letters, a bar, and the same letters again, learned as text. Told is the share of what "
          "copying saves that a model saves, in brackets its bits per byte and those of one who copies without fault; "
@@ -109,7 +111,24 @@ def rows(*, quick: bool) -> list[Row]:
     for case in CASES[:1] if quick else CASES:
         blind = copied(case, "short", 0, case.short, quick=quick)
         found += [row(case, seed, blind, quick=quick) for seed in SEEDS[:1 if quick else None]]
+        if case.last.attention and not quick:
+            found += by_rounds(case)
     return found
+
+
+def by_rounds(case: Case) -> Iterator[Row]:
+    """Tell what a model that learned in one chunk loses where it is read by hashes, as table 2 of the paper does."""
+    from saucier.runs.convert import convert
+
+    run = place(case, f"stage{len(case.before) - 1}", 0)
+    text = str(written(case.last.copies, "held_out", 0))
+    for rounds in ROUNDS:
+        with TemporaryDirectory() as folder:
+            done = convert(str(run), Path(folder) / "read", asked=Asked(attention=f"hashes:32:{rounds}"), texts=(text,))
+        assert done.equivalence is not None and done.equivalence.loss is not None
+        before, after = done.equivalence.loss
+        yield Row(f"learned in one chunk, read by {rounds} round{'s' * (rounds > 1)} of hashes: nats a byte",
+                  f"{after:.3f}", f"in one chunk {before:.3f}")
 
 
 def row(case: Case, seed: int, blind: tuple[float, float, float], *, quick: bool) -> Row:

@@ -14,8 +14,8 @@ from benchmarks.section import Row
 from benchmarks.tuned import finetuned, named, said, scores, took
 from saucier.adaptation.surgery.asked import Asked
 
-BOOKS = ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt")
-HELD_OUT_BOOK = "sherlock_holmes.txt"
+BOOKS = tuple(SHARED / "long" / name for name in ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt"))
+HELD_OUT_BOOK = SHARED / "long" / "sherlock_holmes.txt"
 LABELS = f"task.labels=[{','.join(sorted(COLOURS))}]"
 """All of them: few long rows may lack a colour that others ask for."""
 LENGTH, SHORT = 8192, 512
@@ -106,11 +106,6 @@ CASES = (
 )
 
 
-def missing() -> list[str]:
-    """Name the books that this machine has not."""
-    return [name for name in (*BOOKS, HELD_OUT_BOOK) if not (SHARED / "long" / name).is_file()]
-
-
 def rows(*, quick: bool) -> list[Row]:
     """Learn every case with every seed."""
     return [row for case in CASES for seed in case.seeds[:1 if quick else None]
@@ -154,8 +149,7 @@ def files(stage: Stage, seed: int) -> tuple[Path, Path]:
     for part, books, count in (("train", BOOKS, stage.rows), ("dev", (HELD_OUT_BOOK,), stage.held_out)):
         path = RUNS / "data" / f"{part}-{stage.words}-{count}-{seed}.tsv"
         if not path.is_file():
-            places = [SHARED / "long" / name for name in books]
-            write_rows(path, ("label", "text"), hidden_keys(places, count, stage.words, 2 * seed + (part == "dev")))
+            write_rows(path, ("label", "text"), hidden_keys(books, count, stage.words, 2 * seed + (part == "dev")))
         found.append(path)
     return found[0], found[1]
 

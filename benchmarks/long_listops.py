@@ -37,11 +37,6 @@ CASES = (Case("Longformer, four layers of 64, windows of 32 and a global first t
               ("recipe.model.dim=64", "recipe.model.window=[32,32,32,32]", f"recipe.model.length={LENGTH + 2}")),)
 
 
-def missing() -> list[str]:
-    """Name the files that this machine has not."""
-    return [path.name for path in FILES if not path.is_file()]
-
-
 def rows(*, quick: bool) -> list[Row]:
     """Learn every case, and once from the first tokens alone."""
     found = []

@@ -37,11 +37,6 @@ CASES = (
 )
 
 
-def missing() -> list[str]:
-    """Name the files that this machine has not."""
-    return [path.name for path in FILES if not path.is_file()]
-
-
 def rows(*, quick: bool) -> list[Row]:
     """Learn every case, and once from the first tokens alone."""
     found = []

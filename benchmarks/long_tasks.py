@@ -15,7 +15,8 @@ def measure(quick: bool) -> Section:
     """Learn what this machine has the texts of."""
     about = (f"{long_keys.ABOUT} In brackets the 95 % interval over rows. {long_copies.ABOUT} {long_listops.ABOUT} "
              f"{long_reviews.ABOUT}")
-    missing = [*long_keys.missing(), *long_listops.missing(), *long_reviews.missing()]
+    needed = (*long_keys.BOOKS, long_keys.HELD_OUT_BOOK, *long_listops.FILES, *long_reviews.FILES)
+    missing = [path.name for path in needed if not path.is_file()]
     notes = [f"`{RUNS}` holds the rows, and every run with its settings."]
     if missing:
         notes.append(f"Keys, ListOps and reviews were not measured: {', '.join(missing)} not beside the repository.")

@@ -113,7 +113,7 @@ def read_task(path: Path) -> PromptTask:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise InputError("there is no such file", where=str(path), remedy="give a YAML file that says the task") from error
+        raise InputError("there is no such file", where=str(path), remedy="give a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("cannot be read as text", where=str(path), remedy="give a YAML file") from error
     source = read_yaml(text, str(path))

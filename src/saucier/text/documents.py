@@ -50,11 +50,14 @@ class DocumentRows:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows of an epoch and of a batch, their tokens and padding, and how many documents are `divided`."""
-        places = len(self._bins) * (self._length + self._overlap)
+        """Rows of an epoch and of a batch, tokens and padding, and how many documents are `divided`.
+
+        `repeated`: tokens that end a piece of a divided document and begin the next.
+        """
+        places, filled = len(self._bins) * (self._length + self._overlap), int(self._sizes.sum())
         return {"rows": len(self._bins), "batch": self._batch, "tokens": len(self._store.tokens),
                 "documents": len(self._store), "length": self._length, "divided": self._divided,
-                "padding": places - int(self._sizes.sum())}
+                "repeated": filled - len(self._store.tokens), "padding": places - filled}
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""

@@ -136,7 +136,7 @@ class Batches(Protocol[R_co]):
 def padding_share(counts: Mapping[str, int]) -> float:
     """Return which share of the places of rows holds no token; 0 where the rows do not count their padding."""
     empty = counts.get("padding", 0)
-    return empty / (empty + counts["tokens"]) if empty else 0.0
+    return empty / (empty + counts["tokens"] + counts.get("repeated", 0)) if empty else 0.0
 
 
 def share(count: int, rank: int, world: int) -> slice:

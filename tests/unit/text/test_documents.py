@@ -72,7 +72,8 @@ def test_processes_share_a_batch(make: Make) -> None:
 
 def test_rows_are_filled_as_far_as_documents_allow_and_more_of_them_make_up_for_the_rest(make: Make) -> None:
     full = DocumentRows(make([6, 4, 7, 3, 5, 5]), length=9, batch=3, overlap=1)
-    assert full.counts == {"rows": 3, "batch": 3, "tokens": 30, "documents": 6, "length": 9, "divided": 0, "padding": 0}
+    assert full.counts == {"rows": 3, "batch": 3, "tokens": 30, "documents": 6, "length": 9, "divided": 0,
+                           "repeated": 0, "padding": 0}
     half = DocumentRows(make([6] * 10), length=9, batch=3, overlap=1)
     assert (half.counts["rows"], half.counts["batch"], half.counts["padding"]) == (10, 5, 40)
     assert padding_share(half.counts) == 0.4
@@ -80,6 +81,7 @@ def test_rows_are_filled_as_far_as_documents_allow_and_more_of_them_make_up_for_
 
 def test_a_long_document_is_divided_and_its_rest_shares_a_row(make: Make) -> None:
     rows = EvaluationDocuments(make([24, 5]), length=10, batch=4, overlap=1)
-    assert rows.counts["divided"] == 1
+    assert (rows.counts["divided"], rows.counts["repeated"], rows.counts["padding"]) == (1, 2, 2)
+    assert padding_share(rows.counts) == 2 / 33
     assert [row[mask].tolist() for row, mask in zip(rows[0].tokens, rows[0].mask, strict=True)] == [
         list(range(11)), list(range(10, 21)), [*range(20, 24), *range(24, 29)]]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 import torch
+from tests.tolerances import MODEL, assert_close
 
 from saucier import config as c
+from saucier.adaptation.surgery.asked import Asked
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.reformer import reformer
 from saucier.families.reformer_tables import REFORMER_LAYOUT
+from saucier.loading import load
 from saucier.model import build
 from saucier.parts.random_blocks import Draw, random_counts
+from saucier.runs.convert import convert
 
 transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
 
@@ -78,6 +83,24 @@ def test_the_published_size_of_reformer() -> None:
     assert sum(parameter.numel() for parameter in build(tree, device="meta").parameters()) == c.parameters(tree)
     assert tree == reformer(lsh=c.Hashing(chunks=c.Chunks(multiple=64)),
                             local=c.Chunks(dropout=0.05, multiple=64)).model_copy()
+
+
+@pytest.mark.parametrize(("chunk", "rounds"), [(8, 3), (5, 1), (24, 2), (48, 1)])
+def test_other_hashes_are_read_as_by_the_reference(tmp_path: Path, chunk: int, rounds: int) -> None:
+    torch.manual_seed(0)
+    there = transformers.ReformerModelWithLMHead(transformers.ReformerConfig(
+        hidden_size=32, attn_layers=["local", "lsh"], num_attention_heads=4, attention_head_size=8, vocab_size=50,
+        feed_forward_size=48, local_attn_chunk_length=8, lsh_attn_chunk_length=8, num_buckets=4, num_hashes=2,
+        axial_pos_shape=[8, 16], axial_pos_embds_dim=[12, 20], max_position_embeddings=128, hash_seed=3,
+        is_decoder=True))
+    there.save_pretrained(tmp_path / "before")
+    convert(tmp_path / "before", tmp_path / "after", asked=Asked(attention=f"hashes:{chunk}:{rounds}"))
+    wanted = transformers.ReformerModel.from_pretrained(tmp_path / "after").eval()
+    assert (wanted.config.lsh_attn_chunk_length, wanted.config.num_hashes) == (chunk, rounds)
+    ids = torch.randint(3, 50, (2, 45))
+    with torch.no_grad():
+        assert_close(load(tmp_path / "after", dtype="float32")(ids).last_hidden_state, wanted(ids).last_hidden_state,
+                     MODEL)
 
 
 @pytest.mark.parametrize(("field", "value", "name"), [

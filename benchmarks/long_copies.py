@@ -100,7 +100,7 @@ CASES = (
 )
 ROUNDS = (1, 2, 4, 8)
 QUICK = Copies(62, 3, train=40, held_out=4)
-ABOUT = ("Copies: rows of drawn letters, a bar, and the same letters again, learned as text. Told is the share of what "
+ABOUT = ("Copies: rows of drawn letters, bars, and the same letters again, learned as text. Told is the share of what "
          "copying saves that a model saves, in brackets its bits per byte and those of one who copies without fault; "
          "beside it, the same model where it cannot see the first letters.")
 
@@ -120,11 +120,12 @@ def by_rounds(case: Case) -> Iterator[Row]:
     """Tell what a model that learned in one chunk loses where it is read by hashes, as table 2 of the paper does."""
     from saucier.runs.convert import convert
 
-    run = place(case, f"stage{len(case.before) - 1}", 0)
+    assert case.last.attention is not None, "the caller looked"
+    run, chunks = place(case, f"stage{len(case.before) - 1}", 0), case.last.attention.rpartition(":")[0]
     text = str(written(case.last.copies, "held_out", 0))
     for rounds in ROUNDS:
         with TemporaryDirectory() as folder:
-            done = convert(str(run), Path(folder) / "read", asked=Asked(attention=f"hashes:32:{rounds}"), texts=(text,))
+            done = convert(str(run), Path(folder) / "read", asked=Asked(attention=f"{chunks}:{rounds}"), texts=(text,))
         assert done.equivalence is not None and done.equivalence.loss is not None
         before, after = done.equivalence.loss
         yield Row(f"learned in one chunk, read by {rounds} round{'s' * (rounds > 1)} of hashes: nats a byte",

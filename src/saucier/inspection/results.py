@@ -66,7 +66,7 @@ class DataCounts(Config):
     divided_documents: int = 0
     """Documents that were longer than a row of whole documents, and were divided among several."""
     padding: float = 0
-    """Share of the places of such rows that hold no token."""
+    """Share of the places of the rows to learn from that hold no token."""
     languages: tuple[LanguageCounts, ...] = ()
     """Each language, where the data tell languages apart."""
     directions: tuple[LanguageCounts, ...] = ()

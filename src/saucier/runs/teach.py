@@ -75,14 +75,15 @@ def say_plan(job: Cooking) -> None:
     epochs = plan.steps / job.study.batches.steps_per_epoch
     job.voice.say(f"{parameters(job.model.config):,} parameters; "
                   f"{plan.steps:,} steps, {quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
-    lost = {name: job.study.batches.counts.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
+    rows = job.study.batches.counts
+    lost = {name: rows.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
     if any(lost.values()):
         cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
         job.voice.say(f"too long: {cut}, {lost['dropped']:,} dropped")
-    if (rows := job.study.batches.counts).get("divided") is not None:
-        job.voice.say(f"whole documents: {rows['rows']:,} rows, {padding_share(rows):.1%} of their places are padding; "
+    if "divided" in rows:
+        job.voice.say(f"rows of whole documents: {padding_share(rows):.1%} of their places are padding; "
                       f"{rows['divided']:,} documents are longer than a row and divided")
-    if alone := job.study.batches.counts.get("left_out", 0):
+    if alone := rows.get("left_out", 0):
         job.voice.say(f"left out: {alone:,} rows of a single sentence")
     if plan.seconds is not None and plan.peak_memory is not None:
         job.voice.say(f"about {duration(plan.seconds)} and {bytes_text(plan.peak_memory)} of memory")

@@ -5,13 +5,12 @@ Several documents stand in a row where they fit, each as if it were alone. Axes:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import numpy as np
 
 from saucier.text.packed import among
-from saucier.text.rows import PADDING, Ints, Rows, generator, picked, share
+from saucier.text.rows import PADDING, DrawnOrder, Ints, Rows
 from saucier.text.sentences import more_rows
 from saucier.text.sharing import Shared, shared_bins
 from saucier.text.store import TokenStore
@@ -30,7 +29,7 @@ class DocumentRows:
         `batch`: rows, if all were full; there are more of them where they are not. `overlap`: so many tokens of a
         divided document's next piece are added to each; with 1 every token but a document's first is a target once.
         """
-        self._store, self._length, self._overlap, self._seed = store, length, overlap, seed
+        self._store, self._length, self._overlap = store, length, overlap
         pieces = -(-np.maximum(store.lengths - overlap, np.minimum(store.lengths, 1)) // length)
         number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         self._starts = np.repeat(store.offsets[:-1], pieces) + number * length
@@ -38,15 +37,12 @@ class DocumentRows:
         self._divided = int((pieces > 1).sum())
         self._bins = shared_bins(self._sizes[:, None], length + overlap)
         self._batch = more_rows(batch, length + overlap, int(self._sizes.sum()), len(self._bins))
-        self._order = functools.lru_cache(maxsize=2)(self._shuffled)
-
-    def _shuffled(self, epoch: int) -> Ints:
-        return generator(self._seed, epoch).permutation(len(self._bins))
+        self._order = DrawnOrder(len(self._bins), batch=self._batch, seed=seed)
 
     @property
     def steps_per_epoch(self) -> int:
         """How many steps show the data once (rounded up)."""
-        return -(-len(self._bins) // self._batch)
+        return self._order.steps_per_epoch
 
     @property
     def counts(self) -> dict[str, int]:
@@ -61,9 +57,8 @@ class DocumentRows:
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
-        numbers = np.arange(self._batch)[share(self._batch, rank, world)]
-        epochs, slots = np.divmod(step * self._batch + numbers, len(self._bins))
-        return self._laid(picked(self._order, epochs, slots), numbers)
+        draw = self._order.draw(step, rank, world)
+        return self._laid(draw.items, draw.numbers)
 
     def __getitem__(self, step: int) -> Rows:
         """Give the whole batch of one step."""

@@ -7,14 +7,13 @@ Axes: B rows, L positions of a row.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.text.rows import PADDING, Ints, Rows, generator, picked, share
+from saucier.text.rows import PADDING, DrawnOrder, Ints, Rows, generator, share
 from saucier.text.store import TokenStore
 
 
@@ -32,13 +31,9 @@ class PackedRows:
         `overlap`: so many tokens of the next row are added to each; with 1 (causal language models) every token is a
         target once. `shift`: off keeps the row borders the same in all epochs (static masks).
         """
-        self._store, self._length, self._batch, self._seed = store, length, batch, seed
-        self._overlap, self._shift = overlap, shift
+        self._store, self._length, self._seed, self._overlap, self._shift = store, length, seed, overlap, shift
         self._per_epoch = -(-len(store.tokens) // length)
-        self._order = functools.lru_cache(maxsize=2)(self._shuffled)
-
-    def _shuffled(self, epoch: int) -> Ints:
-        return generator(self._seed, epoch).permutation(self._per_epoch)
+        self._order = DrawnOrder(self._per_epoch, batch=batch, seed=seed)
 
     def _start(self, epoch: int) -> int:
         return int(generator(self._seed, epoch, 1).integers(self._length)) if self._shift else 0
@@ -46,7 +41,7 @@ class PackedRows:
     @property
     def steps_per_epoch(self) -> int:
         """How many steps show the data once (rounded up)."""
-        return -(-self._per_epoch // self._batch)
+        return self._order.steps_per_epoch
 
     @property
     def counts(self) -> dict[str, int]:
@@ -57,13 +52,12 @@ class PackedRows:
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
-        numbers = np.arange(self._batch)[share(self._batch, rank, world)]
-        epochs, slots = np.divmod(step * self._batch + numbers, self._per_epoch)
-        items = picked(self._order, epochs, slots)
-        shifts = np.array([self._start(int(epoch)) for epoch in epochs], dtype=np.int64)
-        starts = shifts + items * self._length
+        draw = self._order.draw(step, rank, world)
+        shifts = np.array([self._start(int(epoch)) for epoch in draw.epochs], dtype=np.int64)
+        starts = shifts + draw.items * self._length
         places = starts[:, None] + np.arange(self._length + self._overlap)
-        return cut_rows(self._store, places, context=np.full(len(items), self._overlap), row=numbers, item=items)
+        return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=draw.numbers,
+                        item=draw.items)
 
     def __getitem__(self, step: int) -> Rows:
         """Give the whole batch of one step."""

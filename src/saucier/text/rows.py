@@ -5,7 +5,8 @@ Axes: B rows, L positions of a row, S source positions, T target positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeVar
 
@@ -159,10 +160,40 @@ def stacked(parts: Sequence[Rows]) -> Rows:
     return Rows(**made)
 
 
-def picked(order: Callable[[int], Ints], epochs: Ints, slots: Ints) -> Ints:
-    """Look up what stands at each slot in the order of its epoch. Shapes: epochs, slots [B]; gives [B]."""
-    pairs = zip(epochs.tolist(), slots.tolist(), strict=True)
-    return np.array([order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which rows a process has of a batch. Shapes: [B] each."""
+
+    numbers: Ints
+    """Their numbers inside the global batch."""
+    epochs: Ints
+    """The epoch of each; a batch may go over from one into the next."""
+    items: Ints
+    """Their numbers in the stored order."""
+
+
+class DrawnOrder:
+    """The order in which rows come, shuffled anew in every epoch; a pure function of (seed, step)."""
+
+    def __init__(self, count: int, *, batch: int, seed: int) -> None:
+        """Let `count` rows come, `batch` at a step."""
+        self._count, self._batch, self._seed = count, batch, seed
+        self._order = functools.lru_cache(maxsize=2)(self._shuffled)
+
+    def _shuffled(self, epoch: int) -> Ints:
+        return generator(self._seed, epoch).permutation(self._count)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show every row once (rounded up)."""
+        return -(-self._count // self._batch)
+
+    def draw(self, step: int, rank: int, world: int) -> Draw:
+        """Return the rows of batch `step` that process `rank` of `world` works on."""
+        numbers = np.arange(self._batch)[share(self._batch, rank, world)]
+        epochs, slots = np.divmod(step * self._batch + numbers, self._count)
+        pairs = zip(epochs.tolist(), slots.tolist(), strict=True)
+        return Draw(numbers, epochs, np.array([self._order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64))
 
 
 def generator(seed: int, *stream: int) -> np.random.Generator:

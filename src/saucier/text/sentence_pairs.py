@@ -5,7 +5,6 @@ Axes: B rows, L positions, U units (sentences, long ones cut), C chunks (runs of
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from saucier.errors import InputError
 from saucier.text.bucketed import text_rows
 from saucier.text.material import Elsewhere, Swapped, TwoPieces, TwoSegments
-from saucier.text.rows import Ints, Rows, generator, picked, share
+from saucier.text.rows import DrawnOrder, Ints, Rows, generator
 from saucier.text.sentences import chunks_of, couples_of, last_unit, more_rows, units_of
 from saucier.text.store import TokenStore
 
@@ -54,7 +53,7 @@ class SentencePairs:
         self._chunks, self._alone = self._cut()
         rows = len(self._chunks)
         self._batch = batch if isinstance(kind, TwoSegments) else more_rows(batch, length, self._size, rows)
-        self._order = functools.lru_cache(maxsize=2)(self._shuffled)
+        self._order = DrawnOrder(len(self._chunks), batch=self._batch, seed=seed)
 
     def _cut(self) -> tuple[Ints, int]:
         """Cut the chunks; count those of one sentence. Errors: as told above."""
@@ -75,13 +74,10 @@ class SentencePairs:
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]]
         return int(sizes.sum()) + SPECIAL * len(sizes)
 
-    def _shuffled(self, epoch: int) -> Ints:
-        return generator(self._seed, epoch).permutation(len(self._chunks))
-
     @property
     def steps_per_epoch(self) -> int:
         """How many steps show the data once (rounded up)."""
-        return -(-len(self._chunks) // self._batch)
+        return self._order.steps_per_epoch
 
     @property
     def counts(self) -> dict[str, int]:
@@ -95,12 +91,10 @@ class SentencePairs:
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
-        numbers = np.arange(self._batch)[share(self._batch, rank, world)]
-        epochs, slots = np.divmod(step * self._batch + numbers, len(self._chunks))
-        items = picked(self._order, epochs, slots)
+        draw = self._order.draw(step, rank, world)
         made = [self._row(int(item), generator(self._seed, step, int(number), 2))
-                for item, number in zip(items, numbers, strict=True)]
-        return self._padded(made, numbers, items)
+                for item, number in zip(draw.items, draw.numbers, strict=True)]
+        return self._padded(made, draw.numbers, draw.items)
 
     def __getitem__(self, step: int) -> Rows:
         """Give the whole batch of one step."""

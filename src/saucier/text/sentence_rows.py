@@ -5,14 +5,12 @@ Axes: B rows, L positions, U units (sentences, long ones cut), C chunks (runs of
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from saucier.errors import InputError
 from saucier.text.bucketed import text_rows
 from saucier.text.material import DocumentSentences, FullSentences, OnePiece
-from saucier.text.rows import Ints, Rows, generator, picked, share
+from saucier.text.rows import DrawnOrder, Ints, Rows
 from saucier.text.sentences import chunks_of, more_rows, units_of
 from saucier.text.store import TokenStore
 
@@ -36,12 +34,12 @@ class SentenceRows:
         """
         if length < 8:
             raise InputError(f"a length of {length} holds no sentence", where="training.length", remedy="use 8 or more")
-        self._store, self._seed, self._cls, self._sep = store, seed, cls, sep
+        self._store, self._cls, self._sep = store, cls, sep
         self._units = units_of(store, length - SPECIAL)
         self._chunks = self._cut(kind, length - SPECIAL)
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SPECIAL
         self._batch = more_rows(batch, length, int(sizes.sum()), len(sizes))
-        self._order = functools.lru_cache(maxsize=2)(self._shuffled)
+        self._order = DrawnOrder(len(self._chunks), batch=self._batch, seed=seed)
 
     def _cut(self, kind: OnePiece, room: int) -> Ints:
         documents = np.searchsorted(self._units, self._store.offsets)
@@ -52,13 +50,10 @@ class SentenceRows:
                 before = np.searchsorted(np.unique(self._store.offsets)[1:], self._units, side="right")
                 return chunks_of(self._units + before, documents[[0, -1]], room)
 
-    def _shuffled(self, epoch: int) -> Ints:
-        return generator(self._seed, epoch).permutation(len(self._chunks))
-
     @property
     def steps_per_epoch(self) -> int:
         """How many steps show the data once (rounded up)."""
-        return -(-len(self._chunks) // self._batch)
+        return self._order.steps_per_epoch
 
     @property
     def counts(self) -> dict[str, int]:
@@ -68,15 +63,13 @@ class SentenceRows:
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
-        numbers = np.arange(self._batch)[share(self._batch, rank, world)]
-        epochs, slots = np.divmod(step * self._batch + numbers, len(self._chunks))
-        items = picked(self._order, epochs, slots)
-        made = [self._row(int(item)) for item in items]
+        draw = self._order.draw(step, rank, world)
+        made = [self._row(int(item)) for item in draw.items]
         lengths = np.array([len(one) for one in made], dtype=np.int64)
         tokens = np.zeros((len(made), int(lengths.max(initial=1))), dtype=np.int64)
         for number, one in enumerate(made):
             tokens[number, :len(one)] = one
-        return text_rows(tokens, lengths, row=numbers, item=items)
+        return text_rows(tokens, lengths, row=draw.numbers, item=draw.items)
 
     def __getitem__(self, step: int) -> Rows:
         """Give the whole batch of one step."""

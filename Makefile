@@ -7,7 +7,7 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow check bench book clean
+.PHONY: help demo test test-slow check bench guard book clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test-slow  the tests that take minutes each"
 	@echo "make check      ruff, mypy --strict, docstring check, size check"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
+	@echo "make guard BASE=COMMIT  measure whether anything became slower since a commit"
 	@echo "make book       write docs/book.md, docs/published.md and docs/bodies.md"
 	@echo "make clean      remove .venv and caches (never your runs)"
 
@@ -36,6 +37,10 @@ check: .venv/.check
 
 bench: .venv/.bench
 	.venv/bin/python -m benchmarks
+
+guard: .venv/.test
+	@test -n "$(BASE)" || { echo "make guard BASE=COMMIT: say what to compare with"; exit 2; }
+	.venv/bin/python -m benchmarks.guard $(BASE)
 
 book: .venv/.core
 	.venv/bin/saucier recipes --book > docs/book.md

@@ -7,6 +7,7 @@ apart from the base: it can be trained further, merged, or taken off.
 from __future__ import annotations
 
 from pathlib import Path
+from types import NoneType
 
 import torch
 
@@ -30,10 +31,10 @@ from saucier.checkpoints.foreign import Names, Opened, assembled, body_of
 from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.checkpoints.source import Weights
-from saucier.errors import InputError, nearest
+from saucier.errors import InputError, expect, nearest
 from saucier.families.layouts import LAYOUTS
 from saucier.files import write_atomically
-from saucier.hub import folder_of
+from saucier.hub import folder_of, is_there
 from saucier.model import Transformer
 from saucier.parts.changed import Origin, marks
 
@@ -98,10 +99,13 @@ def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "au
     `base` overrules the base that the adapter names; the rest is as in `saucier.load`, which gives the two merged.
     Raises `InputError` for an adapter that cannot be read, and for a base that it does not belong to.
     """
-    from saucier.devices import choose_device, choose_dtype
+    from saucier.devices import choose_real_device
+    from saucier.loading import number_format
 
-    place = choose_device(device)
-    return open_apart(folder_of(folder), base, head, dtype=choose_dtype(dtype, place), device=place).eval()
+    expect(head, str, "head", "give auto, or the name of a head")
+    expect(base, (str, NoneType), "base", "give a folder or a hub id")
+    place, found = choose_real_device(device), folder_of(folder)
+    return open_apart(found, base, head, dtype=number_format(dtype, found, place, base), device=place).eval()
 
 
 def open_apart(folder: Path, base: str | None, head: str, *, dtype: torch.dtype, device: torch.device) -> Transformer:
@@ -182,7 +186,7 @@ def beside(folder: Path, base: str) -> Path:
     """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
     near = folder / base
     try:
-        found = folder_of(near if near.is_dir() else base)
+        found = folder_of(near if is_there(near) and near.is_dir() else base)
     except InputError as error:
         raise InputError(f"its base model is not there: {error}", where=str(folder),
                          remedy="put it back, name it with --base, or write it as base_model_name_or_path") from error

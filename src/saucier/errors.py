@@ -5,17 +5,28 @@ Everything else (a bug of ours) keeps its traceback. The command line turns thes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+LONGEST = 1200
+"""Letters of each part of an error: names from a damaged file may have any number."""
+
 
 class SaucierError(Exception):
     """Base of the errors that are shown as one line; `exit_code` is what the command line returns."""
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
-        """`where` is a file, line, byte offset or key path; `remedy` is what the person can do."""
+    def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None,
+                 more: Sequence[str] = ()) -> None:
+        """`where` is a file, line, byte offset or key path; `remedy` is what the person can do.
+
+        `more`: further faults, each shown in a line of its own. Names from a hostile file may hold line ends and
+        control characters: they are shown escaped, so that a fault stays one line and a terminal obeys nothing.
+        """
         self.what, self.where, self.remedy = what, where, remedy
+        what, where, remedy = short(what), short(where or ""), short(remedy or "")
         head = f"{where}: {what}" if where else what
-        super().__init__(f"{head}; {remedy}" if remedy else head)
+        super().__init__("\n".join(map(visible, (f"{head}; {remedy}" if remedy else head, *map(short, more)))))
 
 
 class InputError(SaucierError):
@@ -26,6 +37,30 @@ class InputError(SaucierError):
 
 class WorkError(SaucierError):
     """The input was right and the work failed: disk full, loss not finite, interrupted. Exit code 1."""
+
+
+def expect(value: object, kinds: type | tuple[type, ...], name: str, remedy: str) -> None:
+    """Raise `InputError` for an argument of a Python function that is of another kind."""
+    if not isinstance(value, kinds):
+        raise InputError(f"is {type(value).__name__} {short(repr(value))[:80]}", where=name, remedy=remedy)
+
+
+def expect_texts(values: object, name: str) -> None:
+    """Raise `InputError` for an argument that is no list of texts."""
+    expect(values, (list, tuple), name, "give a list of texts")
+    for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
+        expect(one, str, f"{name}[{place}]", "give a list of texts")
+
+
+def short(text: str) -> str:
+    """Return a text without its middle where it is longer than a person reads."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST // 2]} ... {text[-LONGEST // 2:]}"
+
+
+def visible(text: str) -> str:
+    """Return a text with everything escaped that no terminal should be given."""
+    return text if text.isprintable() else "".join(
+        one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def nearest(name: str, known: list[str]) -> str:

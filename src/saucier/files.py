@@ -1,15 +1,21 @@
 """Writing files so that a crash leaves either the old file or the new one, never half of one; reading JSON.
 
-Every writer of the project goes through here; a full disk becomes one clear error.
+Every writer of the project goes through here; a full disk becomes one clear error. What is written is at first called
+`.NAME.PROCESS.tmp`, next to the place where it will be; a process that is killed leaves it there, and the next one that
+writes NAME removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
+import re
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 from pathlib import Path
@@ -17,8 +23,15 @@ from typing import Any
 
 from saucier.errors import InputError, WorkError
 
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ENOTDIR,
+              errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
+"""What the place or the disk is to blame for, when nothing can be written."""
 LARGEST_JSON = 512 * 2**20
 """Bytes; a tokenizer.json of a large vocabulary has some ten million."""
+TEMPORARY = re.compile(r"\.+(?P<name>[^/]+?)(?:\.(?P<process>\d+)\.(?:tmp|old))+(?=/|$)")
+"""Names of what is being written; a folder that is being written may itself be a target, and its name stand within."""
+SWAP, HERE = 2, -100
+"""RENAME_EXCHANGE of renameat2 on Linux and RENAME_SWAP of renamex_np on macOS; AT_FDCWD."""
 
 
 def sync(path: Path) -> None:
@@ -32,19 +45,46 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Turn a full or read-only disk into a `WorkError` that names the target."""
+    """Turn a full or read-only disk, or a place that cannot be written, into a `WorkError` that names the target."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG):
-            raise WorkError(f"cannot write: {os.strerror(error.errno)}", where=str(target),
+        if error.errno in UNWRITABLE:
+            raise WorkError(f"cannot write: {os.strerror(error.errno)}", where=TEMPORARY.sub(r"\g<name>", str(target)),
                             remedy="free space or choose another folder; what was there before is untouched") from error
         raise
 
 
+def refuse_unwritable(target: Path, *, folder: bool) -> None:
+    """Raise `InputError` for a place at which no folder, or no file, can be written; nothing is left there.
+
+    Asked before the work begins, so that its result is not lost at the end.
+    """
+    if "\0" in str(target):
+        raise InputError("cannot be written: a name has no null byte", where=repr(str(target))[:200],
+                         remedy="give another place")
+    try:
+        os.fsencode(target)
+        known = next(path for path in (target, *target.absolute().parents) if path.exists())
+        wrong = "is a file" if not known.is_dir() and (folder or known != target) else \
+            "is a folder" if known == target and known.is_dir() and not folder else None
+        if wrong is None:
+            tempfile.TemporaryFile(dir=known if known.is_dir() else known.absolute().parent).close()
+    except (OSError, UnicodeEncodeError) as error:
+        raise InputError(f"cannot be written: {getattr(error, 'strerror', error)}", where=str(target)[:200],
+                         remedy="give another place") from error
+    if wrong is not None:
+        raise InputError(wrong, where=str(known), remedy=f"give a new {'folder' if folder else 'file'}")
+
+
 def is_taken(folder: Path) -> bool:
     """Say whether a place holds something or is a file, so that no new folder can be there."""
-    return folder.exists() and (folder.is_file() or any(folder.iterdir()))
+    return folder.exists() and (folder.is_file() or bool(entries(folder)))
+
+
+def entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, without what processes are writing or left half written."""
+    return [path for path in folder.iterdir() if not TEMPORARY.fullmatch(path.name)]
 
 
 def first_free(wanted: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
@@ -60,10 +100,11 @@ def refuse_taken(folder: Path) -> None:
 
 
 def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file or folder beside `target`, sync it, and rename it into place."""
+    """Let `write` fill a temporary file or folder next to `target`, sync it, and rename it into place."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        recover(target)
         try:
             write(temporary)
             for path in [*temporary.rglob("*"), temporary] if temporary.is_dir() else [temporary]:
@@ -74,20 +115,67 @@ def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
             remove(temporary)
 
 
+def recover(target: Path) -> None:
+    """Remove what killed processes left of `target` half written; a folder that they had moved aside is put back."""
+    found = [(path, match) for path in target.parent.iterdir()
+             if (match := TEMPORARY.fullmatch(path.name)) and match["name"] == target.name]
+    for path, match in found:
+        if int(match["process"]) != os.getpid() and is_alive(int(match["process"])):
+            continue
+        if path.suffix == ".old" and not target.exists():
+            os.replace(path, target)
+        remove(path)
+
+
+def sweep(folder: Path) -> None:
+    """Do the same for all names in a folder that is finished, in which nothing will be written again."""
+    for name in {match["name"] for path in folder.iterdir() if (match := TEMPORARY.fullmatch(path.name))}:
+        recover(folder / name)
+
+
+def is_alive(process: int) -> bool:
+    """Say whether a process of this machine runs."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another person's
+    return True
+
+
 def replace(source: Path, target: Path) -> None:
-    """Rename over `target`; a folder in the way is moved aside first and removed afterwards."""
+    """Rename over `target`. A folder in the way changes places with the new one, and is removed then.
+
+    On Linux and macOS that is one step: there is always a whole folder. On a file system that cannot do it, such as
+    NFS, the old folder is moved aside first: for a moment there is none, and after a kill in that moment the next
+    writer puts the old one back (`recover`).
+    """
     if not target.is_dir():
         os.replace(source, target)
         return
-    aside = target.with_name(f".{target.name}.{os.getpid()}.old")
-    os.replace(target, aside)
-    os.replace(source, target)
+    if exchange(source, target):
+        aside = source
+    else:
+        aside = target.with_name(f".{target.name}.{os.getpid()}.old")
+        os.replace(target, aside)
+        os.replace(source, target)
+    sync(target.parent)  # the old one goes only once the new one is on the disk
     remove(aside)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Let two paths of a file system change places in one step; False where that cannot be done."""
+    system = ctypes.CDLL(None)
+    names = os.fsencode(first), os.fsencode(second)
+    if sys.platform == "darwin":
+        return hasattr(system, "renamex_np") and bool(system.renamex_np(*names, SWAP) == 0)
+    return hasattr(system, "renameat2") and bool(system.renameat2(HERE, names[0], HERE, names[1], SWAP) == 0)
 
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it is there."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -106,14 +194,23 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; a file that is not there is an empty one. Raises `InputError` that names the line or byte."""
+def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
+    """Read a JSON object; a file that is not there is an empty one. Raises `InputError` that names the line or byte.
+
+    `finite`: whether NaN and Infinity, which Python writes and JSON has not, are refused.
+    """
     if not path.exists():
         return {}
     if not path.is_file() or path.stat().st_size > LARGEST_JSON:
         raise InputError("no file, or far too large for one of settings", where=str(path), remedy="write it again")
     try:
-        value = json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse_constant)
+        text = path.read_bytes().decode("utf-8")
+        value = json.loads(text, parse_constant=refuse_constant if finite else None)
+        if "\\ud" in text or "\\uD" in text:
+            refuse_halves(value)
+    except UnicodeEncodeError as error:
+        raise InputError("holds half of a surrogate pair, which is no text", where=str(path),
+                         remedy="write it again") from error
     except UnicodeDecodeError as error:
         raise InputError("not UTF-8 text", where=f"{path}, byte {error.start}", remedy="write it again") from error
     except json.JSONDecodeError as error:
@@ -125,6 +222,11 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("not a JSON object", where=str(path), remedy="write it again")
     return value
+
+
+def refuse_halves(value: Any) -> None:
+    """Refuse halves of surrogate pairs, which JSON can spell and no text holds. Raises `UnicodeEncodeError`."""
+    json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def refuse_constant(name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from saucier.errors import InputError
+from saucier.errors import InputError, expect
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
@@ -21,7 +21,15 @@ OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "che
 
 def is_hub_id(text: str) -> bool:
     """Say whether a text can only be a repository: `owner/name`, where no folder `owner` exists."""
-    return REPOSITORY.fullmatch(text) is not None and not Path(text).exists() and not Path(text).parent.exists()
+    return REPOSITORY.fullmatch(text) is not None and not is_there(text) and not is_there(Path(text).parent)
+
+
+def is_there(path: str | Path) -> bool:
+    """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def folder_of(path: str | Path, *, weights: bool = True) -> Path:
@@ -30,7 +38,8 @@ def folder_of(path: str | Path, *, weights: bool = True) -> Path:
     The folder of a finished fine-tuning is that of its model.
     Raises `InputError` where it is neither, or cannot be fetched. Nothing is fetched for a path of this machine.
     """
-    if Path(path).exists():
+    expect(path, (str, Path), "path", "give a folder, or the id of a repository as owner/name")
+    if is_there(path):
         return finished_model(Path(path))
     if not is_hub_id(str(path)):
         raise InputError("no such folder", where=str(path),

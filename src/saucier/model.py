@@ -26,8 +26,10 @@ from saucier.parts.global_input import put_globals
 from saucier.parts.global_tokens import refuse_named
 from saucier.parts.heads import Pooler, Reading, build_head
 from saucier.parts.initialize import initialize
+from saucier.parts.input_checks import check_build, check_inputs
 from saucier.parts.inputs import Inputs, Side, boolean, given_mask
 from saucier.parts.layer_mix import LayerMix
+from saucier.parts.linear import Linear
 from saucier.parts.memory import Memory, read_memory
 from saucier.parts.output import Output
 from saucier.parts.permutation import places_asked, refuse_unread
@@ -92,19 +94,19 @@ class Transformer(nn.Module):
         self.origin: Origin | None = None
         self.rewrites: list[Applied] = []
         self.front: Front | None = None
-        self.embed = Embedding(config.embed, config.dim)
-        self.source = SourceEncoder(config.source, config.dim) if config.source else None
-        self.encoder = Stack(config.encoder, config.dim) if config.encoder else None
+        self.embed = Embedding(config.embed, config.reader_dim)
+        self.source = SourceEncoder(config.source, config.reader_dim) if config.source else None
+        self.encoder = Stack(config.encoder, config.reader_dim) if config.encoder else None
+        self.bridge = Linear(config.encoder_dim, config.dim) if config.encoder_dim else None
         self.decoder_embed = Embedding(config.decoder_embed, config.dim) if config.decoder_embed else None
         if self.decoder_embed is not None and config.decoder_embed is not None and config.decoder_embed.tied:
             self.decoder_embed.tokens = self.embed.tokens
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
         if self.encoder is not None and self.decoder is not None and self.decoder.config.tied:
             tie_blocks(self.encoder, self.decoder)
-        stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-        layers = sum(len(stack.blocks()) for stack in stacks) + 1  # check() allows a mix over one stack
+        layers = 1 + sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)
         self.mix = LayerMix(config.mix, config.width, layers) if config.mix else None
-        self.pooler = Pooler(config.pooler, config.width) if config.pooler else None
+        self.pooler = Pooler(config.pooler, config.encoder_dim or config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
         if isinstance(self.head, AdaptiveHead):
@@ -126,9 +128,9 @@ class Transformer(nn.Module):
             raise InputError(f"unknown input {', '.join(sorted(unknown))}", where="model(...)",
                              remedy=nearest(min(unknown), sorted(Inputs.__annotations__)))
         wanted = Wanted(output_hidden_states, output_attentions, compute_logits, last_only)
-        choices = None
-        if input_ids is not None and input_ids.dim() == 3:
-            choices = input_ids.shape[1]
+        check_inputs(self.config, input_ids, attention_mask, inputs, cache=cache, front=self.front)
+        choices = input_ids.shape[1] if input_ids is not None and input_ids.dim() == 3 else None
+        if input_ids is not None and choices is not None:
             input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
         attention_mask = given_mask(attention_mask, input_ids, inputs)
         if attention_mask is None and input_ids is not None and self.config.input_embed.padding is not None:
@@ -208,6 +210,7 @@ class Transformer(nn.Module):
             output.encoder_router_logits, output.pooler_output = done.routers, self.pooled(done.unpacked())
         else:
             output.encoder_last_hidden_state = memory.hidden
+        memory.hidden = memory.hidden if self.bridge is None else self.bridge(memory.hidden)
         output.encoder_states = memory.states or None
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
         output.last_hidden_state = hidden = done.unpacked()[:, target.prompt:]
@@ -238,7 +241,7 @@ class Transformer(nn.Module):
 
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
         """Embed one side and send it through its stack."""
-        refuse_named(stack.config, side.named, side.ids.shape[0])
+        refuse_named(stack.config, side.named)
         refuse_unread(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
         asked = places_asked(side.inputs.get("target_mapping"))
         every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)
@@ -301,8 +304,7 @@ class Transformer(nn.Module):
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
         assert self.config.decoder is not None, "only a decoder reads a cache"
         widths = key_widths(self.config.decoder, self.config.dim)
-        weight = self.embed.tokens.weight
-        ahead = 0 if self.front is None else self.front.length
+        weight, ahead = self.embed.tokens.weight, 0 if self.front is None else self.front.length
         cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
         fill_cache(cache, self.front, batch)
         return cache
@@ -363,10 +365,10 @@ def flat_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tens
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
           device: torch.device | str | None = None) -> Transformer:
     """Build a model with starting weights drawn from `seed`. Raises `InputError` for an illegal combination."""
-    if torch.device(device or "cpu").type == "meta":
+    if (place := check_build(config, seed, dtype, device)).type == "meta":
         return on_meta(config)
-    model = unfilled(config, dtype=torch.float32, device=device or "cpu")
-    initialize(model, config, seed)
+    model = unfilled(config, dtype=torch.float32, device=place)
+    initialize(model, config, int(seed))
     return model if dtype is None else model.to(dtype)
 
 

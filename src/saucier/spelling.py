@@ -1,4 +1,4 @@
-"""Telling a model that reads characters how its tokenizer's tokens are spelled."""
+"""A model and its tokenizer: whether they belong together, and how tokens are spelled for a model of characters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from saucier.model import Transformer
 from saucier.parts.characters import CharacterTokens
 from saucier.text.spelling import tokens_spelled
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
+
+
+def check_fits(model: Transformer, tokenizer: Tokenizer, where: str) -> None:
+    """Raise `InputError` for a tokenizer that has ids without a row in the model's table."""
+    for ids, rows in ((tokenizer.vocab_size, model.config.input_embed.vocab),
+                      (tokenizer.target.vocab_size, model.config.output_embed.vocab)):
+        if ids > rows:
+            raise InputError(f"the tokenizer does not fit the model: {ids:,} ids, and the model has {rows:,} rows for "
+                             "them", where=where, remedy="put the model's own tokenizer into its folder")
 
 
 def spell(model: Transformer, tokenizer: Tokenizer) -> None:

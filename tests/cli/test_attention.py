@@ -50,7 +50,7 @@ def test_growing_lengths(saucier: Saucier) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("bort",), "no recipe has the name 'bort'; did you mean 'bert'?"),
+    (("bort",), "recipe: no recipe has the name 'bort'; did you mean 'bert'?"),
     (("elmo-nano",), "model: the model has no self-attention; give one that has"),
     (("bert-nano", "--head", "9"), "--head: there is no head 9; layers are 0 to 2, heads 0 to 3"),
     (("longformer-nano", "--length", "8", "--global", "9"),

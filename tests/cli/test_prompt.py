@@ -6,7 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Saucier
+from tests.cli.conftest import Saucier, rhymes
+
+import saucier as package
+from saucier.adaptation import config as a
+from saucier.adaptation.rewrite import rewrite
+from saucier.adapters import save_adapter
+from saucier.families import gpt2
+from saucier.text.config import BPE
+from saucier.text.train_tokenizer import train_tokenizer
 
 TASK = """
 name: kitchen
@@ -79,3 +87,19 @@ def test_faults_are_one_line(saucier: Saucier, cooked: Path, task: Path, shared:
     assert wrong.code == 2 and "'one' is no list of numbers" in wrong.error
     wrong = saucier("prompt", tmp_path / "none.yaml", "--model", cooked)
     assert wrong.code == 2 and "none.yaml: there is no such file" in wrong.error
+
+
+def test_an_adapter_is_asked_on_a_base_that_has_moved(saucier: Saucier, task: Path, tmp_path: Path) -> None:
+    """With the base's tokenizer where the adapter comes without one."""
+    package.build(gpt2(16, 1, heads=2, vocab=60, length=64), seed=2).save(tmp_path / "base")
+    train_tokenizer(BPE(vocab=60), rhymes(40).splitlines()).save(tmp_path / "base")
+    model = package.load(tmp_path / "base", device="cpu")
+    rewrite(model, by=a.Lora(rank=2, where=("qkv",)))
+    save_adapter(model, tmp_path / "adapter")
+    (tmp_path / "base").rename(tmp_path / "moved")
+    task.write_text(TASK + "choices: [sauce, soup, milk]\n")
+    lost = saucier("prompt", task, "--model", tmp_path / "adapter", "--out", tmp_path / "out")
+    assert lost.code == 2 and "its base model is not there" in lost.error and "--base" in lost.error
+    found = saucier("prompt", task, "--model", tmp_path / "adapter", "--base", tmp_path / "moved", "--out",
+                    tmp_path / "out", "--json")
+    assert found.code == 0 and json.loads(found.out)["questions"] == 3

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.cli.conftest import Saucier
+
+from saucier.tasks.scores.job import Asked, score_files, short_names
+from saucier.tasks.scores.table import render
 
 
 def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
@@ -43,3 +48,35 @@ def test_faults_are_one_line(saucier: Saucier, tmp_path: Path) -> None:
                            (["p.jsonl", "p.jsonl", "p.jsonl"], "3 files of predictions")):
         answer = saucier("score", *(str(tmp_path / word) for word in words))
         assert answer.code == 2 and message in answer.error
+
+
+@pytest.mark.parametrize(("files", "names"), [
+    (("runs/A/predictions/held-out.jsonl", "runs/B/predictions/held-out.jsonl"), ("A", "B")),
+    (("words.jsonl", "bigrams.jsonl"), ("words", "bigrams")),
+    (("p.jsonl", "deeper/p.jsonl"), ("p (1)", "p (2)")),
+    (("a/x/p.jsonl", "b/y/p.jsonl"), ("a/x", "b/y")),
+    (("p.jsonl", "p.jsonl"), ("p (1)", "p (2)")), (("p.jsonl", "p.csv"), ("p.jsonl", "p.csv"))])
+def test_files_are_named_by_what_tells_them_apart(files: tuple[str, str], names: tuple[str, str]) -> None:
+    assert short_names(files) == names
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_a_comparison_of_runs_is_shown_whole(tmp_path: Path, width: int) -> None:
+    """As in the README: two runs, with the files that `finetune` writes. Nothing is cut, the text is shown."""
+    files = []
+    for run, wrong in (("bert-small-sst2-lora-seed-0", 3), ("bert-small-sst2-whole-seed-0", 40)):
+        path = tmp_path / "runs" / run / "predictions" / "held-out.jsonl"
+        path.parent.mkdir(parents=True)
+        rows = [{"id": f"dev.tsv:{n + 2}", "prediction": "negative" if n < wrong else "positive",
+                 "gold": "positive", "confidence": 0.9, "texts": [f"a stirring, funny film number {n}"]}
+                for n in range(200)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        files.append(str(path))
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+    console.print(render(score_files(Asked(tuple(files)))))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, shown.splitlines())) <= width
+    for whole in ("difference", "95 % interval", "p (exchanged)", "p (bootstrap)", "+0.1850",
+                  "0.9850 (0.9568 … 0.9949)", "200 rows", "dev.tsv:9"):
+        assert whole in shown, whole
+    assert "stirring" in shown and "bert-small-sst2-lora-seed-0 is better: accuracy" in " ".join(shown.split())

@@ -142,7 +142,7 @@ language_heads = st.builds(
                                              norm=st.one_of(st.none(), norms), bias=st.booleans())))
 transforms = st.one_of(st.none(), st.builds(c.Transform, width=st.sampled_from([None, 6])))
 picks = st.sampled_from([c.Pooled(), c.First(), c.FirstUnmasked(), c.Last(), c.LastToken(padding=0), c.Mean(),
-                         c.Chosen()])
+                         c.MeanAll(), c.Chosen()])
 poolings = st.sampled_from([c.Pooled(), c.First(), c.FirstReal(), c.MeanReal(), c.MaxReal(), c.MeanRoot(),
                             c.WeightedMean(), c.LastReal()])
 heads = st.one_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,48 @@ def test_the_architecture_of_the_readme_builds(capsys: pytest.CaptureFixture[str
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     exec(compile(blocks(ROOT / "README.md", "python")[0], "README.md", "exec"), {})  # noqa: S102  (our own page)
     assert capsys.readouterr().out.strip() in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_python_imports_is_there(page: Path) -> None:
+    """Every import of a page's programs, and every `saucier.a.b` in its prose; commands with `python -c` too."""
+    text = page.read_text(encoding="utf-8")
+    told = [one.group(1) for one in re.finditer(r"`(saucier(?:\.\w+)+)(?:\([^`]*\))?`", FENCE.sub("", text))]
+    told += [word for body in blocks(page, "python") for word in imported(body)]
+    programs = re.findall(r"python -c [\"'](.*?)[\"'](?:\s|$)", text)
+    told += [word for body in programs if "saucier" in body for word in imported(body)]
+    assert [name for name in told if name not in NEW and not is_there(name)] == []
+
+
+NEW = {"saucier.families.palmlike.palmlike"}
+"""What a page tells its reader to write."""
+
+
+def imported(program: str) -> list[str]:
+    """Return the names of ours that a program imports, or reads as `saucier.name`."""
+    tree = ast.parse(program)
+    found = [f"{node.module}.{one.name}" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+             for one in node.names]
+    found += [one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names]
+    found += [f"saucier.{node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+              and isinstance(node.value, ast.Name) and node.value.id == "saucier"]
+    return [name for name in found if name.split(".")[0] == "saucier"]
+
+
+def is_there(name: str) -> bool:
+    """Say whether a dotted name can be imported, or is in what can be."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
 
 
 def test_the_book_page_is_not_written_by_hand() -> None:

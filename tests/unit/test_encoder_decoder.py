@@ -39,16 +39,26 @@ def test_any_encoder_goes_with_any_decoder() -> None:
 
 
 @pytest.mark.parametrize(("reads", "writes", "match"), [
-    ({**READS, "hidden_size": 48}, WRITES, "width 48"),
     ({**READS, "is_decoder": True}, WRITES, "is_decoder"),
     (READS, {**WRITES, "is_decoder": False}, "is_decoder"),
     ({**READS, "model_type": "t5"}, WRITES, "encoder of model_type 't5'"),
-    (READS, {**WRITES, "model_type": "gpt2"}, "decoder of model_type 'gpt2'"),
+    (READS, {**WRITES, "model_type": "big_bird"}, "decoder of model_type 'big_bird'"),
 ])
 def test_parts_that_do_not_fit_are_refused(reads: dict[str, object], writes: dict[str, object], match: str) -> None:
     """By name, in one line."""
     with pytest.raises(InputError, match=match):
         pair(reads, writes)
+
+
+def test_sides_of_unequal_widths_have_a_map_between_them() -> None:
+    """Counted as it is built; the pooler reads the encoder's vectors."""
+    tree = pair({**READS, "hidden_size": 48}, WRITES)
+    c.check(tree)
+    model = saucier.build(tree)
+    assert (tree.encoder_dim, model.bridge.weight.shape) == (48, (24, 48))
+    assert c.parameters(tree) == sum(parameter.numel() for parameter in model.parameters())
+    document = PAIR.document(tree)
+    assert (document["encoder"]["hidden_size"], document["decoder"]["hidden_size"]) == (48, 24)
 
 
 def test_a_decoder_that_reads_nothing_is_refused() -> None:

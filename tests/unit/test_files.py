@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from saucier import files
 from saucier.errors import InputError, SaucierError, WorkError, nearest
-from saucier.files import replace, write_atomically, write_json, write_text
+from saucier.files import entries, exchange, is_taken, replace, write_atomically, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -97,3 +105,109 @@ def test_errors_say_what_where_and_remedy() -> None:
 def test_a_wrong_name_gets_the_nearest(name: str, remedy: str) -> None:
     """Or the whole list, when none is near."""
     assert nearest(name, ["dim", "layers"]) == remedy
+
+
+def folder_of(text: str) -> Callable[[Path], None]:
+    """Return what writes a folder with one file."""
+    def write(path: Path) -> None:
+        path.mkdir()
+        (path / "a.txt").write_text(text, encoding="utf-8")
+    return write
+
+
+def killed_while_writing(target: Path, *, at: int) -> None:
+    """Replace a folder in another process that is killed before one of its renames."""
+    def rename(*given: object) -> None:
+        nonlocal at
+        at -= 1
+        if at < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        original(*given)
+
+    child = os.fork()
+    if child == 0:
+        original, os.replace = os.replace, rename
+        write_atomically(target, folder_of("new"))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def test_a_folder_that_is_replaced_is_never_missing(tmp_path: Path) -> None:
+    """A reader that looks all the time finds the old or the new one, whole."""
+    target, seen, over = tmp_path / "folder", Counter[str](), threading.Event()
+    write_atomically(target, folder_of("0"))
+
+    def look() -> None:
+        while not over.is_set():
+            seen["there" if os.path.isdir(target) else "missing"] += 1
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for number in range(200):
+        write_atomically(target, folder_of(str(number)))
+    over.set()
+    reader.join()
+    if not can_swap(tmp_path):
+        pytest.skip("this file system cannot let two folders change places")
+    assert seen["missing"] == 0 < seen["there"]
+    assert (target / "a.txt").read_text(encoding="utf-8") == "199"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def can_swap(folder: Path) -> bool:
+    """Say whether the file system lets two folders change places."""
+    for name in "ab":
+        (folder / name).mkdir()
+    swapped = exchange(folder / "a", folder / "b")
+    for name in "ab":
+        (folder / name).rmdir()
+    return swapped
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_killed_between_two_renames_the_old_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                               at: int) -> None:
+    """Where places cannot be changed in one step: the next writer finds the old one, and leaves the new one alone."""
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)
+    target = tmp_path / "folder"
+    write_atomically(target, folder_of("old"))
+    killed_while_writing(target, at=at)
+    assert target.exists() == (at == 0)
+    found: list[bool] = []
+
+    def fails(path: Path) -> None:
+        found.append(target.is_dir())
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        write_atomically(target, fails)
+    assert found == [True]
+    assert (target / "a.txt").read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_a_killed_process_left_is_no_content_and_goes(tmp_path: Path) -> None:
+    """Also what was being written inside of it; what a process that runs is writing stays."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead, target = process.pid, tmp_path / "new" / "out"
+    target.parent.mkdir()
+    for name in (f".out.{dead}.tmp", f"..out.{dead}.tmp.{dead}.tmp", f".out.{os.getpid()}.tmp"):
+        (target.parent / name).mkdir()
+    (target.parent / f".out.{os.getppid()}.tmp").touch()
+    assert not is_taken(target.parent)
+    write_text(target, "new")
+    assert sorted(path.name for path in target.parent.iterdir()) == [f".out.{os.getppid()}.tmp", "out"]
+    assert [path.name for path in entries(target.parent)] == ["out"]
+
+
+def test_an_error_names_what_was_to_be_written(tmp_path: Path) -> None:
+    """Not the name that it has meanwhile, where a folder is filled by writers of files."""
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "no")
+
+    with pytest.raises(WorkError) as caught:
+        write_atomically(tmp_path / "folder", lambda place: write_atomically(place / "a.txt", full))
+    assert caught.value.where == str(tmp_path / "folder" / "a.txt")
+    assert not list(tmp_path.iterdir())

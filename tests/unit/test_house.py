@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,9 +15,12 @@ import pytest
 
 PACKAGE = "saucier"
 
-# What a part of the house may import of the house, apart from itself, `errors` and `files`. Lazy imports inside
-# functions count too, except those named in LATE.
+GROUND = {"errors", "files", "plain", "expressions", "devices"}
+"""What every part may import; these import one another alone."""
+# What a part of the house may import of the house, apart from itself and the ground. Lazy imports inside functions
+# count too, except those named in LATE.
 ALLOWED: dict[str, set[str]] = {
+    **{name: set() for name in GROUND},
     "config": set(),
     "parts": {"config"},
     "model": {"config", "parts"},
@@ -27,9 +31,9 @@ ALLOWED: dict[str, set[str]] = {
     "adaptation": {"config", "model", "parts", "checkpoints"},
     "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation",
               "generation"},
-    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "devices", "adaptation",
+    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "adaptation",
                  "allocator"},
-    "generation": {"config", "parts", "model", "text", "devices"},
+    "generation": {"config", "parts", "model", "text"},
 }
 LATE = {
     ("model", "saving"),  # `model.save(folder)` is part of the contract
@@ -65,7 +69,7 @@ def test_imports_flow_one_way(root: Path) -> None:
     """The core knows nothing of what stands on it."""
     wrong = [f"{path.relative_to(root)} imports {found}" for part, path in sources(root) if part in ALLOWED
              for found, top in imported(path)
-             if found not in ALLOWED[part] | {part, "errors", "files", "plain", "__version__"}
+             if found not in ALLOWED[part] | GROUND | {part, "__version__"}
              and (top or (part, found) not in LATE)]
     assert wrong == []
 
@@ -157,6 +161,17 @@ def test_torch_is_pinned_for_us_and_free_for_others(root: Path) -> None:
     pins = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert "torch==2.13.0" in pins
     assert not [pin for pin in pins if pin and not pin.startswith("#") and "==" not in pin]
+
+
+def test_every_extra_that_is_named_is_there(root: Path) -> None:
+    """In other extras, in remedies and on the pages."""
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    files = [root / "pyproject.toml", root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md"),
+             *(root / "src").rglob("*.py")]
+    named = {name.strip() for path in files for found in re.findall(r"saucier\[([\w, -]+)\]",
+                                                                    path.read_text(encoding="utf-8"))
+             for name in found.split(",")}
+    assert named - {*extras} == set() and "all" in extras
 
 
 def test_reference_libraries_are_not_needed_at_run_time(root: Path) -> None:

@@ -83,7 +83,13 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
     """
     tree, rewrites = parsed(document, path.parent)
     made_for = str(document.get("base_model_name_or_path"))
-    unlike = frozenset(document.get("unlike_base") or ())
+    said = {name: document.get(name) or {} for name in ("published", "generation")}
+    listed = document.get("unlike_base") or []
+    if not all(isinstance(one, dict) for one in said.values()) or not isinstance(listed, list) or not all(
+            isinstance(one, str) for one in listed):
+        raise InputError("published or generation is no table, or unlike_base no list of names",
+                         where=str(path.parent / CONFIG), remedy="the file was changed; write it again")
+    unlike = frozenset(listed)
     if base is None:
         model = unfilled(tree, dtype=dtype, device=device or "cpu")
     else:
@@ -99,8 +105,7 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
         model.origin = Origin(origin, found, unlike, marks(model, unlike))
     for by in rewrites:
         rewrite(model, by=by)
-    model.published = dict(document.get("published") or {})
-    model.generation = dict(document.get("generation") or {})
+    model.published, model.generation = dict(said["published"]), dict(said["generation"])
     refill(model, path.parent)
     return model
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from saucier.adaptation import config as a
@@ -53,8 +54,13 @@ def settings(adapter: Adapter, module: str) -> a.Lora:
     """Return rank and alpha of a module of an adapter, as our config says them."""
     down, _ = adapter.pair(module)
     scaling: a.Scaling = a.ByRootOfRank() if adapter.options.get("use_rslora") else a.ByRank()
-    return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
-                  dropout=float(adapter.options.get("lora_dropout") or 0.0))
+    try:
+        return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
+                      dropout=adapter.options.get("lora_dropout") or 0.0)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{first['loc'][0]}: {first['msg']}", where=f"{adapter.folder}: {module}",
+                         remedy="load it merged, with saucier.load") from error
 
 
 def fill(model: nn.Module, place: Place, one: ForeignMap, down: Tensor, up: Tensor) -> None:

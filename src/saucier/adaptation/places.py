@@ -16,6 +16,7 @@ from torch import nn
 
 from saucier.adaptation.config import Where
 from saucier.errors import InputError, nearest
+from saucier.expressions import expression
 from saucier.model import Transformer
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.feedforward import FeedForward, GatedFeedForward
@@ -181,11 +182,7 @@ def matcher(term: str) -> Callable[[str], bool]:
     """Return the test of a glob, or of a regular expression between slashes. Raises `InputError` for a broken one."""
     if not (term.startswith("/") and term.endswith("/") and len(term) > 2):
         return lambda name: fnmatchcase(name, term)
-    try:
-        expression = re.compile(term[1:-1])
-    except re.error as error:
-        raise InputError(f"{term}: {error}", where="tuning.where", remedy="write another expression") from error
-    return lambda name: expression.search(name) is not None
+    return expression(term[1:-1], "tuning.where")
 
 
 def parameters_of(model: nn.Module, where: Where) -> set[str]:

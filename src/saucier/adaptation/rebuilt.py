@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,5 +25,6 @@ def rebuilt(model: Transformer, config: Config, weights: Mapping[str, Tensor] | 
     made = unfilled(config, dtype=like.dtype, device=like.device)
     with torch.no_grad():
         made.load_state_dict(dict(weights or model.state_dict()), strict=True)
-    made.generation, made.published, made.origin = dict(model.generation), dict(model.published), model.origin
+    made.generation, made.published = dict(model.generation), dict(model.published)
+    made.origin = None if model.origin is None else replace(model.origin, tokenizer=None)
     return made.train(model.training)

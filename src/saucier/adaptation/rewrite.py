@@ -6,6 +6,9 @@ Not here: what is put there, in a file for each kind.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import nn
 
@@ -26,12 +29,22 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
 
     What stays learning besides is `by.train` and what the model did not get from its origin (a new head). `where`
     overrules `by.where`; several rewrites may follow each other. `seed` feeds the starting values.
-    Raises `InputError` for a place that the model does not have, that is taken, or that cannot be changed so.
+    Raises `InputError` for a place that the model does not have, that is taken, or that cannot be changed so; the model
+    is then as it was.
     """
     by = placed(by, where)
     stop = stopped(model, by)
     frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
-    generator = torch.Generator().manual_seed(seed)
+    with as_it_was(model):
+        put_in(model, by, torch.Generator().manual_seed(seed))
+    for parameter in frozen.values():
+        parameter.requires_grad_(False)
+    model.rewrites.append(Applied(by, frozenset(frozen)))
+    return model
+
+
+def put_in(model: Transformer, by: a.Tuning, generator: torch.Generator) -> None:
+    """Put what a rewrite adds into a model."""
     match by:
         case a.Qlora():
             quantize_maps(model, by.quantize, by.store)
@@ -46,10 +59,20 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
             add_bottlenecks(model, by, generator)
         case a.Freeze() | a.Bias():
             pass
-    for parameter in frozen.values():
-        parameter.requires_grad_(False)
-    model.rewrites.append(Applied(by, frozenset(frozen)))
-    return model
+
+
+@contextmanager
+def as_it_was(model: Transformer) -> Iterator[None]:
+    """Put a model's modules back as they were, where the change fails that is made meanwhile."""
+    before, front = [(module, dict(module._modules)) for module in model.modules()], model.front
+    try:
+        yield
+    except BaseException:
+        for module, inside in before:
+            module._modules.clear()
+            module._modules.update(inside)
+        model.front = front
+        raise
 
 
 def placed(by: a.Tuning, where: a.Where | None) -> a.Tuning:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from saucier.checkpoints.model_folder import read_json, shown_faults
 from saucier.checkpoints.source import Weights, fitting
 from saucier.checkpoints.tensors import read_notes
 from saucier.errors import InputError
+from saucier.expressions import expression
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (WEIGHTS, "adapter_model.bin")
@@ -42,6 +43,10 @@ TABLE_DOWN, TABLE_UP = ".lora_embedding_A", ".lora_embedding_B"
 INSIDE = ".base_layer."
 """What PEFT writes into the name of a weight with a pair beside it."""
 MATRIX = re.compile(r"(.+?)(\.lora_[AB]\.weight|\.lora_embedding_[AB])")
+PLAIN = re.compile(r"[\w.-]+")
+"""A regular expression that is a name, as far as its time goes."""
+MOST_EXPRESSIONS = 100
+"""Others in one adapter."""
 FREE = frozenset({
     "peft_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "rank_pattern",
     "alpha_pattern", "task_type", "target_modules", "exclude_modules", "modules_to_save", "lora_dropout", "bias",
@@ -66,6 +71,8 @@ class Adapter:
     folder: Path
     options: Mapping[str, Any]
     weights: Weights
+    alphas: tuple[tuple[Callable[[str], bool], float], ...] = ()
+    """Which modules have an alpha of their own."""
 
     @property
     def base(self) -> str:
@@ -74,9 +81,7 @@ class Adapter:
 
     def alpha(self, module: str) -> float:
         """Return the alpha of a module."""
-        patterns = self.options.get("alpha_pattern") or {}
-        found = next((value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", module)),
-                     self.options.get("lora_alpha", 8))
+        found = next((value for meets, value in self.alphas if meets(module)), self.options.get("lora_alpha", 8))
         return float(found)
 
     def scale(self, module: str, rank: int) -> float:
@@ -126,9 +131,9 @@ class Adapter:
         """Return the class that the adapter was made for; None: the one that the base model's folder names."""
         mapping = self.options.get("auto_mapping") or {}
         end = TASKS.get(str(self.options.get("task_type")))
-        named = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+        named = str(mapping.get("base_model_class")) if isinstance(mapping, dict) else None
         if named in layout.classes:
-            return str(named)
+            return named
         return next((name for name in layout.classes if end and name.endswith(end)), None)
 
 
@@ -158,7 +163,7 @@ def read_adapter(folder: Path) -> Adapter:
         raise InputError(f"init_lora_weights {str(start)[:40]!r} changes the base model", where=str(path),
                          remedy="merge the adapter with peft, and load the result")
     check_numbers(options, str(path))
-    return Adapter(folder, options, Weights(folder, stem=FILES))
+    return Adapter(folder, options, Weights(folder, stem=FILES), own_alphas(options, str(path)))
 
 
 def check_numbers(options: Mapping[str, Any], where: str) -> None:
@@ -166,14 +171,33 @@ def check_numbers(options: Mapping[str, Any], where: str) -> None:
     base, alphas = options.get("base_model_name_or_path"), options.get("alpha_pattern") or {}
     if not isinstance(base, str) or not base:
         raise InputError("base_model_name_or_path is missing", where=where, remedy="write the base model's folder")
+    if type(options.get("num_transformer_submodules") or 1) is not int:
+        raise InputError("num_transformer_submodules is no number", where=where, remedy="fetch the adapter again")
     numbers = [options.get("lora_alpha", 8), *(alphas.values() if isinstance(alphas, dict) else [None])]
     if not all(isinstance(number, int | float) and abs(number) < 1e9 for number in numbers):
         raise InputError("lora_alpha or alpha_pattern is no number", where=where, remedy="fetch the adapter again")
-    try:
-        for pattern in alphas:
-            re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"alpha_pattern: {error}", where=where, remedy="fetch the adapter again") from error
+
+
+def own_alphas(options: Mapping[str, Any], where: str) -> tuple[tuple[Callable[[str], bool], float], ...]:
+    """Read which modules have an alpha of their own: `alpha_pattern`, whose keys are regular expressions for the end of
+    a name. PEFT itself writes whole names. Raises `InputError` for an expression that cannot be used.
+    """
+    found = options.get("alpha_pattern") or {}
+    if sum(PLAIN.fullmatch(one) is None for one in found) > MOST_EXPRESSIONS:
+        raise InputError(f"alpha_pattern has more than {MOST_EXPRESSIONS} regular expressions", where=where,
+                         remedy="write the modules' whole names")
+    return tuple((ends(one) if PLAIN.fullmatch(one) else expression(rf"^(.*\.)?({one})$", f"{where}: alpha_pattern"),
+                  float(alpha)) for one, alpha in found.items())
+
+
+def ends(name: str) -> Callable[[str], bool]:
+    """Return the test whether a module's name ends in these parts; a dot meets any character, as in an expression."""
+    def met(module: str) -> bool:
+        end = module[len(module) - len(name):] if len(name) <= len(module) else ""
+        whole = len(end) == len(module) or module[:len(module) - len(end)].endswith(".")
+        return bool(end) and whole and all(one in (".", other) for one, other in zip(name, end, strict=True))
+
+    return met
 
 
 def another_base(what: str, adapter: Path, made_for: str, given: str | Path) -> InputError:

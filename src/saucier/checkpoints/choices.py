@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saucier import config as c
+from saucier.checkpoints.common_fields import is_count
 from saucier.checkpoints.keys import Document, Keep, Key, Published
 from saucier.checkpoints.rules import Rule, Twins
 from saucier.config.asked import reads_pooled
+from saucier.errors import InputError
 
-LABELS = Key(
-    "id2label", ("head.classes",), default=lambda document: range(document.get("num_labels") or 2),
-    ours=len, theirs=lambda classes: {str(number): f"LABEL_{number}" for number in range(classes)},
-)
+
+def counted(document: Document, count: int = 2) -> range:
+    """Return one place for each label of a config that does not name them; `count` where it does not count them."""
+    said = document.get("num_labels", count)
+    said = count if said is None else said
+    if not is_count(said):
+        raise InputError(f"num_labels {str(said)[:40]} is no number of labels", where="config.json",
+                         remedy="copy the config again")
+    return range(said)
+
+
+LABELS = Key("id2label", ("head.classes",), default=counted, ours=len, instead=("num_labels",),
+             theirs=lambda classes: {str(number): f"LABEL_{number}" for number in range(classes)})
 """The number of labels, which published configs give by their names."""
 DROPOUT = Key("classifier_dropout", ("head.dropout",),
               default=lambda document: document.get("hidden_dropout_prob") or 0.0)

@@ -7,7 +7,7 @@ was not asked for; all faults come in one error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.keys import GENERATION, SPECIAL_IDS, Layout
+from saucier.checkpoints.common_fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS
+from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.model_folder import misfit, read_json
 from saucier.checkpoints.published import class_of, published_tree, saved_class
 from saucier.checkpoints.rules import Concat, Operation, Rules, Same, Table, Twins
@@ -186,13 +187,16 @@ def table_rows(table: Table) -> Tensor:
 
 
 def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what generation reads: the config's special ids, overruled by generation_config.json."""
-    found = {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
+    """Return what generation reads: generation_config.json, or else the config and what its decoder's config adds."""
     path = folder / "generation_config.json"
     if path.is_file():
-        found |= {name: value for name,
-                  value in read_json(path).items() if value is not None and name != "transformers_version"}
-    return found
+        return {name: value for name, value in read_json(path).items()
+                if value is not None and name != "transformers_version"}
+    decoder = document.get("decoder")
+    inside = decoder if isinstance(decoder, Mapping) else {}
+    said = {name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)}
+    said |= {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def body_of(tree: c.Transformer) -> c.Transformer:
@@ -232,8 +236,12 @@ def names_alone(model: Transformer) -> dict[str, Any]:
     return {name: model.published[name] for name in ("id2label", "label2id") if agree and name in model.published}
 
 
-def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
-    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it."""
+def write_foreign(model: Transformer, layout: Layout, folder: Path,
+                  beside: Callable[[Path], None] = lambda temporary: None) -> None:
+    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
+
+    `beside` writes more files into the temporary folder.
+    """
     given = model.published if model.published.get("model_type") == layout.model_type else names_alone(model)
     document = layout.document(body_of(model.config), given)
     published = document["architectures"][0]
@@ -252,5 +260,6 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path) -> None:
         write_tensors(tensors, temporary / "model.safetensors")
         if is_sentence_head(model.config.head):
             write_modules(model, temporary)
+        beside(temporary)
 
     write_atomically(folder, write)

@@ -6,38 +6,17 @@ family's function must give that very tree again: what cannot be expressed is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
 from saucier import config as c
+from saucier.checkpoints.common_fields import COMMON, NEUTRAL, neutral, with_labels
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.config.model import MAX_LAYERS
 from saucier.errors import InputError
-
-GENERATION = ("max_length", "min_length", "do_sample", "num_beams", "length_penalty", "early_stopping", "temperature",
-              "top_k", "top_p", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "num_return_sequences")
-"""Fields of older configs that only generation reads, where no generation_config.json says more."""
-
-COMMON = frozenset({
-    "architectures", "model_type", "transformers_version", "dtype", "torch_dtype", "use_cache", "initializer_range",
-    "initializer_factor", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
-    "mask_token_id",
-    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "name_or_path", "_name_or_path",
-    "task_specific_params",
-    "id2label", "label2id", "num_labels", "problem_type", "output_hidden_states", "output_attentions", "return_dict",
-    "finetuning_task", "tokenizer_class", "prefix", "gradient_checkpointing", "classifier_dropout",
-    "_attn_implementation_autoset",
-    "_num_labels", "chunk_size_feed_forward", *GENERATION,
-})
-"""Fields that do not change what a model computes, in every family."""
-
-SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id",
-               "forced_eos_token_id")
-"""Fields that generation reads, where no generation_config.json says more."""
-
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -90,6 +69,8 @@ class Key:
     """The foreign value of a tree that has none of the places."""
     kept: Callable[[c.Transformer, Any], Any] | None = None
     """Finds the foreign value in a tree, near what the config had said (a config inside a config)."""
+    instead: tuple[str, ...] = ()
+    """Other fields that say the same where this one is absent; the default reads them."""
     nullable: bool = False
     """Whether null is a value, None or what `ours` makes of it; a missing field is still `default`."""
 
@@ -108,6 +89,15 @@ class Key:
                                  remedy=f"known: {', '.join(map(str, self.names))}")
             return self.names[value]
         return value if self.ours is None else self.converted(value, where)
+
+    def spelled(self, document: Document) -> str:
+        """Return the name by which a config says this field."""
+        return next((name for name in (self.foreign, *self.instead) if name in document), self.foreign)
+
+    def stands_at(self, places: Sequence[str], *, by_way: bool = True) -> bool:
+        """Say whether one of its paths ends at the last of these words, by way of some of them."""
+        ways = ([word for word in path.split(".") if word != "*"] for path in self.paths)
+        return any(way[-1] == places[-1] and (within(way, places) or not by_way) for way in ways)
 
     def converted(self, value: Any, where: str) -> Any:
         """Return what `ours` makes of a value. Raises `InputError` for one that it cannot take."""
@@ -134,6 +124,12 @@ class Key:
                 return said
             return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
         return value if self.theirs is None else self.theirs(value)
+
+
+def within(words: Sequence[str], places: Sequence[str]) -> bool:
+    """Say whether words stand among others in their order."""
+    rest = iter(places)
+    return all(word in rest for word in words)
 
 
 def look_up(tree: Any, path: str) -> Any:
@@ -229,6 +225,8 @@ class Layout:
     """Fields of this family that do not change what is computed, beside `COMMON`."""
     normalize: Callable[[Document], Document] = dict
     """Brings newer or older spellings of a field to the one of the table."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Older names -> the fields of the table that `normalize` makes of them."""
     spelled: Callable[[Layout, Document], Layout] = lambda layout, document: layout
     """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
     settle: Callable[[c.Transformer], c.Transformer] = unchanged
@@ -265,21 +263,42 @@ class Layout:
 
         Raises `InputError` for what cannot be expressed.
         """
-        document = self.normalize(document)
+        document = with_labels(self.normalize(document))
         known = {key.foreign for key in self.keys} | set(self.fixed) | self.free | COMMON
-        if unknown := sorted(set(document) - known):
+        if unknown := sorted(set(document) - known - NEUTRAL.keys()):
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
-        for name, value in self.fixed.items():
+        for name, value in {**neutral(known), **self.fixed}.items():
             if document.get(name, value) not in (value, None):
                 raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
                                  remedy=f"only {value!r} can")
         refuse_too_many_layers(document, where)
         arguments = {key.argument: key.read(document, where) for key in self.keys if key.argument}
-        tree = placed(built(self.family, arguments, where), self.keys, document, where)
+        try:
+            made = built(self.family, arguments, where)
+        except InputError as error:
+            said = ", ".join(key.foreign for key in self.keys if key.argument)
+            raise InputError(f"{error.what}: one of {said}", where=where, remedy=error.remedy) from error
+        tree = placed(made, self.keys, document, where)
         chosen = self.classes[published]
-        kept = placed(chosen.keep(tree, document), chosen.keys, document, where)
-        return self.settle(validated(kept, where))  # checked first: what settles a tree counts its layers
+        try:
+            kept = placed(chosen.keep(tree, document), chosen.keys, document, where)
+            return self.settle(validated(kept, where))  # checked first: what settles a tree counts its layers
+        except (InputError, ValidationError) as error:
+            told = error if isinstance(error, InputError) else no_model(error, where)
+            raise self.named(told, document, published) from error
+
+    def named(self, error: InputError, document: Document, published: str) -> InputError:
+        """Return an error about a place of the tree with the fields of the config that say what is there."""
+        paths = [path.split(".") for path in (error.what.partition(":")[0], str(error.where))]
+        known = (*self.keys, *self.classes[published].keys)
+        found = next((keys for by_way in (True, False) if (keys := [
+            key for key in known if any(key.stands_at(path, by_way=by_way) for path in paths)])), [])
+        said = [f"{key.spelled(document)} {document.get(key.spelled(document))!r}" for key in found]
+        if not said:
+            return error
+        return InputError(f"{' with '.join(dict.fromkeys(said))} cannot be expressed ({error.what})", where=error.where,
+                          remedy=error.remedy)
 
     def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
         """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.

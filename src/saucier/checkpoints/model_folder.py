@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,22 @@ WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 """Files of a saved model, which another save may replace."""
 
 
-def save_model(model: Transformer, folder: Path) -> None:
-    """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full."""
-    check_free(folder)
-    write_atomically(folder, lambda temporary: write_model(model, temporary))
+def save_model(model: Transformer, folder: Path, beside: Callable[[Path], None] = lambda temporary: None) -> None:
+    """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full.
+
+    `beside` writes more files into the temporary folder; the caller asks `check_free` first.
+    """
+    def write(temporary: Path) -> None:
+        write_model(model, temporary)
+        beside(temporary)
+
+    write_atomically(folder, write)
 
 
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something else than a model's own files. Raises `InputError`."""
+def check_free(folder: Path, also: Collection[str] = ()) -> None:
+    """Refuse a folder that holds something else than a model's own files, and `also`. Raises `InputError`."""
     others = [] if not folder.exists() else [folder.name] if folder.is_file() else sorted(
-        {path.name for path in folder.iterdir()} - WRITTEN)
+        {path.name for path in folder.iterdir()} - WRITTEN - {*also})
     if others:
         raise InputError(f"the folder holds something else ({others[0]})", where=str(folder),
                          remedy="give a new folder")

@@ -10,41 +10,34 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.keys import GENERATION, Document, Key, Layout
+from saucier.checkpoints.common_fields import NEUTRAL, OLDER_GENERATION
+from saucier.checkpoints.keys import Document, Key, Layout
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.errors import InputError
 
 Parts = Mapping[str, tuple[Layout, str]]
-NEUTRAL = {"is_encoder_decoder": False, "tie_encoder_decoder": False, "torchscript": False, "use_bfloat16": False,
-           "pruned_heads": {}, "cross_attention_hidden_size": None}
-"""What older configs of a part say beside, and the only value that can be expressed."""
-OLDER_GENERATION = frozenset({
-    *GENERATION, "begin_suppress_tokens", "diversity_penalty", "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty", "num_beam_groups", "output_scores", "remove_invalid_values",
-    "return_dict_in_generate", "suppress_tokens", "tf_legacy_loss", "typical_p"})
-"""What they say of generation, which concerns the pair and stands in generation_config.json."""
 
 
 def paired(encoder: c.Transformer, decoder: c.Transformer) -> c.Transformer:
     """Put an encoder and a decoder that reads one together. Raises `InputError` for parts that do not fit."""
-    if encoder.dim != decoder.dim:
-        raise InputError(f"an encoder of width {encoder.dim} and a decoder of width {decoder.dim}", where="decoder",
-                         remedy="use parts of one width: a map between them cannot be expressed")
     if encoder.encoder is None or decoder.decoder is None:
         raise InputError("the encoder sees only the past, or the decoder sees the future", where="decoder.is_decoder",
                          remedy="use is_decoder: false in the encoder and true in the decoder")
     return decoder.model_copy(update={"embed": encoder.embed, "encoder": encoder.encoder, "pooler": encoder.pooler,
-                                      "decoder_embed": decoder.embed})
+                                      "decoder_embed": decoder.embed,
+                                      "encoder_dim": None if encoder.dim == decoder.dim else encoder.dim})
 
 
 def reader(tree: c.Transformer) -> c.Transformer:
     """Return the encoder of a pair alone."""
-    return tree.model_copy(update={"decoder": None, "decoder_embed": None, "head": None})
+    return tree.model_copy(update={"dim": tree.reader_dim, "encoder_dim": None, "decoder": None, "decoder_embed": None,
+                                   "head": None})
 
 
 def writer(tree: c.Transformer) -> c.Transformer:
     """Return the decoder of a pair alone."""
-    return tree.model_copy(update={"encoder": None, "embed": tree.output_embed, "decoder_embed": None, "pooler": None})
+    return tree.model_copy(update={"encoder": None, "embed": tree.output_embed, "decoder_embed": None, "pooler": None,
+                                   "encoder_dim": None})
 
 
 def plain(nested: Document) -> dict[str, Any]:
@@ -83,21 +76,24 @@ def written(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] | No
     return None
 
 
-def prefixed(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> tuple[list[Rule], list[str]]:
-    """Return rules, and names of what a file may hold beside, under the names of a pair's side.
+def prefixed(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> Rules:
+    """Return the rules of a pair's side under its names; what the pair has not of it, a file may hold beside.
 
     `ours` says what stands for the beginnings of our names.
     """
     def theirs(name: str) -> str:
         return side + name.replace("@", base)
 
-    found = []
+    found, beside = [], [*map(theirs, rules.spare)]
     for _, rule in rules.rules:
         first, _, rest = rule.ours.partition(".")
-        if first in ours:
+        if first not in ours:
+            beside += map(theirs, rule.foreign)
+        else:
             found.append(replace(rule, ours=f"{ours[first]}.{rest}", theirs=tuple(map(theirs, rule.foreign)),
                                  instead=rule.instead and theirs(rule.instead)))
-    return found, [theirs(name) for name in rules.spare]
+    return Rules(found, ignored=beside,
+                 tables=[replace(table, name=theirs(table.name)) for table in rules.tables])
 
 
 READS, WRITES = ({name: name for name in ("embed", "encoder", "pooler")},
@@ -110,9 +106,11 @@ def pair_names(document: Document, encoders: Parts, decoders: Parts) -> Callable
                                         part("decoder", document.get("decoder"), decoders))
 
     def names(tree: c.Transformer) -> Rules:
-        own, beside = prefixed(first.rules(reader(tree), reads), READS, first.base_of(reads), "encoder.")
-        others, also = prefixed(second.rules(writer(tree), writes), WRITES, second.base_of(writes), "decoder.")
-        return Rules([*own, *others], ignored=[*beside, *also])
+        sides = (prefixed(first.rules(reader(tree), reads), READS, first.base_of(reads), "encoder."),
+                 prefixed(second.rules(writer(tree), writes), WRITES, second.base_of(writes), "decoder."))
+        own = [rule for side in sides for _, rule in side.rules]
+        return Rules([*own, Rule("bridge.{p}", "enc_to_dec_proj.{p}")], tables=[*sides[0].tables, *sides[1].tables],
+                     ignored=[*sides[0].spare, *sides[1].spare])
 
     return names
 

@@ -6,6 +6,7 @@ Not here: fields that one family has alone, which are `Key`s of its own file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
@@ -55,6 +56,11 @@ def fields(stack: str, spelled: Spelled, *, arguments: tuple[str, ...] = (),
     return tuple(Key(foreign, tuple(path for word in words.split() for path in known[word]), default=default,
                      argument=words if words in arguments else None, names=ACTIVATIONS if words == "activation" else {})
                  for foreign, (words, default) in spelled.items())
+
+
+def with_defaults(keys: tuple[Key, ...], **defaults: Any) -> tuple[Key, ...]:
+    """Return keys of which some stand for other values where they are missing."""
+    return tuple(replace(key, default=defaults[key.foreign]) if key.foreign in defaults else key for key in keys)
 
 
 def attentions(tree: c.Transformer) -> list[c.SelfAttention]:

@@ -21,7 +21,10 @@ def published_tree(layout: Layout, document: Mapping[str, Any], published: str, 
     """
     check_lists(document, where)
     tree = layout.tree(document, published, where)
-    c.check(tree)
+    try:
+        c.check(tree)
+    except InputError as error:
+        raise layout.named(error, document, published) from error
     return tree
 
 
@@ -83,3 +86,17 @@ def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) 
     except InputError:
         return None
     return NO_HEAD if tree.head is None else tree.head.kind
+
+
+def label_names(document: Mapping[str, Any], count: int, where: str) -> tuple[str, ...] | None:
+    """Return the names of a head's outputs, in order; None where a published config names none, or more or fewer.
+
+    Raises `InputError` for names that are not numbered.
+    """
+    named = document.get("id2label")
+    if not isinstance(named, dict) or len(named) != count:
+        return None
+    if wrong := [key for key in named if not str(key).isdecimal()]:
+        raise InputError(f"id2label has the key {str(wrong[0])[:40]!r}, which is no number", where=where,
+                         remedy="number the labels of config.json from 0")
+    return tuple(str(named[key]) for key in sorted(named, key=int))

@@ -116,6 +116,39 @@ class Twins:
 
 
 @dataclass(frozen=True, slots=True)
+class SideBySide:
+    """A matrix [R, C], and further columns of it that are stored as the rows of a second: [others, R]."""
+
+    columns: int
+    """Columns of the first."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put the columns beside each other. Raises `RuntimeError` for other numbers of rows."""
+        import torch
+
+        return torch.cat([tensors[0], tensors[1].T], dim=1)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return [tensor[:, :self.columns], tensor[:, self.columns:].T]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The first rows of a table whose others the reference stores and never reads; only ours are written."""
+
+    rows: int
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Take them."""
+        return tensors[0][:self.rows]
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Return them."""
+        return [tensor]
+
+
+@dataclass(frozen=True, slots=True)
 class Reshaped:
     """The same values in another shape; a -1 stands for what is left."""
 

@@ -8,16 +8,16 @@ from saucier.checkpoints.keys import Document, look_up, put
 
 def crossed(tree: c.Transformer) -> bool:
     """Say whether the blocks of a stack read an encoder, too."""
-    return any(isinstance(residual.inner, c.CrossAttention)
-               for residual in look_up(tree, "encoder.layers.block.sublayers") or ())
+    return any(isinstance(residual.inner, c.CrossAttention) for stack in ("encoder", "decoder")
+               for residual in look_up(tree, f"{stack}.layers.block.sublayers") or ())
 
 
-def with_cross(tree: c.Transformer) -> c.Transformer:
+def with_cross(tree: c.Transformer, stack: str = "encoder") -> c.Transformer:
     """Return a tree whose blocks end with a cross-attention, like their self-attention in all but positions."""
-    sublayers = look_up(tree, "encoder.layers.block.sublayers")
+    path = f"{stack}.layers.block.sublayers"
+    sublayers = look_up(tree, path)
     inner = c.CrossAttention(projection=sublayers[0].inner.projection, kernel=sublayers[0].inner.kernel)
-    made: c.Transformer = put(tree, "encoder.layers.block.sublayers",
-                              (*sublayers, sublayers[0].model_copy(update={"inner": inner})))
+    made: c.Transformer = put(tree, path, (*sublayers, sublayers[0].model_copy(update={"inner": inner})))
     return made
 
 

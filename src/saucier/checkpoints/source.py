@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -187,6 +188,12 @@ class Weights:
     def size(self) -> int:
         """Bytes of all files together."""
         return sum(shard.path.stat().st_size for shard in self.shards)
+
+    def dtype(self) -> torch.dtype:
+        """Return the number format that holds every weight exactly; float32 where there are none."""
+        found = {shard.get(stored).dtype for shard, stored in self.places.values()}
+        floats = [one for one in found if one.is_floating_point and one.itemsize >= 2]
+        return reduce(torch.promote_types, floats) if floats else torch.float32
 
     def __contains__(self, name: object) -> bool:
         """Say whether there is a tensor of this name."""

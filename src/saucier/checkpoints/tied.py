@@ -23,7 +23,7 @@ def as_stored(names: Names, source: Source) -> c.Transformer:
     place = next((place for place in PLACES if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
     if place is None or not look_up(names.tree, place).tied:
         return names.tree
-    untied: c.Transformer = put(names.tree, f"{place}.tied", False)
+    untied = names.layout.settle(put(names.tree, f"{place}.tied", False))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
     tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)
@@ -35,8 +35,8 @@ def as_stored(names: Names, source: Source) -> c.Transformer:
 
 
 def stored(names: Names, ours: str, source: Source) -> str | None:
-    """Return the name under which the files hold one of our parameters, if it is one tensor there."""
+    """Return the name under which the files hold one of our parameters, or the first part of it."""
     match = names.rules.match(ours)
-    if match is None or len(match.theirs) > 1:
+    if match is None:
         return None
     return names.present(match.theirs[0], source) or (match.instead and names.present(match.instead, source)) or None

@@ -12,6 +12,26 @@ import typer
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
 
+
+
+def new_folder(value: Path | None) -> Path | None:
+    """Return the folder of an option. Raises `InputError` where none can be written, before any work is done."""
+    from saucier.files import refuse_unwritable
+
+    if value is not None:
+        refuse_unwritable(value, folder=True)
+    return value
+
+
+def new_file(value: Path | None) -> Path | None:
+    """Return the file of an option. Raises `InputError` where none can be written, before any work is done."""
+    from saucier.files import refuse_unwritable
+
+    if value is not None:
+        refuse_unwritable(value, folder=False)
+    return value
+
+
 MaybeWhat = Annotated[str | None, typer.Argument(metavar="[RECIPE]",
                                                   help="A recipe's name or file, or a run folder to go on with; not "
                                                        "needed with --from.")]
@@ -44,7 +64,8 @@ DataFiles = Annotated[list[str] | None,
 HeldOutFiles = Annotated[list[str] | None,
                          typer.Option("--held-out", metavar="FILE",
                                       help="Text to measure with, instead of a part of the data. Can be given again.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; runs/NAME by default.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                          help="The run folder; runs/NAME by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Base = Annotated[str | None, typer.Option(metavar="MODEL", help="The base model of an adapter; the one that it names "
                                                                "without.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_file
 
 if TYPE_CHECKING:
     from saucier.inspection.pattern import Text
@@ -24,7 +24,8 @@ Prefix = Annotated[int | None, typer.Option(min=0, help="First tokens that all m
 Training = Annotated[bool, typer.Option("--training", help="As in training: random blocks are drawn, and passes that "
                                                            "are measured go backwards too.")]
 Lengths = Annotated[str | None, typer.Option(metavar="N,N,...", help="Measure time and memory at these lengths.")]
-Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw into an SVG, PNG or PDF file.")]
+Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
+                                              help="Draw into an SVG, PNG or PDF file.")]
 
 
 def attention(what: What, words: Words = None, *, length: Length = 64, layer: Layer = None, head: Head = None,

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Run
+from saucier.cli.arguments import AsJson, Run, new_file
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")]
 Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text to be written; the model's own "
                                                                        "translation without it.")]
-Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Draw it into an SVG, PNG or PDF file.")]
+Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
+                                              help="Draw it into an SVG, PNG or PDF file.")]
 Layer = Annotated[int, typer.Option(help="Which attention to the encoder, from 0; negative ones count from the last.")]
 Head = Annotated[int | None, typer.Option(min=0, help="One head alone; the mean of all without it.")]
 SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source.")]

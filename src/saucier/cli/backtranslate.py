@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import Run
+from saucier.cli.arguments import Run, new_file
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts of the target language: one a line, or a "
                                                                     "row of a table.")]
-Table = Annotated[Path, typer.Option("--out", metavar="FILE.tsv", help="The pairs, as a new table.")]
+Table = Annotated[Path, typer.Option("--out", metavar="FILE.tsv", callback=new_file, help="The pairs, as a new table.")]
 Column = Annotated[str | None, typer.Option(help="The column of a table that holds the texts.")]
 Columns = Annotated[str, typer.Option(metavar="SOURCE,TARGET", help="What the columns of the pairs are called.")]
 Beams = Annotated[int, typer.Option(min=1, help="Beams of the reverse model.")]

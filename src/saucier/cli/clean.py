@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_folder
 
 Raw = Annotated[list[str] | None,
                 typer.Argument(metavar="RAW... [rule.key=value]...",
                                help="Raw text: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard "
                                     "input; and changes to the rules, such as short_lines.words=3 or bullets=off.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder, or that of a run that was stopped.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                      help="A new folder, or that of a run that was stopped.")]
 Rules = Annotated[str, typer.Option(help="c4, gopher, all, or a .yaml file as --print-rules writes it.")]
 Unit = Annotated[str | None, typer.Option(help="What one document is in a .txt file: file, paragraph or line.")]
 Column = Annotated[str | None, typer.Option(help="The column of the text; `text` or the only one without it.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles
+from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles, new_folder
 
 What = Annotated[list[str], typer.Argument(
     metavar="A B...|STUDY", help="Recipes by name or file, or one study file; then changes to all, key.sub=value, "
@@ -24,7 +24,8 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", he
 PageOption = Annotated[Path | None, typer.Option(
     "--page", metavar="FILE.md", help="Also write a page of Markdown, its picture beside it; what stands under its "
                                       "last heading, 'What it says', is yours and stays.")]
-Target = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The folder; runs/NAME by default.")]
+Target = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                             help="The folder; runs/NAME by default.")]
 
 
 def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, data: DataFiles = None,

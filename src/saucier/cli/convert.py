@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_folder
 
 Source = Annotated[str, typer.Argument(metavar="SRC", help="A model folder, an adapter, a run folder, or owner/name.")]
-Target = Annotated[Path, typer.Argument(metavar="DST", help="A new folder.")]
+Target = Annotated[Path, typer.Argument(metavar="DST", callback=new_folder, help="A new folder.")]
 To = Annotated[str, typer.Option("--to", help="own, published, a model_type, or auto: published where one fits.")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16 or float16; stored keeps what the files have.")]
 Head = Annotated[str, typer.Option(help="Read the folder as this published class.")]

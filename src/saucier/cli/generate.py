@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, Run
+from saucier.cli.arguments import AsJson, Base, Run, new_file
 
 if TYPE_CHECKING:
     from saucier.generation.strategies import ChainStrategy
@@ -49,7 +49,7 @@ Files = Annotated[list[str] | None,
                   typer.Option("--file", metavar="FILE",
                                help="Write for each line of a text file, or each row of a table. Can be given again.")]
 Column = Annotated[str | None, typer.Option(help="With --file: the column of a table that holds the sources.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE",
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
                                           help="With --file: one line for each source goes here.")]
 Batch = Annotated[int, typer.Option(min=1, help="With --file: so many sources at a time.")]
 Compiled = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]

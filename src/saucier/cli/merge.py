@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base
+from saucier.cli.arguments import AsJson, Base, new_folder
 
 Adapter = Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the merged model.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                      help="A new folder for the merged model.")]
 Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sentences of our own without.")]
 
 

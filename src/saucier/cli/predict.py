@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base
+from saucier.cli.arguments import AsJson, Base, new_file
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a fine-tuning, or a model for a task.")]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Rows to answer for.")]
 Texts = Annotated[list[str] | None,
                   typer.Option("--text", metavar="TEXT",
                                help="A text to answer for; `FIRST ||| SECOND` for a pair. Can be given again.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write JSON lines here.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file, help="Write JSON lines here.")]
 
 
 def predict(model: Model, files: Files = None, *, texts: Texts = None, base: Base = None, out: Out = None,

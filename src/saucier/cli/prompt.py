@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, Base, new_folder
 
 TaskFile = Annotated[Path, typer.Argument(metavar="TASK.yaml", help="The task: files, wording, how answers are taken.")]
 Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="A model folder, a run, or a hub id.")]
 Shots = Annotated[str, typer.Option("--shots", metavar="N,...", help="Examples in front of each question: 0,1,4.")]
 Draws = Annotated[int, typer.Option(min=1, help="Times that the examples are drawn anew.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Ask so many questions only.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder; runs/prompt-NAME by default.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                          help="A new folder; runs/prompt-NAME by default.")]
 Seed = Annotated[int, typer.Option(min=0, help="Draws the examples and the intervals.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
 
 def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1, limit: Limit = None, seed: Seed = 0,
-           out: Out = None, dtype: Dtype = "auto", as_json: AsJson = False) -> None:
+           out: Out = None, dtype: Dtype = "auto", base: Base = None, as_json: AsJson = False) -> None:
     """Evaluate a model in context: zero-, one- and few-shot, by the likelihood of choices or by what it writes.
 
     The exact text that was sent, and every answer, stand in DIR/results.jsonl.
@@ -35,7 +36,7 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
     wanted = read_task(task)
     plan = Plan(numbers(shots), draws, limit, seed)
     folder = out or first_free(Path("runs") / f"prompt-{wanted.name}")
-    found = run(wanted, open_speaker(model, dtype), plan, model=model, out=folder)
+    found = run(wanted, open_speaker(model, dtype, base), plan, model=model, out=folder)
     if as_json:
         put_json(found.as_json())
     else:

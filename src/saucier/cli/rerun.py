@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_folder
 
 Finished = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")]
-Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to; RUN-again by default.")]
+Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                            help="Where to; RUN-again by default.")]
 
 
 def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
     """Repeat a run from its passport. Exit code 0 when both results are equal to the last bit, 1 when they differ."""
     from saucier.runs.rerun import rerun as work
 
-    found = work(run, out)
+    found = work(run, out, quiet=as_json)
     if as_json:
         from saucier.inspection.screen import put_json
 

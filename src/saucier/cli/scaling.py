@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_folder
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of comparisons.")]
 By = Annotated[str, typer.Option("--by", help="both (parameters and tokens), parameters, tokens or flops.")]
@@ -16,7 +16,8 @@ LeftOut = Annotated[list[Path] | None, typer.Option(
                                      "Can be given again.")]
 MarkdownPage = Annotated[Path | None, typer.Option(
     "--page", metavar="FILE.md", help="Write it into a page of Markdown, its picture beside it.")]
-Page = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Draw it into DIR/scaling.html.")]
+Page = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                           help="Draw it into DIR/scaling.html.")]
 
 
 def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, new_folder
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,7 +22,8 @@ Files = Annotated[list[str] | None,
                                  help="Text to learn from; Python's own documentation without it.")]
 Kind = Annotated[str, typer.Option(help="byte_bpe, bpe, wordpiece, unigram, bytes or characters.")]
 Vocab = Annotated[int, typer.Option(min=1, help="Size of the vocabulary, special tokens included.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for tokenizer.json.")]
+Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
+                                      help="A new folder for tokenizer.json.")]
 Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with tokenizer.json.")]
 Texts = Annotated[list[str] | None,
                   typer.Argument(metavar="[TEXT]...", help="The text to split; standard input without it.")]

@@ -79,7 +79,8 @@ def experiment(asked: Asked, options: dict[str, Any]) -> Experiment:
     values = source.values | {key: value for key, value in options.items() if value is not None}
     if "budget" not in values:
         raise InputError("there is no budget", where="--budget", remedy="give one, such as tokens=2e6 or seconds=120")
-    values["changes"] = values.get("changes", {}) | asked.changes
+    own = values.get("changes") or {}
+    values["changes"] = own | asked.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
     if options.get("judge"):
         values["judge"] = judge_of(source.values.get("judge"), options["judge"])
     source.values = values

@@ -44,6 +44,7 @@ from saucier.config.heads import (
     LastToken,
     LengthHead,
     Mean,
+    MeanAll,
     NextToken,
     Pick,
     Pooler,
@@ -285,7 +286,7 @@ __all__ = [
     "LogDistances",
     "LongRope",
     "MaxReal",
-    "Mean",
+    "Mean", "MeanAll",
     "MeanReal",
     "MeanRoot",
     "Memory",
@@ -390,10 +391,10 @@ __all__ = [
     "stack_room",
     "visible_keys",
 ]
-__all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide"]
+__all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide", "UniformInit"]
 __all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "BothWays", "Chain", "ConcatScore",
             "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
             "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
-            "StateReadout", "UniformInit"]
+            "StateReadout"]
 __all__ += ["BidirectionalHead", "CharacterNetwork", "CountRepeats", "DivideRepeats", "Headwise", "KeepActivations",
             "KeyValue", "LayerMix", "Layerwise", "LowRank", "ProjectTwice", "RecomputeActivations", "keeps_apart"]

@@ -11,6 +11,7 @@ from saucier.config.heads import (
     Last,
     LastToken,
     LengthHead,
+    MeanAll,
     PretrainingHead,
     ReaderHead,
 )
@@ -71,10 +72,10 @@ def reads_pooled(config: Transformer) -> bool:
 
 
 def reads_padding(config: Transformer) -> bool:
-    """Say whether the head reads the last position of a row even where padding stands there."""
+    """Say whether the head reads a row's last position, or all, even where padding stands there."""
     match config.head:
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return isinstance(pick, Last | Chosen) or (isinstance(pick, LastToken) and pick.padding is None)
+            return isinstance(pick, Last | MeanAll | Chosen) or (isinstance(pick, LastToken) and pick.padding is None)
         case _:
             return False
 

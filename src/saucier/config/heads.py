@@ -62,13 +62,19 @@ class Mean(Config):
     kind: Literal["mean"] = "mean"
 
 
+class MeanAll(Config):
+    """The mean of all positions' vectors, padding included, as the summaries of published classes take it."""
+
+    kind: Literal["mean_all"] = "mean_all"
+
+
 class Chosen(Config):
     """The vector at the position that the batch names (`mc_token_ids`); without one, the last position's."""
 
     kind: Literal["chosen"] = "chosen"
 
 
-Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | Chosen,
+Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | MeanAll | Chosen,
                  Field(discriminator="kind")]
 """Where the one vector for a whole input is taken."""
 

@@ -293,6 +293,8 @@ class Transformer(Config):
     """Tokens to vectors; of both sides, unless `decoder_embed` is given."""
     encoder: Stack | None = None
     """The stack that reads the source, or the only one of an encoder."""
+    encoder_dim: int | None = Field(default=None, gt=0, le=2**20)
+    """Width of an encoder that is not as wide as its decoder; a map leads from its vectors to those that are read."""
     source: SourceEncoder | None = None
     """What reads the source before the encoder does (encoder-decoders only); None: the encoder reads tokens."""
     decoder: Stack | None = None
@@ -309,6 +311,11 @@ class Transformer(Config):
     """What stands on top; None gives hidden vectors only."""
     initialization: Initialization = NormalInit()
     """How `build` draws the starting weights."""
+
+    @property
+    def reader_dim(self) -> int:
+        """Width of the residual stream of what reads."""
+        return self.encoder_dim or self.dim
 
     @property
     def width(self) -> int:

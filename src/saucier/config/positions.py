@@ -128,6 +128,8 @@ class RelativeKey(Config):
     kind: Literal["relative_key"] = "relative_key"
     length: int = Field(gt=0)
     """The longest input; the table has a row for each of 2 · length - 1 distances."""
+    scale: float | None = Field(default=None, gt=0)
+    """Factor on what the vectors add to the scores; None: that of the scores themselves."""
 
 
 class RelativeKeyQuery(Config):
@@ -139,6 +141,8 @@ class RelativeKeyQuery(Config):
     kind: Literal["relative_key_query"] = "relative_key_query"
     length: int = Field(gt=0)
     """The longest input; the table has a row for each of 2 · length - 1 distances."""
+    scale: float | None = Field(default=None, gt=0)
+    """Factor on what the vectors add to the scores; None: that of the scores themselves."""
 
 
 class MusicTransformer(Config):
@@ -159,8 +163,8 @@ class T5Bias(Config):
     """
 
     kind: Literal["t5_bias"] = "t5_bias"
-    buckets: int = Field(default=32, ge=4, multiple_of=2)
-    """Number of buckets; half of them (a quarter a side, when bidirectional) hold exact distances."""
+    buckets: int = Field(default=32, ge=4)
+    """Number of buckets; half of them (a quarter a side, when bidirectional) hold exact distances, rounded down."""
     max_distance: int = Field(default=128, gt=1)
     """From this distance on everything falls into the last bucket."""
     bidirectional: bool = True

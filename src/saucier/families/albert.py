@@ -47,7 +47,7 @@ KEYS = lineage.keys(
     Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
     Key("inner_group_num", ("encoder.layers.inner",), default=1),
     Key("hidden_dropout_prob", ("embed.dropout", f"{lineage.ATTENTION}.dropout"), default=0.0),
-    transform=HEAD)
+    transform=HEAD, hidden_act=("activation", "gelu_new"), attention_probs_dropout_prob=("attention_dropout", 0.0))
 BLOCK = {
     "attention.inner.out": "attention.dense",
     "attention.norm": "attention.LayerNorm",
@@ -86,5 +86,6 @@ CLASSES = {
     "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
     **encoder_classes("Albert", words, labelling(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
 }
-ALBERT_LAYOUT = Layout("albert", lineage.positioned(albert), KEYS, weights, CLASSES, "albert.",
+ALBERT_LAYOUT = Layout("albert", lineage.positioned(albert, scale=1.0), KEYS, weights, CLASSES, "albert.",
                        free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))
+"""Its published class divides the scores of contents by the root of the heads' width, but not those of distances."""

@@ -9,11 +9,13 @@ from saucier.families.bart_lineage import (
     FREE,
     KEYS,
     LEARNED,
+    OLDER,
     START,
     classes,
     encoder_decoder,
     fixed,
     from_fields,
+    newer,
     weights,
 )
 
@@ -64,10 +66,11 @@ def embedding(vocab: int, length: int, dropout: float, scale: float = 1.0) -> c.
 
 BART_LAYOUT = Layout(
     "bart", from_fields(bart), (*KEYS, LEARNED, START), weights, classes("Bart", labels=3), "model.",
-    fixed=fixed(learned=True, pre_norm=False, normed_embedding=True), free=FREE | {"classifier_dropout"},
+    fixed=fixed(learned=True, pre_norm=False, normed_embedding=True), normalize=newer, older=OLDER,
+    free=FREE | {"classifier_dropout"},
 )
 MBART_LAYOUT = Layout(
     "mbart", from_fields(mbart), (*KEYS, LEARNED, Key("pad_token_id", ("default_target.padding",), default=1)), weights,
     classes("MBart"), "model.", fixed=fixed(learned=True, pre_norm=True, normed_embedding=True),
-    free=FREE | {"classifier_dropout"},
+    normalize=newer, older=OLDER, free=FREE | {"classifier_dropout"},
 )

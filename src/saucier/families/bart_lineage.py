@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, labelling, whole
+from saucier.checkpoints.choices import LABELS, SPANS, bare, counted, labelling, whole
+from saucier.checkpoints.common_fields import renamed
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Published, below
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.rules import Row, Rule, Rules, Table
@@ -81,8 +83,11 @@ LEARNED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), defa
 """Tables of learned positions have two rows more than positions."""
 FIXED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), default=1024)
 START = Key("decoder_start_token_id", ("default_target.start",), default=2)
+OLDER = {"num_hidden_layers": "encoder_layers"}
+"""An older config may say the number of the encoder's layers once more, which then counts."""
+newer = partial(renamed, older=OLDER)
 FREE = frozenset({"init_std", "encoder_layerdrop", "decoder_layerdrop", "is_decoder", "is_encoder_decoder",
-                  "num_hidden_layers", "add_bias_logits", "extra_pos_embeddings", "output_past", "classif_dropout",
+                  "add_bias_logits", "extra_pos_embeddings", "output_past", "classif_dropout",
                   "force_bos_token_to_be_generated", "save_step"})
 """Fields of training, and of older versions of the classes."""
 
@@ -137,7 +142,7 @@ HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_b
 
 def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:
     """The published classes of a family; `labels` is how many a config that names none stands for."""
-    count = replace(LABELS, default=lambda document: range(document.get("num_labels") or labels))
+    count = replace(LABELS, default=partial(counted, count=labels))
     dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
     end = Key("eos_token_id", ("head.pick.token",), default=2)
     text = c.ClassificationHead(pick=c.EndToken(token=2), transform=c.Transform(activation="tanh"))

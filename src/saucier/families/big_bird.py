@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, encoder_classes, keep_all, labelling, only
+from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all, labelling, only
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, put
 from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Rule
@@ -99,10 +99,10 @@ USUAL = {name: replace(published, keys=(only("is_decoder", False), *published.ke
              "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=lineage.HEAD_DROPOUTS)),
              dropout=DROPOUT, keep=keep_all).items()}
 CLASSES = {
-    "BigBirdForPreTraining": Published(keep_all, both, (only("is_decoder", False),)),
+    "BigBirdForPreTraining": Published(keep_all, both, (only("is_decoder", False), TIED)),
     **{name: keep_pooler(published) for name, published in USUAL.items()},
-    "BigBirdForMaskedLM": Published(keep_language, lineage.WORDS, (only("is_decoder", False),)),
-    "BigBirdForCausalLM": keep_pooler(Published(as_decoder, lineage.WORDS, (only("is_decoder", True), FULL_ONLY),
+    "BigBirdForMaskedLM": Published(keep_language, lineage.WORDS, (only("is_decoder", False), TIED)),
+    "BigBirdForCausalLM": keep_pooler(Published(as_decoder, lineage.WORDS, (only("is_decoder", True), FULL_ONLY, TIED),
                                                 restore=as_encoder)),
     "BigBirdForMultipleChoice": labelling(c.ChoiceHead(), keys=(only("is_decoder", False), lineage.HEAD_DROPOUT)),
     "BigBirdForQuestionAnswering": Published(with_questions, (
@@ -117,7 +117,7 @@ CLASSES = {
     "BigBirdModel": USUAL["BigBirdModel"],
 }
 BIG_BIRD_LAYOUT = Layout(
-    "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.",
-    fixed={"tie_word_embeddings": True, "add_cross_attention": False},
-    free=frozenset({"is_decoder", "block_size", "num_random_blocks"}),
+    "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.", fixed={"add_cross_attention": False},
+    free=frozenset({"tie_word_embeddings", "position_embedding_type", "is_decoder", "block_size", "num_random_blocks"}),
 )
+"""The published cross-attention reads the keys of the self-attention from the cache too: it is refused."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
 from saucier.checkpoints.choices import decoder_classes
-from saucier.checkpoints.keys import Document, Layout
+from saucier.checkpoints.common_fields import renamed
+from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields, kind_at
 from saucier.families.shapes import repeated
@@ -33,11 +36,7 @@ def by_fields(dim: int, heads: int, *, behind_norm: bool) -> c.Transformer:
     return bloom(dim, 1, heads=heads, behind_norm=behind_norm)
 
 
-def one_spelling(document: Document) -> Document:
-    """Bring the other names of the three sizes to those of the table."""
-    names = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
-    return {names.get(name, name): value for name, value in document.items()}
-
+OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 KEYS = (
     *fields("decoder", {
@@ -65,5 +64,5 @@ FREE = frozenset({
 BLOOM_LAYOUT = Layout(
     "bloom", by_fields, KEYS, NAMES,
     decoder_classes("Bloom", dropout=lambda document: document.get("hidden_dropout", 0.0)),
-    "transformer.", free=FREE, fixed={"n_inner": None}, normalize=one_spelling,
+    "transformer.", free=FREE, fixed={"n_inner": None}, normalize=partial(renamed, older=OLDER), older=OLDER,
 )

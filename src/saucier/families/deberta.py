@@ -12,7 +12,6 @@ from saucier.checkpoints.orders import HeadByHead
 from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families.deberta_lineage import (
-    FIXED,
     FREE,
     KEYS,
     NAMES,
@@ -70,4 +69,4 @@ def weights(tree: c.Transformer) -> Rules:
 
 DEBERTA_LAYOUT = Layout(
     "deberta", from_fields, KEYS, weights, without(classes("Deberta"), "ForMultipleChoice"), "deberta.",
-    fixed={**FIXED, "talking_head": False}, free=FREE, normalize=normalized, spelled=spelled)
+    fixed={"talking_head": False}, free=FREE, normalize=normalized, spelled=spelled)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, encoder_classes, keep_all, labelling, language
+from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling, language
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
 from saucier.checkpoints.places import first_attention, kind_at
 from saucier.checkpoints.rules import Rule
@@ -114,7 +114,7 @@ def words(legacy: bool) -> Callable[[c.Transformer], tuple[Rule, ...]]:
 
 
 def spelled(layout: Layout, document: Document) -> Layout:
-    """Return the layout with the newer names of the language head where `legacy` is false."""
+    """Return the layout with the newer language head where `legacy` is false: its output is always the token table."""
     if document.get("legacy", True) is not False:
         return layout
     first = next(iter(layout.classes))
@@ -132,11 +132,10 @@ def classes(name: str) -> dict[str, Published]:
                      keys=(LABELS, *POOLED))
     dropout = replace(lineage.HEAD_DROPOUT, paths=("head.dropout",))
     return {**encoder_classes(name, words(legacy=True), text, dropout=dropout),
-            f"{name}ForMaskedLM": Published(keep_all, words(legacy=True)),
+            f"{name}ForMaskedLM": Published(keep_all, words(legacy=True), (TIED,)),
             f"{name}ForMultipleChoice": labelling(
                 c.ChoiceHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense", keys=POOLED)}
 
 
 FREE = frozenset({"legacy", "pooler_hidden_size", "max_position_embeddings", "cls_dropout", "pooler_dropout",
-                  "pooler_hidden_act", "conv_act", "conv_groups"})
-FIXED = {"tie_word_embeddings": True}
+                  "pooler_hidden_act", "conv_act", "conv_groups", "tie_word_embeddings"})

@@ -9,7 +9,6 @@ from saucier import config as c
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, look_up, put
 from saucier.checkpoints.places import kind_at
 from saucier.families.deberta_lineage import (
-    FIXED,
     FREE,
     KEYS,
     NAMES,
@@ -75,5 +74,5 @@ V2_NAMES = replace(
     inside={**NAMES.inside, "attention.inner.positions.key": "attention.self.pos_key_proj",
             "attention.inner.positions.query": "attention.self.pos_query_proj"},
     maps={"attention.inner.qkv": tuple(f"attention.self.{name}_proj" for name in ("query", "key", "value"))})
-DEBERTA_V2_LAYOUT = Layout("deberta-v2", from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.", fixed=FIXED,
+DEBERTA_V2_LAYOUT = Layout("deberta-v2", from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
                            free=FREE, normalize=normalized, spelled=spelled)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import TIED, encoder_classes, keep_all, labelling, language, with_head
+from saucier.checkpoints.choices import TIED, encoder_classes, keep_all, language, with_head
 from saucier.checkpoints.keys import Document, Key, Layout, Published
 from saucier.checkpoints.rules import Rule
 from saucier.checkpoints.sides import restore, settle
 from saucier.families import lineage
-from saucier.families.summary import SUMMARY, spelled_out, summarizing
+from saucier.families.summary import FIELDS, spelled_out, summarized
 
 
 def electra(
@@ -61,7 +61,7 @@ def table_width(tree: c.Transformer) -> int:
 
 
 KEYS = lineage.keys(
-    lineage.SEES_PAST_ONLY, lineage.POSITIONS,
+    lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED,
     Key("embedding_size", ("embed.projection.width",), default=128, found=table_width),
     transform="head.transform")
 
@@ -84,7 +84,7 @@ CLASSES = {
     **encoder_classes("Electra", words, lineage.labelled_first("gelu", lineage.CLASSIFIER), dropout=lineage.CLASSIFIER),
     "ElectraForMaskedLM": WRITER,
     "ElectraForCausalLM": WRITER,
-    "ElectraForMultipleChoice": labelling(summarizing, dense="sequence_summary.summary", keys=SUMMARY),
+    "ElectraForMultipleChoice": summarized(c.ChoiceHead(), kind="first", activation="gelu"),
 }
 ELECTRA_LAYOUT = Layout(
     "electra",
@@ -93,8 +93,7 @@ ELECTRA_LAYOUT = Layout(
     lineage.BODY,
     CLASSES,
     "electra.",
-    fixed={"add_cross_attention": False},
-    free=frozenset({"tie_word_embeddings", *(key.foreign for key in SUMMARY)}),
+    free=FIELDS | {"tie_word_embeddings"},
     normalize=spelled_out,
     settle=settled,
     restore=restore,

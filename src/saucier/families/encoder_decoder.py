@@ -10,22 +10,36 @@ from saucier.checkpoints.pairs import pair_names, paired, reader, side_key, writ
 from saucier.checkpoints.rules import Rules
 from saucier.checkpoints.sides import crossed, restore, settle, with_cross
 from saucier.errors import InputError
+from saucier.families.albert import ALBERT_LAYOUT
 from saucier.families.bert import BERT_LAYOUT, bert
 from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
+from saucier.families.big_bird import BIG_BIRD_LAYOUT
+from saucier.families.deberta import DEBERTA_LAYOUT
+from saucier.families.deberta_v2 import DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
+from saucier.families.gpt2 import GPT2_LAYOUT
 from saucier.families.longformer import LONGFORMER_LAYOUT
+from saucier.families.mobilebert import MOBILEBERT_LAYOUT
+from saucier.families.modernbert import MODERNBERT_LAYOUT
+from saucier.families.mpnet import MPNET_LAYOUT
 from saucier.families.roberta import CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT
+from saucier.families.roformer import ROFORMER_LAYOUT
+from saucier.families.xlm import XLM_LAYOUT
 
 ENCODERS: dict[str, tuple[Layout, str]] = {layout.model_type: (layout, name) for layout, name in (
     (BERT_LAYOUT, "BertModel"), (BERT_GENERATION_LAYOUT, "BertGenerationEncoder"), (ROBERTA_LAYOUT, "RobertaModel"),
     (XLM_ROBERTA_LAYOUT, "XLMRobertaModel"), (CAMEMBERT_LAYOUT, "CamembertModel"), (ELECTRA_LAYOUT, "ElectraModel"),
-    (DISTILBERT_LAYOUT, "DistilBertModel"), (LONGFORMER_LAYOUT, "LongformerModel"))}
+    (DISTILBERT_LAYOUT, "DistilBertModel"), (LONGFORMER_LAYOUT, "LongformerModel"), (ALBERT_LAYOUT, "AlbertModel"),
+    (BIG_BIRD_LAYOUT, "BigBirdModel"), (ROFORMER_LAYOUT, "RoFormerModel"), (MPNET_LAYOUT, "MPNetModel"),
+    (DEBERTA_LAYOUT, "DebertaModel"), (DEBERTA_V2_LAYOUT, "DebertaV2Model"), (MOBILEBERT_LAYOUT, "MobileBertModel"),
+    (MODERNBERT_LAYOUT, "ModernBertModel"), (XLM_LAYOUT, "XLMModel"))}
 """Layout and class of what may be the encoder of a pair, by its `model_type`."""
 DECODERS: dict[str, tuple[Layout, str]] = {layout.model_type: (layout, name) for layout, name in (
     (BERT_LAYOUT, "BertLMHeadModel"), (BERT_GENERATION_LAYOUT, "BertGenerationDecoder"),
     (ROBERTA_LAYOUT, "RobertaForCausalLM"), (XLM_ROBERTA_LAYOUT, "XLMRobertaForCausalLM"),
-    (CAMEMBERT_LAYOUT, "CamembertForCausalLM"))}
+    (CAMEMBERT_LAYOUT, "CamembertForCausalLM"), (ELECTRA_LAYOUT, "ElectraForCausalLM"),
+    (ROFORMER_LAYOUT, "RoFormerForCausalLM"), (GPT2_LAYOUT, "GPT2LMHeadModel"))}
 """Likewise for the decoder, of the families that have cross-attention."""
 
 
@@ -66,6 +80,9 @@ def joined(reads: c.Transformer, writes: c.Transformer, *, shared: bool = False)
     if reads.encoder is None or reads.decoder is not None:
         raise InputError("only an encoder reads the source", where="warm_start.encoder",
                          remedy="give a model like BERT, or null for random weights")
+    if reads.dim != writes.dim:
+        raise InputError(f"an encoder of width {reads.dim} and a decoder of width {writes.dim}", where="warm_start",
+                         remedy="use parts of one width: a map between them would have no weights to start from")
     source = reads.model_copy(update={"head": None, "pooler": None})
     pair = paired(source, written_by(writes))
     if not shared:

@@ -39,7 +39,8 @@ HEAD = "head.language.transform"
 KEYS = lineage.keys(
     Key("hidden_size", ("dim", "embed.projection.width")),
     Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
-    drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD, type_vocab_size=("segments", 4))
+    drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD,
+    type_vocab_size=("segments", 4), hidden_act=("activation", "gelu_new"))
 NAMES = NameTable(
     {**lineage.EMBEDDINGS, **lineage.POOLER, "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
     {**lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"}, ignored=lineage.BERT_BODY.ignored)

@@ -50,7 +50,7 @@ KEYS = (
 SUMMARY = (
     Key("summary_first_dropout", ("head.choice.dropout",), default=0.1),
     Key("summary_activation", ("head.choice.activation",), nullable=True, default=None,
-        ours=lambda name: "identity" if name is None else {**ACTIVATIONS, "tanh": "tanh"}[name],
+        ours=lambda name: ACTIVATIONS[name] if name else "identity",
         theirs=lambda name: None if name == "identity" else "gelu_new" if name == "gelu_tanh" else name),
     Key("summary_type", (), names={"cls_index": "cls_index"}, default="cls_index"),
     Key("summary_use_proj", (), names={True: True}, default=True),
@@ -59,7 +59,8 @@ SUMMARY = (
 """Fields of the head that compares texts: it reads the token that the batch names, and gives one number."""
 FREE = SUMMARY_FIELDS | {"n_ctx", "predict_special_tokens", "reorder_and_upcast_attn"}
 MAPS = {"attention.inner.qkv": "attn.c_attn", "attention.inner.out": "attn.c_proj", "feed_forward.inner.up": "mlp.c_fc",
-        "feed_forward.inner.down": "mlp.c_proj"}
+        "feed_forward.inner.down": "mlp.c_proj", "cross.inner.q": "crossattention.q_attn",
+        "cross.inner.kv": "crossattention.c_attn", "cross.inner.out": "crossattention.c_proj"}
 
 
 def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
@@ -70,7 +71,7 @@ def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
     untied = tree.language_head is not None and not tree.language_head.tied
     return NameTable(
         {"embed.positions.weight": f"@{positions}.weight", "decoder.final_norm.{p}": "@ln_f.{p}"},
-        "@h.{i}.", {"attention.norm": "ln_1", "feed_forward.norm": "ln_2"},
+        "@h.{i}.", {"attention.norm": "ln_1", "cross.norm": "ln_cross_attn", "feed_forward.norm": "ln_2"},
         more=(Rule("embed.tokens.weight", f"@{tokens}.weight", instead=None if untied else "lm_head.weight"),
               *(Rule(f"decoder.blocks.{{i}}.{ours}.{{p}}", f"@h.{{i}}.{theirs}.{{p}}", Transpose())
                 for ours, theirs in MAPS.items())),

@@ -6,7 +6,10 @@ from saucier import config as c
 from saucier.checkpoints.choices import decoder_classes
 from saucier.checkpoints.keys import Key, Layout, look_up, put
 from saucier.checkpoints.places import fields
+from saucier.checkpoints.sides import turned, with_cross
+from saucier.errors import InputError
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
+from saucier.families.lineage import CROSSED
 
 PAST = c.Causal()
 
@@ -23,18 +26,28 @@ def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 5025
                          initialization=c.NormalInit(depth_scaled=True))
 
 
-def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool) -> c.Transformer:
+def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool, crossing: bool) -> c.Transformer:
     """GPT-2 whose scores are not `scaled` by the heads' width, or are divided by the layer's number (`by_depth`).
 
     Source: Karamcheti et al. 2021, "Mistral: A Journey towards Reproducible Language Model Training", for the latter.
+    Raises `InputError` for cross-attention in blocks that differ.
     """
+    if crossing and by_depth:
+        raise InputError("add_cross_attention and scale_attn_by_inverse_layer_idx cannot be expressed together",
+                         where="config.json", remedy="set one of them to false")
     tree = gpt2(dim, layers, heads=heads)
+    tree = with_cross(tree, "decoder") if crossing else tree
     if scaled and not by_depth:
         return tree
     block, scale = look_up(tree, "decoder.layers.block"), (dim // heads) ** -0.5 if scaled else 1.0
     scored = [put(block, SCALE, scale / (depth + 1)) for depth in range(layers if by_depth else 1)]
     made = c.Cycle(blocks=tuple(scored), times=1) if by_depth else c.Repeat(block=scored[0], times=layers)
     return put(tree, "decoder.layers", made)  # type: ignore[no-any-return]  # `put` gives what it is given
+
+
+def crossing_between(tree: c.Transformer) -> c.Transformer:
+    """Exchange cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
+    return turned(tree, "decoder")
 
 
 SCALE = "sublayers.0.inner.projection.scale"
@@ -48,9 +61,10 @@ KEYS = (
         theirs=lambda scale: scale != 1.0),
     Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
         theirs=lambda layers: isinstance(layers, c.Cycle)),
+    CROSSED,
 )
 GPT2_LAYOUT = Layout(
     "gpt2", by_fields, KEYS, lambda tree: weights(tree, tokens="wte", positions="wpe"),
     {**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
-    "transformer.", free=FREE, fixed={"add_cross_attention": False},
+    "transformer.", free=FREE | {"is_decoder"}, settle=crossing_between, restore=crossing_between,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.choices import SUMMARY_FIELDS, decoder_classes
-from saucier.checkpoints.keys import Key, Layout, put
+from saucier.checkpoints.keys import Document, Key, Layout, put
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import attentions, fields
 
@@ -78,5 +78,17 @@ NAMES = NameTable(
     {"attention.inner.qkv": ("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj")},
     ignored=("@h.{i}.attn.attention.bias", "@h.{i}.attn.attention.masked_bias", "lm_head.weight"),
 )
+
+
+def in_turns(document: Document) -> Document:
+    """Return the config with its layers as the shortest turns; a list of all layers counts more than turns."""
+    rest, listed = dict(document), document.get("attention_layers")
+    rest.pop("attention_layers", None)
+    if not isinstance(listed, list) or not listed:
+        return rest
+    size = next(size for size in range(1, len(listed) + 1) if listed == listed[:size] * (len(listed) // size))
+    return {**rest, "attention_types": [[listed[:size], len(listed) // size]]}
+
+
 GPT_NEO_LAYOUT = Layout("gpt_neo", by_fields, KEYS, NAMES, decoder_classes("GPTNeo"), "transformer.",
-                        free=SUMMARY_FIELDS | {"attention_layers"})
+                        free=SUMMARY_FIELDS, normalize=in_turns, older={"attention_layers": "attention_types"})

@@ -8,7 +8,7 @@ from saucier.checkpoints.keys import Layout
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields, kind_at
 from saucier.checkpoints.rules import Rule
-from saucier.families.rope import one_spelling, rotary_key
+from saucier.families.rope import OLDER, one_spelling, rotary_key
 
 
 def gpt_neox(dim: int = 6144, layers: int = 44, *, heads: int = 64, vocab: int = 50432, hidden: int | None = None,
@@ -55,5 +55,5 @@ NAMES = NameTable(
 GPT_NEOX_LAYOUT = Layout(
     "gpt_neox", gpt_neox, KEYS, NAMES,
     decoder_classes("GPTNeoX", output=(Rule("head.weight", "embed_out.weight", instead="lm_head.weight"),)),
-    "gpt_neox.", free=frozenset({"max_position_embeddings", "is_decoder"}), normalize=one_spelling,
+    "gpt_neox.", free=frozenset({"max_position_embeddings", "is_decoder"}), normalize=one_spelling, older=OLDER,
 )

@@ -72,4 +72,5 @@ CLASSES: dict[str, Published] = {name: published for name, published in bart_lin
                                  if name != "LEDForCausalLM"}
 CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout("led", from_fields, KEYS, weights, CLASSES, "led.",
+                    normalize=bart_lineage.newer, older=bart_lineage.OLDER,
                     free=bart_lineage.FREE | {"classifier_dropout"})

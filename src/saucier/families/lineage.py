@@ -77,15 +77,18 @@ POSITIONS = Key("position_embedding_type", (), argument="positions", default="ab
 """Where order enters; the reference library reads the two relative kinds up to its version 4."""
 
 
-def positioned(family: Callable[[], c.Transformer]) -> Callable[..., c.Transformer]:
-    """Return the family by its published fields, of which one moves the positions into the attention."""
+def positioned(family: Callable[[], c.Transformer], scale: float | None = None) -> Callable[..., c.Transformer]:
+    """Return the family by its published fields, of which one moves the positions into the attention.
+
+    `scale` is the factor on their scores, where it is not that of the attention.
+    """
     def make(positions: type[c.Learned | c.RelativeKey | c.RelativeKeyQuery] = c.Learned, *,
              crossing: bool = False) -> c.Transformer:
         tree = with_cross(family()) if crossing else family()
         if issubclass(positions, c.Learned):
             return tree
         moved: c.Transformer = put(tree, "embed.positions", c.NoPositions())
-        return put(moved, f"{ATTENTION}.inner.positions", positions(length=1))  # type: ignore[no-any-return]
+        return put(moved, f"{ATTENTION}.inner.positions", positions(length=1, scale=scale))  # type: ignore[no-any-return]
 
     return make
 

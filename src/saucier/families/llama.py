@@ -10,7 +10,7 @@ from saucier.checkpoints.keys import Key, Layout, Published, look_up
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields
 from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.families.rope import one_spelling, rotary_key
+from saucier.families.rope import OLDER, one_spelling, rotary_key
 from saucier.families.shapes import repeated
 
 PAST = c.Causal()
@@ -96,4 +96,4 @@ def classes(name: str, *, answering: str = "model.") -> dict[str, Published]:
 
 FREE = frozenset({"max_position_embeddings", "pretraining_tp"})
 LLAMA_LAYOUT = Layout("llama", llama, LLAMA_KEYS, weights, classes("Llama", answering="transformer."), "model.",
-                      free=FREE, normalize=one_spelling)
+                      free=FREE, normalize=one_spelling, older=OLDER)

@@ -6,16 +6,19 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout, Published, below
+from saucier.checkpoints.places import with_defaults
 from saucier.checkpoints.sides import one_table
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,
     HEAD,
     KEYS,
+    OLDER,
     classes,
     encoder_decoder,
     fixed,
     from_fields,
+    newer,
     weights,
 )
 
@@ -63,21 +66,24 @@ PEGASUS = {name: published for name, published in classes("Pegasus").items()
            if name in ("PegasusForConditionalGeneration", "PegasusModel", "PegasusForCausalLM")}
 M2M_100 = {"M2M100ForConditionalGeneration": Published(PEGASUS["PegasusForConditionalGeneration"].keep, HEAD[:1]),
            "M2M100Model": PEGASUS["PegasusModel"]}
+TARGETS = Key("decoder_vocab_size", ("embed.vocab",), default=lambda document: document.get("vocab_size", 58101))
+MARIAN["MarianForCausalLM"] = replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,))
 MARIAN_LAYOUT = Layout(
     "marian", from_fields(marian),
-    (*KEYS, FIXED,
+    (*with_defaults(KEYS, vocab_size=58101), FIXED,
      Key("share_encoder_decoder_embeddings", (), argument="shared", default=True, found=one_table),
-     Key("decoder_vocab_size", ("decoder_embed.vocab",), default=lambda document: document["vocab_size"])),
+     replace(TARGETS, paths=("decoder_embed.vocab",))),
     weights, {**MARIAN, "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=TABLES)}, "model.",
-    fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), free=FREE,
+    fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
 PEGASUS_LAYOUT = Layout(
     "pegasus", from_fields(pegasus), (*KEYS, FIXED), weights, PEGASUS, "model.",
-    fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), free=FREE,
+    fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
 M2M_100_LAYOUT = Layout(
     "m2m_100", from_fields(m2m_100),
-    (*KEYS, Key("pad_token_id", below(("embed", "decoder_embed"), "positions.places.padding"), default=1)), weights,
+    (*with_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1, scale_embedding=True),
+     Key("pad_token_id", below(("embed", "decoder_embed"), "positions.places.padding"), default=1)), weights,
     M2M_100, "model.", fixed=fixed(learned=False, pre_norm=True, normed_embedding=False),
-    free=FREE | {"max_position_embeddings"},
+    normalize=newer, older=OLDER, free=FREE | {"max_position_embeddings"},
 )

@@ -8,7 +8,7 @@ from saucier import config as c
 from saucier.checkpoints.keys import Key, Layout, put
 from saucier.checkpoints.places import fields
 from saucier.families.llama import ATTENTION, COMMON_KEYS, FREE, GATED, PROJECTION, classes, llama, weights
-from saucier.families.rope import one_spelling, rotary_key
+from saucier.families.rope import OLDER, one_spelling, rotary_key
 
 
 def mistral(
@@ -52,4 +52,4 @@ KEYS = (
     *rotary_key(f"{ATTENTION}.inner.positions", length=4096 * 32),
 )
 MISTRAL_LAYOUT = Layout("mistral", mistral, KEYS, weights, classes("Mistral"), "model.", free=FREE,
-                        normalize=one_spelling)
+                        normalize=one_spelling, older=OLDER)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, look_up, put
+from saucier.checkpoints.places import with_defaults
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.families.llama import ATTENTION, COMMON_KEYS, FEED_FORWARD, FREE, body, classes
 from saucier.families.mistral import GROUPED, SLIDING, mistral
-from saucier.families.rope import one_spelling, rotary_key
+from saucier.families.rope import OLDER, one_spelling, rotary_key
 
 
 def mixtral(
@@ -34,7 +35,7 @@ def mixtral(
 
 EXPERTS = f"{FEED_FORWARD}.inner"
 KEYS = (
-    *COMMON_KEYS, GROUPED, replace(SLIDING, default=None),
+    *with_defaults(COMMON_KEYS, rms_norm_eps=1e-5), GROUPED, replace(SLIDING, default=None),
     Key("hidden_act", (f"{EXPERTS}.inner.activation",), names=ACTIVATIONS, default="silu"),
     *rotary_key(f"{ATTENTION}.inner.positions", base=1e6, length=4096 * 32),
     Key("intermediate_size", (f"{EXPERTS}.inner.hidden",), default=14336),
@@ -56,4 +57,5 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 MIXTRAL_LAYOUT = Layout("mixtral", mixtral, KEYS, weights, classes("Mixtral"), "model.",
-                        free=FREE | {"output_router_logits", "router_aux_loss_coef"}, normalize=one_spelling)
+                        free=FREE | {"output_router_logits", "router_aux_loss_coef"}, normalize=one_spelling,
+                        older=OLDER)

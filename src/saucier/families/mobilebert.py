@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, encoder_classes, keep_all, labelling
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published, look_up
+from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling
+from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published, look_up, put
 from saucier.checkpoints.names import inside
 from saucier.checkpoints.places import fields, kind_at
-from saucier.checkpoints.rules import Concat, Rule, Rules, Transpose
+from saucier.checkpoints.rules import Concat, Rule, Rules, SideBySide, Transpose
 from saucier.families import lineage
 from saucier.families.bert import SENTENCE
 
@@ -135,9 +135,20 @@ def forward_rules(ours: str, theirs: str, number: int, *, last: bool) -> list[Ru
 
 
 def words(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the language head: BERT's, and the columns beside the token table's."""
+    """The names of the language head: BERT's, and the columns beside the token table's or an output matrix's."""
     ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
-    return (*lineage.WORDS(tree), Rule(f"{ours}.columns", "cls.predictions.dense.weight", Transpose()))
+    table, columns = "cls.predictions.decoder.weight", "cls.predictions.dense.weight"
+    *others, _ = lineage.WORDS(tree)
+    return (*others, Rule(f"{ours}.columns", columns, Transpose()),
+            Rule(f"{ours}.weight", (table, columns), SideBySide(tree.embed.widths(tree.dim)[0])))
+
+
+def settle(tree: c.Transformer) -> c.Transformer:
+    """An output matrix that is not the token table holds all columns itself."""
+    for place in ("head", "head.language"):
+        if look_up(tree, f"{place}.tied") is False:
+            tree = put(tree, f"{place}.columns", 0)
+    return tree
 
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:
@@ -149,10 +160,10 @@ DROPOUT = Key("classifier_dropout", ("head.dropout",),
               default=lambda document: document.get("hidden_dropout_prob", 0.0))
 MOBILEBERT_LAYOUT = Layout(
     "mobilebert", from_fields, KEYS, weights, {
-        "MobileBertForPreTraining": Published(keep_all, both),
+        "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
         "MobileBertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
-    }, "mobilebert.", fixed={"tie_word_embeddings": True},
+    }, "mobilebert.", settle=settle,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",
-                    "use_bottleneck_attention", "classifier_activation"}))
+                    "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}))

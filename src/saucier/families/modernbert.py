@@ -92,14 +92,17 @@ def write_rotaries(tree: c.Transformer) -> dict[str, dict[str, Any]]:
             for kind, value in rotary.items()}
 
 
+OLDER = dict.fromkeys(("global_rope_theta", "local_rope_theta"), "rope_parameters")
+
+
 def one_spelling(document: Document) -> Document:
     """Bring the older flat bases to the newer nested field."""
     nested = {kind: dict(value or {}) for kind, value in (document.get("rope_parameters") or {}).items()}
-    for kind, older in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
+    for older, kind in zip(OLDER, (FULL, SLIDING), strict=True):
         if document.get(older) is not None:
             nested.setdefault(kind, {}).setdefault("rope_theta", document[older])
     rest = {name: value for name, value in document.items()
-            if name not in ("global_rope_theta", "local_rope_theta", "rope_parameters")}
+            if name not in (*OLDER, "rope_parameters")}
     return {**rest, **({"rope_parameters": nested} if nested else {})}
 
 
@@ -174,7 +177,7 @@ MODERNBERT_LAYOUT = Layout(
         "ModernBertForQuestionAnswering": classifier(c.SpanHead(transform=MADE)),
         "ModernBertForMultipleChoice": classifier(c.ChoiceHead(transform=MADE), CHOICE_POOLING),
         "ModernBertModel": bare,
-    }, "model.", normalize=one_spelling,
+    }, "model.", normalize=one_spelling, older=OLDER,
     free=frozenset({
         "max_position_embeddings", "global_attn_every_n_layers", "initializer_cutoff_factor", "sparse_prediction",
         "deterministic_flash_attn", "sparse_pred_ignore_index", "repad_logits_with_grad", "reference_compile",

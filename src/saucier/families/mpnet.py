@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.choices import encoder_classes
-from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.keys import Key, Layout
+from saucier.checkpoints.rules import FirstRows, Rule
 from saucier.families import lineage
 
 
@@ -27,18 +28,30 @@ def mpnet(
     norm = c.LayerNorm(eps=1e-5)
     embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=1)), norm=norm,
                         dropout=dropout)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=c.T5Bias(buckets=32, max_distance=128))
+    attention = c.SelfAttention(projection=c.Projection(heads=heads),
+                                positions=c.T5Bias(buckets=BUCKETS, max_distance=128))
     return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
                            head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
-KEYS = lineage.keys(drop=("type_vocab_size",), normed="head.transform.norm")
+def read_buckets(rows: int) -> int:
+    """Return the buckets of a table. Raises `ValueError` for fewer rows: the reference looks up 32 in any table."""
+    if rows < BUCKETS:
+        raise ValueError(rows)
+    return BUCKETS
+
+
+BUCKETS = 32
+KEYS = lineage.keys(
+    Key("relative_attention_num_buckets", (), default=BUCKETS, ours=read_buckets, found=lambda tree: BUCKETS),
+    drop=("type_vocab_size",), normed="head.transform.norm")
 NAMES = replace(
     lineage.BODY,
     outside={**{ours: theirs for ours, theirs in lineage.EMBEDDINGS.items() if "segments" not in ours},
-             **lineage.POOLER, "encoder.shared.weight": "@encoder.relative_attention_bias.weight"},
+             **lineage.POOLER},
     inside={**lineage.FEED_FORWARD, "attention.inner.out": "attention.attn.o", "attention.norm": "attention.LayerNorm"},
     maps={"attention.inner.qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v")},
+    more=(Rule("encoder.shared.weight", "@encoder.relative_attention_bias.weight", FirstRows(BUCKETS)),),
     ignored=("@embeddings.position_ids", "lm_head.decoder.{p}"))
 CLASSES = encoder_classes("MPNet", lineage.ROBERTA_WORDS, lineage.labelled_first("tanh", lineage.HEAD_DROPOUT),
                           dropout=lineage.HEAD_DROPOUT)
@@ -49,7 +62,6 @@ MPNET_LAYOUT = Layout(
     NAMES,
     CLASSES,
     "mpnet.",
-    fixed={"relative_attention_num_buckets": 32},
     free=frozenset({"tie_word_embeddings"}),
 )
-"""The published computation has 32 buckets, whatever the field says; other numbers are refused."""
+"""The published computation has 32 buckets, whatever the field says: further rows of the table are never read."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from saucier import config as c
-from saucier.checkpoints.choices import decoder_classes, without
+from saucier.checkpoints.choices import LABELS, PADDING, decoder_classes, last_token, without
 from saucier.checkpoints.keys import Key, Layout, look_up, put
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields, kind_at
@@ -71,5 +73,7 @@ NAMES = NameTable(
     {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
     ignored=("lm_head.weight", "@decoder.version"),
 )
-OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, without(decoder_classes("OPT"), "ForTokenClassification"), "model.",
+CLASSES = {**without(decoder_classes("OPT"), "ForTokenClassification"),
+           "OPTForSequenceClassification": replace(last_token, keys=(LABELS, replace(PADDING, default=1)))}
+OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, CLASSES, "model.",
                     free=frozenset({"layerdrop", "init_std", "activation_dropout"}))

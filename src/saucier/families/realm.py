@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from saucier import config as c
+from saucier.checkpoints.choices import TIED
 from saucier.checkpoints.keys import Document, Key, Layout, Published
 from saucier.checkpoints.rules import Rule
 from saucier.families import lineage
@@ -65,18 +66,18 @@ def embedder(prefix: str) -> Published:
 CLASSES = {
     "RealmEmbedder": embedder(""),
     "RealmScorer": embedder("embedder."),
-    "RealmKnowledgeAugEncoder": Published(keep_reader, lineage.WORDS, HEAD_KEYS),
+    "RealmKnowledgeAugEncoder": Published(keep_reader, lineage.WORDS, (*HEAD_KEYS, TIED)),
 }
 
 
 REALM_LAYOUT = Layout(
     "realm",
-    realm,
-    lineage.keys(),
+    lineage.positioned(realm),
+    lineage.keys(lineage.POSITIONS),
     lineage.BERT_BODY,
     CLASSES,
     "realm.",
-    fixed={"is_decoder": False, "position_embedding_type": "absolute"},
+    fixed={"is_decoder": False},
     free=frozenset({
         "tie_word_embeddings", "retriever_proj_size", "num_candidates", "span_hidden_size", "max_span_width",
         "reader_layer_norm_eps", "reader_beam_size", "reader_seq_len", "num_block_records", "searcher_beam_size",

@@ -13,6 +13,7 @@ from saucier.checkpoints.orders import Axis
 from saucier.checkpoints.places import attentions, fields, kind_at
 from saucier.checkpoints.rules import Concat, Rule, Rules
 from saucier.checkpoints.sides import restore, settle
+from saucier.errors import InputError
 from saucier.families.lineage import SEES_PAST_ONLY
 from saucier.families.reformer import PAPER, from_fields
 
@@ -95,6 +96,15 @@ def classifier(tree: c.Transformer, document: Document) -> c.ClassificationHead:
 DROPOUT = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"),
               default=lambda document: document.get("hidden_dropout_prob", 0.05))
 OUTPUT = (Rule("head.weight", "lm_head.decoder.weight"),)
+def counted_once(document: Document) -> Document:
+    """Return the config without the number of its layers, which their list has. Raises `InputError` for another."""
+    layers, count = document.get("attn_layers") or PAPER, document.get("num_hidden_layers")
+    if count is not None and isinstance(layers, list | tuple) and count != len(layers):
+        raise InputError(f"num_hidden_layers {count!r} is not the number of attn_layers, {len(layers)}",
+                         where="config.json", remedy="remove it, or give as many attn_layers")
+    return {name: value for name, value in document.items() if name != "num_hidden_layers"}
+
+
 REFORMER_LAYOUT = Layout(
     "reformer", from_fields, KEYS, weights,
     {
@@ -107,9 +117,9 @@ REFORMER_LAYOUT = Layout(
     },
     "reformer.",
     free=frozenset({
-        "num_hidden_layers", "axial_norm_std", "chunk_size_lm_head", "tie_word_embeddings", "max_position_embeddings",
+        "axial_norm_std", "chunk_size_lm_head", "tie_word_embeddings", "max_position_embeddings",
         "axial_pos_shape", "axial_pos_embds_dim", "num_buckets", "num_hashes", "hash_seed",
         *(key.foreign for key in CHUNKS),
-    }), settle=settle, restore=restore,
+    }), settle=settle, restore=restore, normalize=counted_once, older={"num_hidden_layers": "attn_layers"},
 )
 """A tied output is published too, and changes nothing: the reference has no table of that width to tie it to."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all, labelling
+from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all
 from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
 from saucier.checkpoints.places import first_attention
 from saucier.checkpoints.rules import Rules, Table
-from saucier.checkpoints.sides import restore, settle
+from saucier.checkpoints.sides import restore, settle, with_cross
 from saucier.families import lineage
+from saucier.families.summary import FIELDS, spelled_out, summarized
 
 
 def roformer(
@@ -35,16 +36,17 @@ def roformer(
                            head=c.LanguageHead(bias=True, transform=c.Transform(width=embedding, norm=norm)))
 
 
-def from_fields(dim: int, *, width: int) -> c.Transformer:
+def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
     """The family by the published fields; tables as wide as the model have no projection."""
-    return roformer(dim, embedding=None if width == dim else width)
+    tree = roformer(dim, embedding=None if width == dim else width)
+    return with_cross(tree) if crossing else tree
 
 
 KEYS = lineage.keys(
     Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
     Key("rotary_value", (f"{lineage.ATTENTION}.inner.positions.values",), default=False),
-    lineage.SEES_PAST_ONLY, arguments=("dim",), transform="head.transform")
+    lineage.SEES_PAST_ONLY, lineage.CROSSED, arguments=("dim",), transform="head.transform")
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -64,6 +66,8 @@ ROFORMER_LAYOUT = Layout(
     "roformer", from_fields, KEYS, weights, {
         **encoder_classes("RoFormer", lineage.WORDS, LABELLED, dropout=DROPOUT, keep=keep_all),
         "RoFormerForCausalLM": Published(keep_all, lineage.WORDS, (TIED,)),
-        "RoFormerForMultipleChoice": labelling(c.ChoiceHead(pick=c.Last()), keys=()),
-    }, "roformer.", fixed={"add_cross_attention": False, "summary_type": "last", "summary_use_proj": False},
-    free=frozenset({"tie_word_embeddings", "max_position_embeddings"}), settle=settle, restore=restore)
+        "RoFormerForMultipleChoice": summarized(c.ChoiceHead(), kind="last", used=False,
+                                                 activation="linear"),
+    }, "roformer.",
+    free=FIELDS | {"tie_word_embeddings", "max_position_embeddings"}, normalize=spelled_out, settle=settle,
+    restore=restore)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -12,21 +13,26 @@ from saucier.errors import InputError
 
 ROTARY = "rope_parameters"
 TRAINED_LENGTH = "original_max_position_embeddings"
+OLDER = dict.fromkeys(("rope_scaling", "rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_emb_base"), ROTARY)
+"""Older flat fields, which say parts of the newer one."""
 STRETCHED = ("llama3", "yarn", "longrope")
 """Kinds that say the trained length themselves; where they do not, it is the length of the config."""
 
 
 def one_spelling(document: Document) -> Document:
     """Bring the older flat fields to the newer nested one, and the lengths that its kinds need into it."""
-    flat = ("rope_scaling", "rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_emb_base", ROTARY)
-    nested = dict(document.get("rope_scaling") or document.get(ROTARY) or {})
+    said = document.get("rope_scaling") or document.get(ROTARY) or {}
+    if not isinstance(said, Mapping):
+        raise InputError(f"the rotary positions are {str(said)[:40]!r}", where="rope_scaling",
+                         remedy="write an object, or null")
+    nested = dict(said)
     nested["rope_type"] = nested.pop("type", None) or nested.get("rope_type") or "default"
     share = "partial_rotary_factor" if "partial_rotary_factor" in document else "rotary_pct"
     for name, older in (("rope_theta", "rope_theta"), ("rope_theta", "rotary_emb_base"),
                         ("partial_rotary_factor", share)):
         if document.get(older) is not None:
             nested.setdefault(name, document[older])
-    rest = {name: value for name, value in document.items() if name not in flat}
+    rest = {name: value for name, value in document.items() if name not in (*OLDER, ROTARY)}
     length = document.get("max_position_embeddings")
     if nested["rope_type"] in STRETCHED:
         nested[TRAINED_LENGTH] = rest.pop(TRAINED_LENGTH, None) or nested.get(TRAINED_LENGTH) or length
@@ -63,6 +69,9 @@ def read_rotary(nested: dict[str, Any], *, base: float, share: float = 1.0, leng
     given = {"rope_theta": base, "partial_rotary_factor": share,
              **{name: value for name, value in nested.items() if value is not None}}
     kind = given.pop("rope_type")
+    if share == 1 and given["partial_rotary_factor"] != 1:
+        raise InputError(f"partial_rotary_factor {given['partial_rotary_factor']!r} cannot be expressed", where=ROTARY,
+                         remedy="only 1.0 can: this family turns whole heads")
     rotary = c.Rotary(base=given.pop("rope_theta"), share=given.pop("partial_rotary_factor"),
                       scaling=scaling(kind, given, length))
     if given:

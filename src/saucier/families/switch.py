@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints.choices import bare, encoder_alone, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
-from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.rules import Rule, Rules
 from saucier.checkpoints.sides import tied_output
 from saucier.config.turns import in_turns
-from saucier.errors import InputError
 from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, weights
 
 
@@ -79,27 +79,32 @@ def sparse_layers(stack: c.Stack | None) -> list[int]:
     return [number for number, block in enumerate(blocks) if isinstance(block.sublayers[-1].inner, c.Experts)]
 
 
-def side_keys(side: str, ours: str, layers: str, default: int | None) -> tuple[Key, ...]:
+def side_keys(side: str, ours: str, layers: str) -> tuple[Key, ...]:
     """The fields of one stack: its layers, how many have experts, and in which step."""
+    sparse = f"num_sparse_{side}_layers"
+
     def step(document: Document) -> int | None:
-        total, sparse = document.get(layers) or document.get("num_layers"), document.get(f"num_sparse_{side}_layers", 3)
-        return total // sparse if total and sparse > 0 else total
+        total: int | None = document.get(layers, 12) or document.get("num_layers", 12)
+        count = document.get(sparse, 3)
+        return total // count if total and count > 0 else total
 
     return (
-        Key(layers, (), argument=f"{ours}s", default=default or (lambda document: document.get("num_layers")),
+        Key(layers, (), argument=f"{ours}s", default=lambda said: said.get("num_layers") if layers in said else 12,
             found=lambda tree: len(getattr(tree, side).blocks()) if getattr(tree, side) else None),
-        Key(f"num_sparse_{side}_layers", (), default=3, found=lambda tree: len(sparse_layers(getattr(tree, side)))),
+        Key(sparse, (), default=3, found=lambda tree: len(sparse_layers(getattr(tree, side)))),
         Key(f"{side}_sparse_step", (), argument=f"{ours}_step", default=step,
             found=lambda tree: spaced(getattr(tree, side))),
     )
 
 
-def one_table_only(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The encoder alone. Raises `InputError` where both sides have tables of their own: its names would not say so."""
-    if tree.decoder_embed is not None:
-        raise InputError("tie_word_embeddings False cannot be expressed by an encoder alone", where="config.json",
-                         remedy="open the whole model")
-    return encoder_alone.keep(tree, document)
+def spelled(layout: Layout, document: Document) -> Layout:
+    """Return the layout that looks for an encoder's own table first where the sides have tables of their own."""
+    def own(tree: c.Transformer) -> Rules:
+        found = layout.weights(tree)
+        table = Rule("embed.tokens.weight", "@encoder.embed_tokens.weight", instead="@shared.weight")
+        return found if tree.decoder else Rules([table, *(rule for _, rule in found.rules[1:])], ignored=found.spare)
+
+    return layout if document.get("tie_word_embeddings", True) else replace(layout, weights=own)
 
 
 def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFeedForward) -> list[Rule]:
@@ -123,13 +128,14 @@ SWITCH_LAYOUT = Layout(
     "switch_transformers", from_fields,
     keys(Key("dense_act_fn", below(INNER, "activation"), names=ACTIVATIONS, default="relu", argument="activation"),
          Key("tie_word_embeddings", (), default=True, argument="tied", found=tied_output),
-         *side_keys("encoder", "reader", "num_layers", 12), *side_keys("decoder", "writer", "num_decoder_layers", None),
+         *side_keys("encoder", "reader", "num_layers"), *side_keys("decoder", "writer", "num_decoder_layers"),
          *EXPERTS),
     partial(weights, inner=feed_forward_rules),
     {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
-     "SwitchTransformersEncoderModel": Published(one_table_only)},
+     "SwitchTransformersEncoderModel": encoder_alone},
     base="", fixed={"router_dtype": "float32"},
-    free=(FREE - {"dense_act_fn"}) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
+    free=(FREE) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
                                      "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",
                                      "is_gated_act", "router_type", "classifier_dropout", "scale_decoder_outputs"},
+    spelled=spelled,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, put
+from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, put
 from saucier.checkpoints.rules import Concat, Rule
+from saucier.errors import InputError
 from saucier.families.t5_lineage import FREE, LAYERS, TIED, classes, encoder_decoder, first_feed_forward, keys, weights
 
 PAST = c.Causal()
@@ -94,10 +96,34 @@ def found_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
 
 FEED_FORWARD = Key("feed_forward_proj", (), names=PLAIN | GATED, default="relu", argument="feed_forward",
                    found=found_feed_forward)
+OLDER = dict.fromkeys(("dense_act_fn", "is_gated_act"), "feed_forward_proj")
+
+
+def one_feed_forward(document: Document, *, usual: str = "relu") -> Document:
+    """Return the config with its feed-forward in one field; what is said of its activation and gate counts more."""
+    proj = document.get("feed_forward_proj") or usual
+    activation = document.get("dense_act_fn", "gelu_new" if proj == "gated-gelu" else str(proj).rpartition("-")[2])
+    gated = document.get("is_gated_act", str(proj).startswith("gated-"))
+    if gated and activation == "gelu":
+        raise InputError("dense_act_fn 'gelu' with is_gated_act cannot be expressed", where="config.json",
+                         remedy="a gate's GELU is its approximation: gelu_new")
+    rest = {name: value for name, value in document.items() if name not in OLDER}
+    said = OLDER.keys() & document.keys()
+    return {**rest, "feed_forward_proj": f"{'gated-' if gated else ''}{activation}"} if said else rest
+
+
+def unscaled(document: Document) -> Document:
+    """Return T5's config, of which null says that the output is not scaled."""
+    said = "scale_decoder_outputs" in document and document["scale_decoder_outputs"] is None
+    return one_feed_forward({**document, "scale_decoder_outputs": False} if said else document)
+
+
 SCALED = Key("scale_decoder_outputs", (), default=lambda document: document.get("tie_word_embeddings") is not False,
              argument="scaled", found=scaled_output)
 NAMES = partial(weights, inner=feed_forward_rules)
 T5_LAYOUT = Layout("t5", from_fields, keys(*LAYERS, FEED_FORWARD, TIED, SCALED), NAMES, classes("T5"), base="",
-                   free=FREE)
-MT5_LAYOUT = Layout("mt5", from_fields, keys(*LAYERS, FEED_FORWARD, TIED), NAMES, classes("MT5"), base="",
-                    free=FREE | {"scale_decoder_outputs"})
+                   free=FREE, normalize=unscaled, older=OLDER)
+MT5_LAYOUT = Layout("mt5", from_fields, keys(*LAYERS, replace(FEED_FORWARD, default="gated-gelu"), TIED), NAMES,
+                    classes("MT5"), base="",
+                    free=FREE | {"scale_decoder_outputs"}, older=OLDER,
+                    normalize=partial(one_feed_forward, usual="gated-gelu"))

@@ -82,7 +82,7 @@ def keys(*own: Key) -> tuple[Key, ...]:
 
 
 TIED = Key("tie_word_embeddings", ("head.tied",), default=True, argument="tied")
-FREE = frozenset({"dense_act_fn", "is_gated_act", "is_decoder", "is_encoder_decoder", "output_past", "n_positions"})
+FREE = frozenset({"is_decoder", "is_encoder_decoder", "output_past", "n_positions"})
 COPIES = ("@encoder.embed_tokens.weight", "@decoder.embed_tokens.weight", "@shared.weight", "lm_head.weight",
           "@decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
 

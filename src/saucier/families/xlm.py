@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, SUMMARY_FIELDS, bare, keep_all, labelling
+from saucier.checkpoints.choices import LABELS, SPANS, SUMMARY_FIELDS, TIED, bare, keep_all, labelling
+from saucier.checkpoints.common_fields import renamed
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields
 from saucier.checkpoints.rules import Rule
 from saucier.families.shapes import repeated
+from saucier.families.summary import NONE, pick
 
 
 def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 30145, length: int = 512,
@@ -66,37 +68,39 @@ NAMES = NameTable(
 """Lists of parts of one kind, not a list of layers."""
 
 
+INDICES = {"n_words": "vocab_size",
+           **{f"{name}_index": f"{name}_token_id" for name in ("pad", "bos", "eos")}}
+
+
 def unlabelled(document: Document) -> Document:
     """A model without language vectors has them, as far as its numbers go, for one language."""
-    if document.get("use_lang_emb") is False:
-        return {**document, "n_langs": 1}
-    return dict(document)
+    rest = {name: value for name, value in renamed(document, INDICES).items() if name != "use_lang_emb"}
+    return {**rest, "n_langs": 1} if document.get("use_lang_emb") is False else rest
 
 
 WRITING = (
     Key("mask_token_id", ("head.predicts.mask",), default=0),
     Key("lang_id", ("head.predicts.language",), default=lambda document: None if "lang_id" in document else 0),
 )
-PICK = Key("summary_type", ("head.pick",), names={"first": c.First(), "last": c.Last(), "cls_index": c.Chosen()},
-           default="first")
 TO_LABELS = tuple(Key(name, (), names={True: True}, default=True, found=lambda tree: True)
                   for name in ("summary_use_proj", "summary_proj_to_labels"))
-NO_ACTIVATION = Key("summary_activation", (), names={"": ""}, default="", found=lambda tree: None)
+NO_ACTIVATION = Key("summary_activation", (), names=dict.fromkeys(NONE, ""), default="",
+                    found=lambda tree: None)
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
 CLASSES = {
-    "XLMWithLMHeadModel": Published(keep_all, (Rule("head.bias", "pred_layer.proj.bias"),), WRITING),
+    "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
     "XLMForSequenceClassification": labelling(
         c.ClassificationHead(), "sequence_summary.summary",
-        keys=(LABELS, PICK, *TO_LABELS, NO_ACTIVATION, DROPOUT)),
+        keys=(LABELS, pick("first"), *TO_LABELS, NO_ACTIVATION, DROPOUT)),
     "XLMForTokenClassification": labelling(c.TokenHead(),
                                            keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
     "XLMForQuestionAnsweringSimple": SPANS,
     "XLMForMultipleChoice": labelling(
         c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
-        keys=(PICK, *TO_LABELS,
+        keys=(pick("first"), *TO_LABELS,
               replace(LABELS, paths=("head.transform.width",)),
               Key("summary_activation", ("head.transform.activation",), default="linear",
-                  names={"linear": "identity", "tanh": "tanh", **ACTIVATIONS}),
+                  names={**ACTIVATIONS, **dict.fromkeys(NONE, "identity")}),
               replace(DROPOUT, paths=("head.transform.dropout",)))),
     "XLMModel": bare,
 }
@@ -107,11 +111,11 @@ XLM_LAYOUT = Layout(
     NAMES,
     CLASSES,
     "transformer.",
-    fixed={"asm": False, "is_encoder": True, "tie_word_embeddings": True},
+    fixed={"asm": False, "is_encoder": True},
     free=SUMMARY_FIELDS | {
-        "use_lang_emb", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index", "start_n_top",
-        "end_n_top", "mask_token_id", "lang_id", "n_words", "pad_index", "bos_index", "eos_index", "max_vocab",
-        "min_count", "id2lang", "lang2id", "same_enc_dec", "share_inout_emb",
+        "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
+        "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",
+        "same_enc_dec", "share_inout_emb",
     },
-    normalize=unlabelled,
+    normalize=unlabelled, older={**INDICES, "use_lang_emb": "n_langs"},
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, keep_all, labelling
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, look_up
+from saucier.checkpoints.choices import LABELS, SPANS, TIED, bare, keep_all, labelling
+from saucier.checkpoints.keys import Document, Key, Layout, Published, look_up
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields, first_attention, positive
 from saucier.checkpoints.rules import PerHead, Reshaped, Rule, Rules
 from saucier.families.shapes import repeated
+from saucier.families.summary import FIELDS, spelled_out, summarized
 
 
 def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32000, hidden: int | None = None,
@@ -94,24 +96,13 @@ def told_once(document: Document) -> Document:
     return {**document, "same_length": False} if document.get("attn_type", "bi") == "bi" else dict(document)
 
 
-PICK = Key("summary_type", ("head.pick",), names={"last": c.Last(), "first": c.First(), "cls_index": c.Chosen()},
-           default="last")
-SUMMARY = (
-    PICK,
-    Key("summary_use_proj", (), names={True: True}, default=True, found=lambda tree: True),
-    Key("summary_activation", ("head.transform.activation",), default="tanh",
-        names={"tanh": "tanh", "linear": "identity", **ACTIVATIONS}),
-    Key("summary_last_dropout", ("head.dropout",), default=0.1),
-)
-DENSE = c.Transform(activation="tanh")
+SUMMARIZED = partial(summarized, output="logits_proj", kind="last", activation="tanh")
 CLASSES = {
-    "XLNetLMHeadModel": Published(keep_all, (Rule("head.bias", "lm_loss.bias"),)),
-    "XLNetForSequenceClassification": labelling(c.ClassificationHead(transform=DENSE), "logits_proj",
-                                                dense="sequence_summary.summary", keys=(LABELS, *SUMMARY)),
+    "XLNetLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_loss.{p}"),), (TIED,)),
+    "XLNetForSequenceClassification": SUMMARIZED(c.ClassificationHead(), keys=(LABELS,)),
     "XLNetForTokenClassification": labelling(c.TokenHead()),
     "XLNetForQuestionAnsweringSimple": SPANS,
-    "XLNetForMultipleChoice": labelling(c.ChoiceHead(transform=DENSE), "logits_proj", dense="sequence_summary.summary",
-                                        keys=SUMMARY),
+    "XLNetForMultipleChoice": SUMMARIZED(c.ChoiceHead()),
     "XLNetModel": bare,
 }
 XLNET_LAYOUT = Layout(
@@ -121,8 +112,8 @@ XLNET_LAYOUT = Layout(
     weights,
     CLASSES,
     "transformer.",
-    fixed={"tie_word_embeddings": True, "untie_r": True},
-    free=frozenset({"start_n_top", "end_n_top", "summary_type", "summary_use_proj", "summary_activation",
-                    "summary_last_dropout", "init_std", "init", "init_range", "max_position_embeddings"}),
-    normalize=told_once,
+    fixed={"untie_r": True},
+    free=FIELDS | {"start_n_top", "end_n_top", "init_std", "init", "init_range", "max_position_embeddings",
+                   "tie_word_embeddings"},
+    normalize=lambda document: spelled_out(told_once(document)),
 )

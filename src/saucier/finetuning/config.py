@@ -14,7 +14,7 @@ from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
-from saucier.recipes.catalogue import names, read_source
+from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides, as_words
 from saucier.recipes.reading import Source, read_yaml
@@ -172,7 +172,7 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     """Read a file of this form. Raises `InputError` with file and line."""
     if not path.is_file():
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
-    source = read_yaml(path.read_text(encoding="utf-8"), str(path))
+    source = read_yaml(file_text(path), str(path))
     return resolved(source, list(overrides))
 
 

@@ -9,7 +9,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
-from saucier.files import first_free, read_object, write_json, write_text
+from saucier.files import first_free, is_taken, read_object, write_json, write_text
 from saucier.finetuning.config import Finetuning, read_finetuning
 from saucier.hub import TUNED
 from saucier.plain import first_difference
@@ -72,7 +72,7 @@ def begin(path: Path, wanted: Finetuning) -> TaskFolder:
         if found := first_difference(there, here) or first_difference(old, new):
             raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
                              where=str(path), remedy="give a new folder with --out")
-    elif path.is_dir() and any(path.iterdir()):
+    elif is_taken(path):
         raise InputError("holds files that are no fine-tuning", where=str(path), remedy="give a new folder with --out")
     return folder
 
@@ -89,7 +89,7 @@ def default_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
 
     def taken(path: Path) -> bool:
         folder = TaskFolder(path)
-        return path.exists() and not (folder.is_begun and read_finetuning(folder.settings) == wanted)
+        return is_taken(path) and not (folder.is_begun and read_finetuning(folder.settings) == wanted)
 
     return first_free(parent / wanted.name, taken)
 

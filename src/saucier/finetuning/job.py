@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from saucier.adaptation.tuned import tuned
 from saucier.config import parameters
 from saucier.devices import choose_device
-from saucier.files import remove, write_json
+from saucier.files import remove, write_atomically, write_json
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits, read_splits
 from saucier.finetuning.folder import TaskFolder, begin, settle, write_task
@@ -22,9 +23,9 @@ from saucier.finetuning.start import Start, start_of
 from saucier.inspection.units import duration
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
-from saucier.runs.passport import Passport, file_digest, new_passport, now
+from saucier.runs.passport import Passport, boarded, file_digest, now
 from saucier.runs.voice import Voice
-from saucier.saving import save
+from saucier.saving import save_bare
 from saucier.tasks.baselines.simple import missing_extra
 from saucier.tasks.build import build_task
 from saucier.tasks.scores.predictions import write_predictions
@@ -64,8 +65,10 @@ class Job:
     """What was said of the data."""
 
     def keep_time(self, stage: str, seconds: float) -> None:
-        """Write the time of a stage into the passport."""
+        """Write the time of a stage into the passport, once there is a folder."""
         self.passport = self.passport.timed(stage, seconds)
+        if self.us.first and self.folder.is_begun:
+            self.passport.write(self.folder.path)
 
 
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
@@ -84,9 +87,11 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         voice.heading(f"{settings.task.kind}: {settings.model} → {out}")
         if folder.is_finished:
             voice.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
+            if us.first:
+                remove(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
         start = start_of(settings)
-        passport = new_passport(settings.name, {"training": settings.training.seed}, start=start.place)
+        passport = boarded(folder.path, settings.name, {"training": settings.training.seed}, start.place)
         job = Job(settings, folder, voice, us, passport, start)
         voice.heard = job.keep_time
         with voice.stage("data"):
@@ -95,6 +100,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             prepare(job)
         if us.first:
             settle(folder, settings)
+            job.passport.write(out)
         with voice.stage("train"):
             trained = teach(job)
         if us.first:
@@ -142,7 +148,8 @@ def prepare(job: Job) -> None:
     job.model = found.model
     job.model.generation |= job.splits.task.manner(job.encoding)
     job.voice.say(f"{parameters(job.model.config):,} parameters")
-    for what, names in (("new", found.adopted.new), ("left behind", found.adopted.left)):
+    grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
+    for what, names in (("new", found.adopted.new), (grown, found.adopted.wider), ("left behind", found.adopted.left)):
         if names:
             job.voice.say(f"{what}: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
     if settings.tuning is not None:
@@ -179,15 +186,20 @@ def finish(job: Job, trained: Result) -> None:
     with job.voice.stage("score"):
         found = [scored_split(job, name, trained) for name in job.sheets if name != "train"]
     with job.voice.stage("save"):
-        layout = save(job.model, job.folder.model)
-        job.tokenizer.save(job.folder.model)
-        write_task(job.folder.model, job.splits.task.config, job.encoding.length)
-        job.voice.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
+        write_atomically(job.folder.model, partial(save_all, job))
         job.voice.say(str(write_report(job.folder.path, job.settings, job.splits.task, found, job.told)))
     job.passport = job.passport.in_environment(dtype=trained.dtype).model_copy(update={"ended": now()})
     job.passport.write(job.folder.path)
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
     remove(job.folder.path / FOLDER)
+
+
+def save_all(job: Job, folder: Path) -> None:
+    """Save the model with its tokenizer and its task."""
+    layout = save_bare(job.model, folder)
+    job.tokenizer.save(folder)
+    write_task(folder, job.splits.task.config, job.encoding.length)
+    job.voice.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 
 def scored_split(job: Job, name: str, trained: Result) -> Measured:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier import config as c
+from saucier.checkpoints.published import label_names
 from saucier.errors import InputError
 from saucier.finetuning.data import read_examples
 from saucier.finetuning.folder import TaskFolder, read_task
@@ -17,6 +18,7 @@ from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
 from saucier.runs.opened import tokenizer_of
+from saucier.spelling import check_fits
 from saucier.tasks.build import build_task
 from saucier.tasks.config import Classification, Regression, Tagging, TaskConfig
 from saucier.tasks.embedding_config import CosineScore, Embedding
@@ -70,6 +72,7 @@ def open_task(path: Path | str, base: str | None = None) -> TaskModel:
     """
     folder = TaskFolder(Path(path)).model if TaskFolder(Path(path)).model.is_dir() else path
     model, tokenizer = load(folder, dtype="float32", base=base), tokenizer_of(folder, base)
+    check_fits(model, tokenizer, str(path))
     saved = read_task(model_folder_of(folder_of(folder)))
     room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST) if one is not None]
     config, length = saved if saved is not None else (published_task(model, str(path)), min(room))
@@ -82,9 +85,9 @@ def published_task(model: Transformer, where: str) -> TaskConfig:
         case c.ClassificationHead(classes=1):
             return Regression()
         case c.ClassificationHead(classes=count):
-            return Classification(labels=output_names(model, count))
+            return Classification(labels=output_names(model, count, where))
         case c.TokenHead(classes=count):
-            return Tagging(labels=output_names(model, count))
+            return Tagging(labels=output_names(model, count, where))
         case c.EmbeddingHead():
             return Embedding(learns=CosineScore(low=0.0, high=1.0))
         case c.SpanHead():
@@ -96,11 +99,9 @@ def published_task(model: Transformer, where: str) -> TaskConfig:
                              remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")
 
 
-def output_names(model: Transformer, count: int) -> tuple[str, ...]:
+def output_names(model: Transformer, count: int, where: str) -> tuple[str, ...]:
     """Return the names of a published head's outputs; numbers where it has none."""
-    named = model.published.get("id2label")
-    return tuple(str(named[key]) for key in sorted(named, key=int)) if isinstance(named, dict) else \
-        tuple(f"LABEL_{number}" for number in range(count))
+    return label_names(model.published, count, where) or tuple(f"LABEL_{number}" for number in range(count))
 
 
 def ask(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *, base: str | None = None) -> Asked:

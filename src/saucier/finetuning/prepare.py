@@ -14,7 +14,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.adopt import Adopted, adopt, take_decoder_off
 from saucier.checkpoints.keys import Layout
-from saucier.checkpoints.published import classes_with, published_tree
+from saucier.checkpoints.published import classes_with, label_names, published_tree
 from saucier.config.asked import reads_pooled
 from saucier.config.base import Config
 from saucier.config.rewriting import rewritten
@@ -53,7 +53,8 @@ def prepared(other: Transformer, wanted: Wanted, tokenizer: Tokenizer, *, start:
     where = "model" if start is None else str(start)
     other.published = told(other.published, other.config, tokenizer)
     trained = () if start is None else task_labels(model_folder_of(folder_of(start)))
-    known = saved_labels(other, wanted, trained) if tokenizer.vocab_size <= other.config.input_embed.vocab else None
+    fits = tokenizer.vocab_size <= other.config.input_embed.vocab
+    known = saved_labels(other, wanted, trained, where) if fits else None
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels(known, wanted.labels, where)
     document = labelled_document(other.published, wanted.labels)
@@ -83,7 +84,8 @@ def told(document: dict[str, Any], config: c.Transformer, tokenizer: Tokenizer) 
     return document | more
 
 
-def saved_labels(other: Transformer, wanted: Wanted, told: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def saved_labels(other: Transformer, wanted: Wanted, told: tuple[str, ...] = (),
+                 where: str = "model") -> tuple[str, ...] | None:
     """Return the labels of a head of the wanted kind that a model has already; None where it has none.
 
     `told`: the labels of the task that it was trained on, for a model whose config has no names.
@@ -94,10 +96,7 @@ def saved_labels(other: Transformer, wanted: Wanted, told: tuple[str, ...] = ())
     classes = getattr(head, "classes", None)
     if classes is None:
         return wanted.labels
-    named = other.published.get("id2label")
-    names = tuple(f"LABEL_{one}" for one in range(classes))
-    if isinstance(named, dict) and len(named) == classes:
-        names = tuple(str(named[key]) for key in sorted(named, key=int))
+    names = label_names(other.published, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
     if not unnamed(names):
         return names
     if told and len(told) == classes:

@@ -200,16 +200,16 @@ def digest(model: Transformer, kind: Kind) -> str:
 def our_code() -> str:
     """Return a digest of the modules that the step is traced through."""
     found = hashlib.sha256()
-    folders = [Path(path) for path in parts_package.__path__]
-    for path in sorted(
-        [
-            Path(inspect.getfile(Transformer)),
-            Path(__file__),
-            *(file for folder in folders for file in folder.glob("*.py")),
-        ]
-    ):
+    for path in traced():
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+def traced() -> list[Path]:
+    """Return the files of what a step does: the model, its parts with all their folders, and the config they read."""
+    folders = [Path(path) for package in (c, parts_package) for path in package.__path__]
+    modules = [Path(inspect.getfile(one)) for one in (Transformer, Remembered)]
+    return sorted([*modules, Path(__file__), *(file for folder in folders for file in folder.rglob("*.py"))])
 
 
 def compile_to(path: Path, model: Transformer, kind: Kind, state: State) -> None:

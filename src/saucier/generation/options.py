@@ -6,7 +6,6 @@ Letters: none; everything here is plain data. Values come from the call, then fr
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,16 +18,20 @@ from saucier.generation.strategies import Strategy
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
 
-BOOKKEEPING = frozenset({
-    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states",
-    "output_scores",
-    "output_logits", "return_dict_in_generate", "cache_implementation", "low_memory", "trust_remote_code"})
-"""Keys of a generation_config.json that do not change which tokens are written."""
+SHOWN = 100
+"""Letters of a wrong value that an error shows."""
 
-NEUTRAL: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
-                           "encoder_repetition_penalty": 1.0,
-                           "encoder_no_repeat_ngram_size": 0, "num_beam_groups": 1, "diversity_penalty": 0.0}
-"""Keys that we do not have, with the value that does nothing."""
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,), "num_beam_groups": (0, 1),
+    "diversity_penalty": (0.0,), "penalty_alpha": (0.0,), "guidance_scale": (1.0,), "max_time": (),
+    "exponential_decay_length_penalty": (), "sequence_bias": (), "watermarking_config": (), "token_healing": (),
+    "constraints": (), "force_words_ids": (), "dola_layers": (), "prompt_lookup_num_tokens": (), "use_mtp": (),
+    "speculation_type": (), "assistant_early_exit": (), "cache_config": ({},)}
+"""What transformers reads and we do not, with the values that ask for nothing, besides null and false."""
+
+NEUTRAL_OF_SAMPLING: dict[str, tuple[Any, ...]] = {
+    "typical_p": (1.0,), "epsilon_cutoff": (0.0,), "eta_cutoff": (0.0,), "min_p": (), "top_h": ()}
+"""The same, of what is read only where tokens are drawn."""
 
 LEFT_TO_RIGHT = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
                  "bad_words_ids", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
@@ -87,6 +90,8 @@ class GenerationOptions(Config):
     """No n-gram of this size twice; 0: no limit. Source: Paulus et al. 2018, §2.5, arXiv:1705.04304."""
     bad_words_ids: tuple[tuple[TokenId, ...], ...] = ()
     """Token sequences that must not be written."""
+    renormalize_logits: bool = False
+    """Scores are made probabilities again after all else has changed them; beams add them up."""
     suppress_tokens: tuple[TokenId, ...] = ()
     """Tokens that must not be written."""
     begin_suppress_tokens: tuple[TokenId, ...] = ()
@@ -146,19 +151,18 @@ def as_tuple(value: TokenId | tuple[TokenId, ...] | None) -> tuple[TokenId, ...]
 def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> GenerationOptions:
     """Put the call's options over the model's defaults; an option given as None leaves the default.
 
-    Raises `InputError` for an unknown option or a value out of range. Warns of defaults of the model that we do not
-    have.
+    Raises `InputError` for an unknown option, a value out of range, and for defaults of the model that we do not have.
     """
     said = {name: listed(name, value) for name, value in given.items() if value is not None}
     own = {name: listed(name, value) for name,
            value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
     if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
         own.pop("max_new_tokens", None)
-    warn_of_unknown(defaults)
     try:
         options = GenerationOptions(**own | said)
     except ValidationError as error:
         raise readable(error) from error
+    refuse_unknown(defaults, sampled=options.do_sample)
     check_together(options)
     refuse_unread(options, said)
     return options
@@ -179,13 +183,16 @@ def listed(name: str, value: Any) -> Any:
     return (value,) if name == "stop_strings" and isinstance(value, str) else value
 
 
-def warn_of_unknown(defaults: Mapping[str, Any]) -> None:
-    """Say which of the model's defaults are not followed."""
-    known = BOOKKEEPING | GenerationOptions.model_fields.keys()
-    lost = [f"{name}={value!r}" for name, value in defaults.items()
-            if name not in known and value not in (None, False) and NEUTRAL.get(name) != value]
-    if lost:
-        warnings.warn(f"generation defaults of the model that are not followed: {', '.join(lost)}", stacklevel=4)
+def refuse_unknown(defaults: Mapping[str, Any], *, sampled: bool) -> None:
+    """Raise `InputError` for a default of the model that transformers follows and we cannot.
+
+    What neither knows changes no token.
+    """
+    known = {**NEUTRAL, **(NEUTRAL_OF_SAMPLING if sampled else {})}
+    for name, value in defaults.items():
+        if name in known and value not in (None, False, *known[name]):
+            raise InputError(f"the model's defaults ask for {name}={value!r}, which cannot be followed", where=name,
+                             remedy="remove it from generation_config.json, or from model.generation")
 
 
 def readable(error: ValidationError) -> InputError:
@@ -198,8 +205,8 @@ def readable(error: ValidationError) -> InputError:
     if fault["type"] == "extra_forbidden":
         return InputError("unknown option of generate", where=name,
                           remedy=nearest(name, list(GenerationOptions.model_fields)))
-    return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}", where=name,
-                      remedy=REMEDIES.get(name))
+    return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {repr(fault['input'])[:SHOWN]}",
+                      where=name, remedy=REMEDIES.get(name, "docs/generation.md lists the options"))
 
 
 REMEDIES = {

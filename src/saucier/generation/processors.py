@@ -186,3 +186,12 @@ class TopP:
         dropped = ordered.softmax(1).cumsum(1) <= 1 - self.share
         dropped[:, -self.least:] = False
         return scores.masked_fill(dropped.scatter(1, places, dropped), NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Renormalize:
+    """Makes log probabilities of scores."""
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
+        return scores.log_softmax(-1)

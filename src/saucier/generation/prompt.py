@@ -15,6 +15,7 @@ from saucier.errors import InputError
 from saucier.generation.feed import Prompt
 from saucier.generation.options import GenerationOptions
 from saucier.model import Transformer
+from saucier.parts.input_checks import check_ids, tensor
 
 
 def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, options: GenerationOptions) -> Prompt:
@@ -36,7 +37,7 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     if ids is None:
         raise InputError("an encoder-decoder needs a source", where="input_ids",
                          remedy="give input_ids [batch, length]")
-    ids = ids.to(device)
+    ids = tensor("input_ids", ids).to(device)
     one_vocabulary = config.input_embed.vocab == config.output_embed.vocab
     mask = checked_mask(config.input_embed, ids, mask, padding=options.padding if one_vocabulary else None)
     start = torch.full((len(ids), 1), start_token(config, options), device=device)
@@ -76,7 +77,7 @@ def with_prefix(prompt: Prompt, config: c.Transformer, length: Tensor | None) ->
 
 def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     """Return the prompt, or the begin token where it is empty. Shapes: [B, L] -> [B, L or 1]."""
-    if ids is not None and ids.ndim == 2 and ids.shape[1]:
+    if ids is not None and tensor("input_ids", ids).ndim == 2 and ids.shape[1]:
         return ids
     if options.bos_token_id is None:
         raise InputError("the prompt is empty" if ids is None or ids.ndim == 2
@@ -93,19 +94,14 @@ def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, paddin
 
     Shapes: [B, L] -> [B, L].
     """
-    if ids.ndim != 2 or ids.numel() == 0 or ids.dtype not in (torch.int64, torch.int32):
-        raise InputError(f"ids of shape {list(ids.shape)} and type {ids.dtype}", where="input_ids",
-                         remedy="give int64 ids [batch, length]")
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= embed.vocab:
-        raise InputError(f"token {low if low < 0 else high} is outside the vocabulary of {embed.vocab}",
-                         where="input_ids",
-                         remedy="use the model's own tokenizer")
+    if ids.ndim != 2 or ids.numel() == 0:
+        raise InputError(f"ids of shape {list(ids.shape)}", where="input_ids", remedy="give int64 ids [batch, length]")
+    check_ids("input_ids", ids, embed.vocab, None)
     if mask is None and padding is not None:
         mask = ids != padding
     if mask is None:
         return None
-    if mask.shape != ids.shape:
+    if tensor("attention_mask", mask).shape != ids.shape:
         raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask",
                          remedy="give one number for each token")
     mask = mask.to(ids.device).bool()

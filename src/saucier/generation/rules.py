@@ -12,6 +12,7 @@ from saucier.generation.processors import (
     NoBadWord,
     NoRepeatedNGram,
     Processor,
+    Renormalize,
     RepetitionPenalty,
     Suppress,
     SuppressAt,
@@ -35,6 +36,8 @@ def rules_of(options: GenerationOptions, prompt: Prompt, *, limit: int, copies: 
     if options.repetition_penalty != 1:
         padding = None if prompt.padding is None else prompt.padding.repeat_interleave(copies)
         processors.insert(0, RepetitionPenalty(options.repetition_penalty, padding))
+    if options.renormalize_logits:
+        processors.append(Renormalize())
     return Rules(tuple(processors), tuple(stops(options, length, tokenizer)), limit, fill(options))
 
 

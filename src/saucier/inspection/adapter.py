@@ -6,10 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from saucier.errors import InputError
 from saucier.files import read_object
+from saucier.hub import is_there
 from saucier.inspection.units import bytes_text
 
-CONFIG, WEIGHTS, OWN = "adapter_config.json", "adapter_model.safetensors", "SAUCIER"
+CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +48,41 @@ def described(path: Path) -> Shown:
     base = str(document.get("base_model_name_or_path"))
     own = document.get("peft_type") == OWN
     rewrites = document.get("rewrites") or []
+    if not isinstance(rewrites, list) or not all(isinstance(one, dict) for one in rewrites):
+        raise InputError("rewrites is no list of what was changed", where=str(path / CONFIG),
+                         remedy="the file was changed; write it again")
     kind = " + ".join(str(one.get("kind")) for one in rewrites) if own else str(document.get("peft_type"))
     chosen = ("r", "lora_alpha", "target_modules", "modules_to_save", "num_virtual_tokens")
     settings = {f"{place}": one for place, one in enumerate(rewrites)} if own else {
         name: document[name] for name in chosen if document.get(name)}
+    parameters, size = values_in(path)
     return Shown(str(path), kind, "our own form, which PEFT does not read" if own else "PEFT", base,
-                 values_in(path / WEIGHTS), base_values(path, base), (path / WEIGHTS).stat().st_size, settings)
+                 parameters, base_values(path, base), size, settings)
 
 
-def values_in(file: Path) -> int:
-    """Count the values of a file of weights, by its header."""
+def values_in(folder: Path) -> tuple[int, int]:
+    """Count the values of an adapter's weights, by the header where they are safetensors, and the bytes of the file.
+
+    Raises `InputError` for weights that are missing or broken.
+    """
     from math import prod
 
-    from safetensors import safe_open
+    if not (folder / WEIGHTS).is_file() and (folder / PICKLED).is_file():
+        from saucier.checkpoints.source import PickledShard
 
-    with safe_open(file, framework="np") as opened:
-        return sum(prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118  # no dict
+        shard = PickledShard(folder / PICKLED)
+        return sum(tensor.numel() for tensor in shard.tensors.values()), shard.path.stat().st_size
+    from safetensors import SafetensorError, safe_open
+
+    file = folder / WEIGHTS
+    if not file.is_file():
+        raise InputError("no such file", where=str(file), remedy="fetch the whole folder")
+    try:
+        with safe_open(file, framework="np") as opened:
+            count = sum(prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118  # no dict
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"not a whole safetensors file ({error})", where=str(file), remedy="copy it again") from error
+    return count, file.stat().st_size
 
 
 def base_values(path: Path, base: str) -> int | None:
@@ -68,7 +90,7 @@ def base_values(path: Path, base: str) -> int | None:
     from saucier.config import parameters
     from saucier.inspection.subject import subject
 
-    found = next((place for place in (path / base, Path(base)) if (place / "config.json").is_file()), None)
+    found = next((place for place in (path / base, Path(base)) if is_there(place / "config.json")), None)
     return None if found is None else parameters(subject(str(found)).model)
 
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
+
+from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.errors import WorkError
@@ -33,7 +36,10 @@ class Job(Config):
     ids: dict[str, Any]
     """The fields of `objectives.base.TokenIds`."""
     seconds: float
-    """Time to spend, without starting."""
+    """Time to spend, with starting; half of it is for measuring in any case, and two updates and an evaluation are made
+    even where they take longer."""
+    begun: float = Field(default_factory=time.time)
+    """When the time began, as `time.time` counts."""
     device: str = "cpu"
     """Where to run, as torch calls it."""
     threads: int | None = None

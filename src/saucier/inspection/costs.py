@@ -119,6 +119,6 @@ def training_memory(recipe: Recipe, vocab: int, dtype: str) -> Memory:
 
 
 def evaluations(recipe: Recipe) -> int:
-    """Return how often the held-out text is scored in training."""
+    """Return how often the held-out text is scored in training; the mean of checkpoints is scored too."""
     training = recipe.training
-    return -(-training.steps // training.evaluate_every)
+    return -(-training.steps // training.evaluate_every) + (training.average > 1)

@@ -13,7 +13,7 @@ import torch
 from saucier import config as c
 from saucier.loading import open_model
 from saucier.model import Transformer
-from saucier.saving import save
+from saucier.saving import save_bare
 from saucier.text.tokenizer import Tokenizer
 
 Verdict = Literal["holds", "fails", "does not apply"]
@@ -115,7 +115,7 @@ def saved_bits(model: Transformer) -> Finding:
     """A model that is saved and loaded has the same bits."""
     weight = model.embed.tokens.weight
     with TemporaryDirectory() as folder:
-        layout = save(model, Path(folder) / "model", layout="own")
+        layout = save_bare(model, Path(folder) / "model", layout="own")
         again = open_model(Path(folder) / "model", "auto", weight.dtype, weight.device)  # weights are all that counts
     before, after = dict(model.named_parameters()), dict(again.named_parameters())
     faults = [f"{name} is lost" for name in before.keys() - after.keys()]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rich.text import Text
 from saucier.config import Memory, parameters
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import read_object, write_text
 from saucier.inspection.calibration import Calibration, calibrate
 from saucier.inspection.costs import evaluations, tokens_a_step, training_flops, training_memory
 from saucier.inspection.units import bytes_text, duration, quantity
@@ -78,8 +77,8 @@ def read_plan(folder: Path) -> Plan | None:
     if not path.is_file():
         return None
     try:
-        return Plan.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, ValidationError) as error:
+        return Plan.model_validate(read_object(path))
+    except ValidationError as error:
         what = f"not a plan: {str(error).splitlines()[0]}"
         raise InputError(what, where=str(path), remedy="remove it; it is not needed") from error
 
@@ -112,7 +111,7 @@ def timed(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibration, 
     """Add to a plan what the calibration says."""
     rows = max(len(batch) for batch in work.batches)
     pieces = -(-rows // (recipe.training.micro_batch or rows))
-    step = pieces * measured.micro_seconds + measured.update_seconds
+    step = pieces * measured.micro_seconds + measured.update_seconds + work.seconds
     evaluation = evaluations(recipe) * held_out * measured.evaluation_seconds
     return plan.model_copy(update={
         "step_seconds": step, "evaluation_seconds": evaluation, "seconds": plan.steps * step + evaluation,

@@ -3,6 +3,9 @@
 It uses the loop's own updater and optimizer, so that what is measured is what will run. A model that is too large for a
 few seconds, or for the memory, is measured with one and with two layers; the rest is a straight line through both.
 Where even those are too large, a product of matrices has to do.
+
+Starting counts as time spent, and a run of few updates is measured by fewer still. The largest batch comes first, where
+it is not timed: what it needs, an evaluation of it included, is the memory that every later one finds.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +28,7 @@ from saucier.config import flops_per_token, parameters
 from saucier.inspection import machine
 from saucier.inspection.calibration import SCALE, Calibration, How, Job
 from saucier.inspection.costs import STATES
-from saucier.inspection.products import rates
+from saucier.inspection.products import product_flops, rates
 from saucier.inspection.workload import load, tokens_in
 from saucier.model import build
 from saucier.objectives.base import Given, TokenIds
@@ -41,14 +44,22 @@ from saucier.training.update import Study, Updater
 
 FRAGMENTED = 1.05
 """Memory that has grown by more in a few steps has holes, left by batches of many shapes; it will go on growing."""
-TELLING = 12
+TELLING = 6
 """Fewer steps than these say nothing about later ones."""
-SATURATED = 300
-"""Steps after which it hardly grows any more (seen: within 8% of its end)."""
+SATURATED = 800
+"""Steps after which it hardly grows any more (seen on Multi30k: 2.7 GB after 300, 3.8 after 700, 3.9 after 800)."""
 WARM = 2
-"""Updates that are not timed: the first ones fetch memory and make the optimizer's state."""
-GUESS = 1e11
-"""Floating-point operations a second that any machine of today reaches; only decides what is small enough to try."""
+"""Updates that are not timed: the first ones fetch memory and make the optimizer's state. Half of them, if fewer."""
+FEWEST = 2
+"""Updates that are made, however long they take."""
+MEASURING = 0.5
+"""Part of the time that is spent on measuring, however long it took to start."""
+SHARE = 0.1
+"""Part of a run's updates that is measured at most."""
+REACHED = 0.5
+"""Part of the speed of one product of matrices that a model comes to; only decides what is small enough to try."""
+SQUARE = 256
+"""Width of that product."""
 CROWDED = 0.5
 """A model that needs more than this share of the free memory is measured in parts."""
 
@@ -105,8 +116,10 @@ def measure(job: Job) -> Calibration:
     micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
     warm_up(device)
     base = machine.resident()
-    bench = Bench(recipe, TokenIds(**job.ids), dtype, device, 0 if device.type == "cuda" else base)
-    how, found = bench.scaled(model, batches, micro, job.seconds)
+    speed = REACHED * product_flops(SQUARE, getattr(torch, dtype), device)
+    bench = Bench(recipe, TokenIds(**job.ids), dtype, device, 0 if device.type == "cuda" else base, speed)
+    end = max(job.begun + job.seconds, time.time() + MEASURING * job.seconds)
+    how, found = bench.scaled(model, batches, micro, end)
     tokens = statistics.mean(tokens_in(batch) for batch in cut(batches, micro))
     return Calibration(dtype=dtype, how=how, micro_seconds=found.micro * tokens, update_seconds=found.update,
                        evaluation_seconds=found.evaluate, growth=int(found.growth), base=base,
@@ -120,9 +133,9 @@ def warm_up(device: torch.device) -> None:
         (square @ square).sum().backward()
 
 
-def quick(model: c.Transformer, tokens: int, seconds: float) -> bool:
-    """Say whether the whole model can be tried in the time that there is."""
-    return 3 * (WARM + 2) * flops_per_token(model, 1) * tokens < seconds * GUESS
+def trial_flops(model: c.Transformer, length: int, tokens: int) -> float:
+    """Return the operations of the fewest updates, and of an evaluation."""
+    return (3 * FEWEST + 1) * flops_per_token(model, length) * tokens
 
 
 def fits(model: c.Transformer, tokens: int) -> bool:
@@ -131,10 +144,9 @@ def fits(model: c.Transformer, tokens: int) -> bool:
     return free is None or needed < CROWDED * free
 
 
-def few_rows(model: c.Transformer, length: int, most: int, seconds: float) -> int:
-    """Return how many rows the two-layer model can afford."""
-    cost = 3 * (WARM + 2) * flops_per_token(shrunk(model, 2), length) * length
-    return max(1, min(most, int(seconds / 2 * GUESS / cost)))
+def few_rows(model: c.Transformer, length: int, most: int, flops: float) -> int:
+    """Return how many rows the two-layer model can afford, with so many operations for both sizes."""
+    return max(1, min(most, int(flops / 2 / trial_flops(shrunk(model, 2), length, length))))
 
 
 def shrunk(model: c.Transformer, layers: int) -> c.Transformer:
@@ -163,16 +175,23 @@ class Bench:
     device: torch.device
     base: int
     """Bytes held before there was any model; what a smaller one has left behind counts as the next one's."""
+    speed: float
+    """Floating-point operations a second that a model can be hoped to reach."""
 
-    def scaled(self, model: c.Transformer, batches: tuple[Any, ...], micro: int, seconds: float) -> tuple[How, Sample]:
-        """Measure the whole model where that is possible, else two layers of it, else a product of matrices."""
-        length = self.recipe.training.length
-        if quick(model, micro * length, seconds) and fits(model, micro * length):
-            return "whole", self.sample(model, cut(batches, micro), seconds)
-        rows = few_rows(model, length, micro, seconds)
+    def scaled(self, model: c.Transformer, batches: tuple[Any, ...], micro: int, end: float) -> tuple[How, Sample]:
+        """Measure the whole model where that is possible, else two layers of it, else a product of matrices.
+
+        `end`: when to end, as `time.time` counts.
+        """
+        length, affordable = self.recipe.training.length, self.speed * max(0.0, end - time.time())
+        mean = statistics.mean(tokens_in(batch) for batch in cut(batches, micro))
+        if trial_flops(model, 1, round(mean)) < affordable and fits(model, micro * length):
+            return "whole", self.sample(model, cut(batches, micro), end)
+        rows = few_rows(model, length, micro, affordable)
         if not fits(shrunk(model, 2), rows * length):
             return "products", self.rough(model, micro)
-        parts = [self.sample(shrunk(model, size), cut(batches, rows), seconds / 2) for size in (1, 2)]
+        middle = (time.time() + end) / 2
+        parts = [self.sample(shrunk(model, size), cut(batches, rows), until) for size, until in ((1, middle), (2, end))]
         more = self.counted(model, micro) - self.counted(shrunk(model, 2), rows)
         return "layers", straight_line(parts[0], parts[1], model, length=length, more=more)
 
@@ -190,8 +209,8 @@ class Bench:
         return Sample(3 * flops / found.flops, count / found.parameters, flops / found.flops,
                       self.counted(model, micro), flops, count)
 
-    def sample(self, model: c.Transformer, batches: list[Any], seconds: float) -> Sample:
-        """Build a model, train it for `seconds`, and return the medians."""
+    def sample(self, model: c.Transformer, batches: list[Any], end: float) -> Sample:
+        """Build a model, train it until `end`, and return the means."""
         machine.reset_peak()
         training = self.recipe.training
         given = Given(self.ids, model, training.steps, training.length)
@@ -199,46 +218,62 @@ class Bench:
         built = build(model, device=self.device).train()
         objective.bind(built)
         choose_activations([built, *objective.modules.values()], training.activations)
+        first = largest(batches)
+        batches = [batches[first], *batches[:first], *batches[first + 1:]]
         study = Study(Fixed(tuple(batches), {}), corruption, objective)
         optimizer = build_optimizer(training.optimizer, built, objective.modules)
         with TemporaryDirectory() as folder:
             updater = Updater(built, study, Processes(), self.dtype, 0, None, training.clip, Path(folder))
-            micro, update, peaks = self.timed(updater, optimizer, seconds)
+            micro, update, peaks = self.timed(updater, optimizer, end)
 
         def evaluation() -> None:
             with autocast(self.dtype, self.device):
                 totals(built, objective.at(0), [corruption(batches[0], seed=0, step=0)], Processes())
 
-        evaluate = min(clock(evaluation), clock(evaluation)) / tokens_in(batches[0])
-        growth = settled([peak - self.base for peak in peaks], self.recipe.training.steps)
+        evaluate = clock(evaluation)
+        if time.time() + evaluate < end:
+            evaluate = clock(evaluation)  # the first one fetched memory
+        evaluate /= tokens_in(batches[0])
+        growth = max(settled([peak - self.base for peak in peaks], self.recipe.training.steps), self.peak() - self.base)
         flops = flops_per_token(model, self.recipe.training.length)
         return Sample(micro, update, evaluate, growth, flops, parameters(model))
 
-    def timed(self, updater: Updater, optimizer: Optimizer, seconds: float) -> tuple[float, float, list[int]]:
+    def timed(self, updater: Updater, optimizer: Optimizer, end: float) -> tuple[float, float, list[int]]:
         """Update until the time is over.
 
-        Returns the median seconds of gradients, a token, and of the optimizer's step, and the peak after each step.
+        Returns the mean seconds of gradients, a token, and of the optimizer's step, and the peak after each step.
+        Means, since a run pays for its slow updates too; of all tokens, since those of short batches take longer each.
         """
-        micro, update, peaks = [], [], []
-        for step in steps(seconds):
-            spent = clock(lambda step=step: updater.gradients(step))  # type: ignore[misc]
-            micro.append(spent / tokens_in(updater.study.batches[step]))
+        micro, update, peaks, tokens = [], [], [], []
+        for step in steps(end, math.ceil(SHARE * self.recipe.training.steps)):
+            micro.append(clock(lambda step=step: updater.gradients(step)))  # type: ignore[misc]
             update.append(clock(lambda: optimizer.step(SCALE)))
             updater.forget()
+            tokens.append(tokens_in(updater.study.batches[step]))
             peaks.append(self.peak())
-        return statistics.median(micro[WARM:]), statistics.median(update[WARM:]), peaks
+        warm = min(WARM, len(micro) // 2)
+        return sum(micro[warm:]) / sum(tokens[warm:]), statistics.mean(update[warm:]), peaks
 
     def peak(self) -> int:
         """Return the peak so far: of the graphics card where the work is done there, else of the process."""
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else machine.peak_resident()
 
 
-def steps(seconds: float) -> Iterator[int]:
-    """Count steps until the time is over: two timed ones at least, after the warm ones."""
-    begin, step = time.perf_counter(), 0
-    while step < WARM + 2 or time.perf_counter() - begin < seconds:
+def steps(end: float, most: int) -> Iterator[int]:
+    """Count steps, as long as one more and an evaluation will end in time; `most` only counts after the warm ones."""
+    step, longest = 0, 0.0
+    while step < FEWEST or (step < max(most, WARM + 2) and time.time() + 1.5 * longest < end):
+        begin = time.time()
         yield step
-        step += 1
+        longest, step = max(longest, time.time() - begin) if step else 0.0, step + 1
+
+
+def largest(batches: Sequence[Rows | PairRows]) -> int:
+    """Return the number of the batch with the most places, padding included."""
+    def places(batch: Rows | PairRows) -> int:
+        return batch.tokens.size if isinstance(batch, Rows) else batch.source.size + batch.target.size
+
+    return max(range(len(batches)), key=lambda number: places(batches[number]))
 
 
 def clock(work: Callable[[], Any]) -> float:

@@ -28,13 +28,17 @@ class Rates:
 
 def rates(dim: int, dtype: torch.dtype, device: torch.device) -> Rates:
     """Time a product of [1024, dim] and [dim, 4 dim], and AdamW on a few million parameters."""
-    left = torch.randn(ROWS, dim, device=device).to(dtype)
-    right = torch.randn(4 * dim, dim, device=device).to(dtype)
     vector = torch.nn.Parameter(torch.randn(SPARE, device=device))
     vector.grad = torch.randn_like(vector)
     optimizer = torch.optim.AdamW([vector], fused=True)
-    product, step = median(lambda: linear(left, right)), median(optimizer.step)
-    return Rates(2.0 * ROWS * dim * 4 * dim / product, SPARE / step)
+    return Rates(product_flops(dim, dtype, device), SPARE / median(optimizer.step))
+
+
+def product_flops(dim: int, dtype: torch.dtype, device: torch.device) -> float:
+    """Return the floating-point operations a second of a product of [1024, dim] and [dim, 4 dim]."""
+    left = torch.randn(ROWS, dim, device=device).to(dtype)
+    right = torch.randn(4 * dim, dim, device=device).to(dtype)
+    return 2.0 * ROWS * dim * 4 * dim / median(lambda: linear(left, right))
 
 
 def median(work: Callable[[], object]) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from saucier.checkpoints.keys import COMMON, Key, Layout
+from saucier.checkpoints.common_fields import COMMON, GENERATION, SPECIAL_IDS
+from saucier.checkpoints.keys import Key, Layout
 from saucier.errors import InputError, nearest
 from saucier.families.layouts import LAYOUTS
 
@@ -35,9 +37,61 @@ def layout(model_type: str) -> Layout:
     return LAYOUTS[model_type]
 
 
-def field(key: Key) -> str:
-    """Return a field with the values that it may have, where these are few."""
-    return f"{key.foreign} ({', '.join(sorted({str(name) for name in key.names}))})" if key.names else key.foreign
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What becomes of one field of a config."""
+
+    name: str
+    values: tuple[Any, ...] | None = None
+    """The values that are obeyed, all others are refused; None: every value that makes a model."""
+    acts: bool = True
+    """Whether it changes a number."""
+    newer: str = ""
+    """The field that it says something of, where it is an older spelling."""
+    classes: tuple[str, ...] = ()
+    """The classes that read it; none: all."""
+
+    @property
+    def obeyed(self) -> str:
+        """What is obeyed, in words."""
+        if self.newer:
+            return f"an older spelling of {self.newer}"
+        if not self.acts:
+            return "changes no number"
+        return "any value that makes a model" if self.values is None else ", ".join(map(str, self.values))
+
+    @property
+    def refused(self) -> str:
+        """What is refused, in words."""
+        return "" if self.values is None else "any other"
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        values = None if self.values is None else [value for value in self.values if value is not None]
+        return {"field": self.name, "obeyed": values, "changes_numbers": self.acts, "older_name_of": self.newer or None,
+                "classes": list(self.classes)}
+
+
+def rulings(one: Layout, published: str | None = None) -> list[Ruling]:
+    """Return what becomes of every field that a layout knows, for one of its classes or for all; others are refused."""
+    names = list(one.classes) if published is None else [published]
+    found = {key.foreign: ruling(key) for key in one.keys}
+    for name in names:
+        for key in one.classes[name].keys:
+            before = found.get(key.foreign)
+            if before is None or (before.classes and name not in before.classes):
+                found[key.foreign] = ruling(key, (*(before.classes if before else ()), name))
+    found |= {name: Ruling(name, (value,)) for name, value in one.fixed.items()}
+    older = {name: Ruling(name, newer=newer) for name, newer in one.older.items()}
+    older |= {name: Ruling(name, newer=key.foreign) for known in names for key in (*one.keys, *one.classes[known].keys)
+              for name in key.instead}
+    free = {name: Ruling(name, acts=False) for name in sorted(one.free | COMMON)}
+    return list({**found, **{name: one for name, one in {**older, **free}.items() if name not in found}}.values())
+
+
+def ruling(key: Key, classes: tuple[str, ...] = ()) -> Ruling:
+    """Return what becomes of the field of a key."""
+    return Ruling(key.foreign, tuple(key.names) or None, classes=classes)
 
 
 def as_plain(one: Layout) -> dict[str, Any]:
@@ -45,7 +99,8 @@ def as_plain(one: Layout) -> dict[str, Any]:
     heads = [key for published in one.classes.values() for key in published.keys]
     expressed = {key.foreign: sorted(str(name) for name in key.names) for key in (*one.keys, *heads)}
     return {"model_type": one.model_type, "classes": list(one.classes), "fields": expressed, "only": dict(one.fixed),
-            "without_effect": sorted(one.free - expressed.keys())}
+            "without_effect": sorted(one.free - expressed.keys()),
+            "rulings": [found.as_plain() for found in rulings(one)], "other_fields": "refused"}
 
 
 def overview() -> Table:
@@ -59,16 +114,20 @@ def overview() -> Table:
 
 
 def details(one: Layout) -> Group:
-    """Return everything about one layout, for a person."""
-    shown = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column(style="bold", no_wrap=True)
-    shown.add_column(overflow="fold")
-    shown.add_row("classes", "\n".join(one.classes))
-    shown.add_row("fields", "\n".join(field(key) for key in one.keys))
-    shown.add_row("only", "\n".join(f"{name}: {value!r}" for name, value in one.fixed.items()) or "(no such field)")
-    shown.add_row("change no number", ", ".join(sorted(one.free)) or "(only those of every family)")
-    return Group(Text(one.model_type, style="cyan bold"), shown,
-                 Text(f"and {len(COMMON)} fields that change no number in any family", style="dim"))
+    """Return everything about one layout, for a person: its classes, and what becomes of each field."""
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    shown.add_column("field", style="cyan", no_wrap=True)
+    shown.add_column("obeyed", overflow="fold")
+    shown.add_column("refused", no_wrap=True)
+    acting = [found for found in rulings(one) if found.acts]
+    for found in acting:
+        only = "" if not found.classes else f" (in {', '.join(found.classes)})"
+        shown.add_row(found.name, found.obeyed + only, found.refused)
+    free = Text(f"changes no number: {', '.join(sorted(one.free - {found.name for found in acting}))}; "
+                f"and {len(COMMON)} fields of every family, of which only generation reads "
+                f"{', '.join((*SPECIAL_IDS, *GENERATION))}", style="dim")
+    return Group(Text(one.model_type, style="cyan bold"), Text("classes: " + ", ".join(one.classes)), shown, free,
+                 Text("any other field is refused by its name"))
 
 
 def page() -> str:
@@ -78,7 +137,15 @@ def page() -> str:
 
 def section(one: Layout) -> str:
     """Return the part of the page about one layout."""
-    only = "; ".join(f"`{name}` only {value!r}" for name, value in one.fixed.items())
+    acting = [found for found in rulings(one) if found.acts]
+    whole = ", ".join(f"`{found.name}`" for found in acting if found.values is None and not found.newer)
+    some = [f"- `{found.name}`: {', '.join(f'`{value}`' for value in found.values)}"
+            for found in acting if found.values is not None]
+    older = ", ".join(f"`{found.name}`" for found in acting if found.newer)
     lines = [f"## {one.model_type}", "", "Classes: " + ", ".join(f"`{name}`" for name in one.classes) + ".", "",
-             "Fields: " + ", ".join(f"`{key.foreign}`" for key in one.keys) + "."]
-    return "\n".join([*lines, *(["", f"Restricted: {only}."] if only else [])]) + "\n"
+             f"Obeyed with every value that makes a model: {whole}."]
+    if older:
+        lines += ["", f"Older spellings of these: {older}."]
+    if some:
+        lines += ["", "Obeyed with these values, refused with others:", "", *some]
+    return "\n".join(lines) + "\n"

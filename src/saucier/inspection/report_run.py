@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
+from saucier.files import read_object
 from saucier.inspection.plan import Plan, read_plan
 from saucier.inspection.report_charts import Curves
 from saucier.inspection.results import FILE_NAME, Results, read_results
@@ -66,11 +67,25 @@ def read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            metric = json.loads(line)
+        except (ValueError, RecursionError) as error:
             if number < len(lines):
-                raise InputError(f"not JSON: {error.msg}", where=f"{path}:{number}", remedy="remove the line") from None
+                what = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+                raise InputError(f"not JSON: {what}", where=f"{path}:{number}", remedy="remove the line") from None
+            continue
+        if not is_metric(metric):
+            raise InputError("not a metric", where=f"{path}:{number}", remedy="remove the line")
+        found.append(metric)
     return tuple(found)
+
+
+def is_metric(line: Any) -> bool:
+    """Say whether a line is one that the training writes: a step, and its figures or an evaluation."""
+    if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+        return False
+    held_out = line.get("evaluation", {"loss": 0.0})
+    numbers = [line.get("loss", 0.0), line.get("rate", 0.0), held_out.get("loss") if isinstance(held_out, dict) else ""]
+    return all(isinstance(one, int | float) for one in numbers)
 
 
 def _read_text(path: Path) -> str:
@@ -80,9 +95,4 @@ def _read_text(path: Path) -> str:
 def _read_passport(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    try:
-        passport: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}",
-                         remedy="remove it; the run cannot be repeated") from None
-    return passport
+    return read_object(path)

@@ -5,7 +5,6 @@ Frozen records only: no measuring and no drawing here. Every count that is not z
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import read_object, write_text
 
 FILE_NAME = "evaluation.json"
 
@@ -182,13 +181,10 @@ def read_results(folder: Path) -> Results:
     Errors: `InputError` that names the file and the first wrong field.
     """
     path = folder / FILE_NAME
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), remedy="the run has not been evaluated yet")
     try:
-        return Results.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), remedy="the run has not been evaluated yet") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}",
-                         remedy="evaluate the run again") from None
+        return Results.model_validate(read_object(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

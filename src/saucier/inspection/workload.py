@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saucier.errors import InputError
 from saucier.objectives.config import singles
 from saucier.objectives.fit import tells_languages
 from saucier.objectives.material import materials
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FEWEST, MOST, TOKENS = 4, 128, 400_000
 """Batches that are tried: enough to know their mean length and to meet all shapes, few enough to hold at once."""
+LARGEST = 2**22
+"""Tokens of one update that are made up; the largest that was published has 3.2 million (Brown et al. 2020)."""
 DOCUMENT = 150
 """Mean tokens of a made-up document; those of Python's documentation are about as long."""
 SENTENCE = 25
@@ -42,6 +45,8 @@ class Workload:
     ids: dict[str, Any]
     """The fields of `objectives.base.TokenIds`."""
     real: bool = False
+    seconds: float = 0.0
+    """What it took to read a batch from the data."""
 
 
 def tokens_in(rows: Rows | PairRows) -> int:
@@ -57,7 +62,14 @@ def enough(recipe: Recipe) -> int:
 
 
 def made_up(recipe: Recipe, vocab: int) -> Workload:
-    """Make up batches for a recipe whose text has not been read: full rows; pairs of a length up to the longest."""
+    """Make up batches for a recipe whose text has not been read: full rows; pairs of a length up to the longest.
+
+    Raises `InputError` for batches that would not fit into the memory of a plan.
+    """
+    tokens = recipe.training.batch * recipe.training.length
+    if tokens > LARGEST:
+        raise InputError(f"training.batch: an update of {str(tokens)[:30]} tokens is too large to be planned",
+                         where="training", remedy=f"plan with {LARGEST:,} at most: the time grows with them")
     random = np.random.default_rng(recipe.training.seed)
     ids = special_ids(recipe, vocab)
     make = pair_rows if isinstance(recipe.data, PairData) else text_rows

@@ -24,12 +24,16 @@ class Origin:
     """Parameters that the origin does not have, or has otherwise."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Of each other parameter, what tells its values from others."""
+    tokenizer: str | None = None
+    """The folder of the tokenizer that belongs to the model as it is; None: there is none, or the shape was changed."""
 
     @classmethod
-    def of(cls, path: str | Path, model: nn.Module, unlike: Collection[str] = ()) -> Origin:
+    def of(cls, path: str | Path, model: nn.Module, unlike: Collection[str] = (), *,
+           tokenizer: Path | None = None) -> Origin:
         """Return the origin of a model that has its weights from a folder or hub id, all but some."""
         place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
-        return cls(place, digest(model, unlike), frozenset(unlike), marks(model, unlike))
+        return cls(place, digest(model, unlike), frozenset(unlike), marks(model, unlike),
+                   None if tokenizer is None else str(tokenizer.absolute()))
 
 
 @dataclass(frozen=True, slots=True)

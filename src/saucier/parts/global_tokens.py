@@ -72,13 +72,10 @@ def first_separator(span: Span, token: int) -> Tensor:
     return found.long().argmax(-1, keepdim=True)
 
 
-def refuse_named(stack: c.Stack, named: Tensor | None, rows: int) -> None:
-    """Raise `InputError` where the batch names global tokens, and no layer would treat them so, or not in every row."""
+def refuse_named(stack: c.Stack, named: Tensor | None) -> None:
+    """Raise `InputError` where the batch names global tokens, and no layer would treat them so."""
     if named is None:
         return
     inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
     if not any(c.global_terms(part.visibility) for part in inner if isinstance(part, c.SelfAttention)):
         raise InputError("this model has no global tokens", where="global_attention_mask", remedy="leave it out")
-    if named.dim() != 2 or len(named) not in (1, rows):
-        raise InputError(f"the shape {list(named.shape)} for {rows} rows of tokens", where="global_attention_mask",
-                         remedy="give a mask of the shape of input_ids")

@@ -59,8 +59,15 @@ def onednn_pays() -> bool:
 
 @cache
 def imitates_bfloat16() -> bool:
-    """Say whether this processor has no instructions for bfloat16 products."""
-    return not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    """Say whether this processor has no instructions for bfloat16 products, or oneDNN was told to use none of them."""
+    has = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return not (has and multiplies_bfloat16())
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Say whether oneDNN takes bfloat16 on this processor: from the first AVX-512 on, where no setting forbids it."""
+    return has_onednn() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -36,6 +36,8 @@ def picked(pick: c.Pick, reading: Reading) -> Tensor:
             return end_token(hidden, reading.ids if reading.source is None else reading.source, token)
         case c.Mean():
             return mean(hidden, reading.mask)
+        case c.MeanAll():
+            return hidden.mean(1)
         case c.Chosen():
             places = (reading.inputs or {}).get("mc_token_ids")
             return hidden[:, -1] if places is None else at(hidden, places.flatten())

@@ -19,6 +19,7 @@ class RelativeKeys(nn.Module):
     def __init__(self, config: c.RelativeKey, head_dim: int) -> None:
         """Build the table [2·length - 1, E]; row length - 1 is distance 0, later rows are keys further back."""
         super().__init__()
+        self.scale = config.scale
         self.weight = nn.Parameter(torch.empty(2 * config.length - 1, head_dim))
 
     def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
@@ -26,7 +27,7 @@ class RelativeKeys(nn.Module):
 
         Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K]. Raises `InputError` for more keys than distances.
         """
-        return met(query, self.weight, distance_rows(self.weight, query.shape[2], key.shape[2])) * scale
+        return met(query, self.weight, distance_rows(self.weight, query.shape[2], key.shape[2])) * (self.scale or scale)
 
 
 class RelativeKeysAndQueries(nn.Module):
@@ -35,6 +36,7 @@ class RelativeKeysAndQueries(nn.Module):
     def __init__(self, config: c.RelativeKeyQuery, head_dim: int) -> None:
         """Build the table [2·length - 1, E]; row length - 1 is distance 0, later rows are keys further back."""
         super().__init__()
+        self.scale = config.scale
         self.weight = nn.Parameter(torch.empty(2 * config.length - 1, head_dim))
 
     def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
@@ -45,7 +47,7 @@ class RelativeKeysAndQueries(nn.Module):
         rows = distance_rows(self.weight, query.shape[2], key.shape[2])
         by_key = met(key, self.weight, rows.T).transpose(-1, -2)
         by_key = by_key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
-        return (met(query, self.weight, rows) + by_key) * scale
+        return (met(query, self.weight, rows) + by_key) * (self.scale or scale)
 
 
 def distance_rows(table: Tensor, queries: int, keys: int) -> Tensor:

@@ -5,17 +5,18 @@ In a folder: `results.jsonl` (every text as it was sent, in the form that `sauci
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.files import refuse_taken, write_text
+from saucier.files import refuse_taken, write_atomically, write_json
 from saucier.prompting.asking import Reply, Sent, reply, sent
 from saucier.prompting.config import Likelihood, PromptTask, Writing
 from saucier.prompting.likelihood import Speaker
@@ -108,14 +109,19 @@ def run(task: PromptTask, speaker: Speaker, plan: Plan, *, model: str = "", out:
     questions = read_questions(task, task.evaluate, plan.limit)
     train = read_questions(task, task.train) if task.train and max(plan.shots) else []
     check_shots(plan, train)
+    check_golds(task, questions)
     asked = [one for shots in plan.shots for one in ask_all(task, speaker, plan, (questions, train), shots)]
     found = Outcome(task.name, model, len(questions), tuple(setting(task, asked, shots, plan) for shots in plan.shots),
                     baselines(task, questions, train, plan.seed))
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_predictions(out / RESULTS, [one.as_prediction() for one in asked])
-        write_text(out / SCORES, json.dumps(found.as_json(), indent=2, ensure_ascii=False) + "\n")
+        write_atomically(out, partial(write_results, asked, found))
     return found
+
+
+def write_results(asked: Sequence[Asked], found: Outcome, out: Path) -> None:
+    """Write every text as it was sent and answered, and the scores, into a new folder."""
+    write_predictions(out / RESULTS, [one.as_prediction() for one in asked])
+    write_json(out / SCORES, found.as_json())
 
 
 def check_shots(plan: Plan, train: Sequence[Question]) -> None:
@@ -125,6 +131,16 @@ def check_shots(plan: Plan, train: Sequence[Question]) -> None:
                          remedy="add `train: FILE` to the task, or use --shots 0")
     if max(plan.shots) >= len(train) > 0:
         raise InputError(f"{max(plan.shots)} shots of {len(train)} examples", where="--shots", remedy="ask for fewer")
+
+
+def check_golds(task: PromptTask, questions: Sequence[Question]) -> None:
+    """Raise `InputError` for right answers that are no numbers, where numbers are scored."""
+    if kind_of(task) != "numbers":
+        return
+    if wrong := [one for one in questions if first_number(one.gold) is None]:
+        raise InputError(f"{len(wrong):,} of {len(questions):,} right answers are no numbers, first "
+                         f"{wrong[0].gold[:40]!r} of {wrong[0].id}", where=task.evaluate,
+                         remedy=f"write numbers into the column {task.gold!r}, or scored_as: texts")
 
 
 def ask_all(task: PromptTask, speaker: Speaker, plan: Plan, known: tuple[Sequence[Question], Sequence[Question]],
@@ -171,17 +187,18 @@ def sides_of(task: PromptTask, asked: Sequence[Asked]) -> tuple[list[Any], list[
         case "spans" | "texts":
             return [[gold] for gold in golds], predictions
         case "numbers":
-            return [number(gold) for gold in golds], [number(prediction) for prediction in predictions]
+            return [first_number(gold) for gold in golds], [first_number(said) or 0.0 for said in predictions]
         case _:
             return golds, predictions
 
 
-def number(text: str) -> float:
-    """Read a number; what is none is 0, as far from the truth as a wrong answer is."""
+def first_number(text: str) -> float | None:
+    """Read a number, the first word of a text; None for what is none: as a prediction that counts as 0."""
     try:
-        return float(text.split()[0]) if text.split() else 0.0
+        found = float(text.split()[0]) if text.split() else math.nan
     except ValueError:
-        return 0.0
+        return None
+    return found if math.isfinite(found) else None
 
 
 def averaged(measured: Sequence[Measured]) -> Measured:

@@ -8,17 +8,20 @@ from saucier.errors import InputError
 from saucier.loading import load
 from saucier.prompting.likelihood import Speaker, check_speaks
 from saucier.runs.folder import run_of
-from saucier.text.tokenizer import load_tokenizer
+from saucier.runs.opened import tokenizer_of
+from saucier.spelling import check_fits
 
 
-def open_speaker(path: str, dtype: str = "auto") -> Speaker:
-    """Open a model folder, a run or a hub id.
+def open_speaker(path: str, dtype: str = "auto", base: str | None = None) -> Speaker:
+    """Open a model folder, a run or a hub id. `base`: of an adapter, instead of the one that it names.
 
     Errors: `InputError` for a model that writes no text, and a folder without tokenizer.
     """
-    model = load(path, dtype=dtype)
+    model = load(path, dtype="fastest" if dtype == "auto" else dtype, base=base)
     check_speaks(model)
-    return Speaker(model, load_tokenizer(run_of(Path(path)) if Path(path).is_dir() else path))
+    tokenizer = tokenizer_of(run_of(Path(path)) if Path(path).is_dir() else path, base)
+    check_fits(model, tokenizer, path)
+    return Speaker(model, tokenizer)
 
 
 def numbers(text: str) -> tuple[int, ...]:

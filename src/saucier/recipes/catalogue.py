@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from saucier.errors import InputError, nearest
+from saucier.errors import InputError, expect, expect_texts, nearest
 from saucier.recipes.coherence import check_recipe
 from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides
@@ -27,8 +27,11 @@ def recipe(name_or_file: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
     Raises `InputError` with file, line and path for everything that is wrong.
     """
+    expect(name_or_file, (str, Path), "name_or_file", "give the name of a recipe, or a file")
+    words = [*overrides] if isinstance(overrides, Iterator) else overrides
+    expect_texts(words, "overrides")
     source = read_source(name_or_file)
-    apply_overrides(source, overrides, Recipe)
+    apply_overrides(source, list(words), Recipe)
     return checked(source)
 
 
@@ -47,8 +50,10 @@ def read_source(name_or_file: str | Path) -> Source:
         return read_yaml(path.read_text(encoding="utf-8"), path.name)
     if text.endswith((".yaml", ".yml")) or "/" in text:
         return read_yaml(file_text(Path(text)), text)
-    raise InputError(f"no recipe has the name {text!r}",
-                     remedy=f"{nearest(text, names())} `saucier recipes` lists them; a file of yours ends in .yaml")
+    close = nearest(text, names())
+    close = f"{close} " if close.startswith("did you mean") else ""  # not all of them
+    raise InputError(f"no recipe has the name {text!r}", where="recipe",
+                     remedy=f"{close}`saucier recipes` lists them; a file of yours ends in .yaml")
 
 
 def file_text(path: Path) -> str:
@@ -59,7 +64,8 @@ def file_text(path: Path) -> str:
         raise InputError("there is no such recipe file", where=str(path),
                          remedy="`saucier recipes` lists ours") from error
     except IsADirectoryError as error:
-        raise InputError("is a folder, not a recipe", where=str(path), remedy="give its recipe.yaml") from error
+        inside = "give its recipe.yaml" if (path / "recipe.yaml").is_file() else "`saucier recipes` lists ours"
+        raise InputError("is a folder, not a recipe", where=str(path), remedy=inside) from error
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start} is not UTF-8", where=str(path),
                          remedy="save the file as UTF-8") from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -33,10 +34,17 @@ def validated(source: Source, config: type[C]) -> C:
 
 def input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
     """Return one error with a line for each fault."""
-    schema = config.model_json_schema()
+    schema = schema_of(config)
     faults = error.errors(include_url=False)
     lines = [line(dict(one), source, schema) for one in faults if not is_consequence(one["type"], one["loc"], faults)]
-    return InputError("\n".join(one for one in lines if not is_misspelt(one, lines)))
+    first, *more = [one for one in lines if not is_misspelt(one, lines)]
+    return InputError(first, more=more)
+
+
+@cache
+def schema_of(config: type[BaseModel]) -> Schema:
+    """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second."""
+    return config.model_json_schema()
 
 
 def is_consequence(kind: str, location: Path, faults: Sequence[Mapping[str, Any]]) -> bool:

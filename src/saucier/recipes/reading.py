@@ -21,6 +21,8 @@ Path = tuple[str | int, ...]
 MAX_BYTES = 1_000_000
 """More than any recipe has; keeps a wrong file from being parsed for minutes."""
 
+SHOWN = 200
+"""Letters of a value that an error shows."""
 REMEDY = "docs/recipes.md shows the format"
 
 
@@ -94,7 +96,7 @@ def read_value(text: str, where: str) -> Any:
     try:
         return construct(yaml.compose(text, PlainLoader), (), Source(where, {}))
     except (yaml.YAMLError, RecursionError) as error:
-        raise InputError(f"cannot read the value {text!r}", where=where,
+        raise InputError(f"cannot read the value {text[:SHOWN]!r}", where=where,
                          remedy="put it in quotes, such as key='\"value\"'") from error
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.errors import InputError
+from saucier.errors import InputError, expect
 from saucier.loading import load
 from saucier.model import Transformer
-from saucier.text.tokenizer import load_tokenizer
-
-if TYPE_CHECKING:
-    from saucier.text.tokenizer import Tokenizer
+from saucier.spelling import check_fits
+from saucier.text.tokenizer import Tokenizer, load_tokenizer
 
 
 def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: Tokenizer | None = None,
@@ -27,9 +24,10 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     a folder brings its own tokenizer. Texts of similar length go through the model together, `batch` at a time; longer
     ones than the model was trained on are cut, with a warning that counts.
     Shapes: -> [texts, E]; with `normalize` in the head, the product of two rows is their cosine similarity.
-    Errors: `InputError` for a model without such a head, and for a model given without tokenizer.
+    Errors: `InputError` for a model without such a head, for a model given without tokenizer, and for what is no text.
     Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084.
     """
+    check_texts(texts)
     if not isinstance(model, Transformer):
         tokenizer = tokenizer or load_tokenizer(model)
         model = load(model, dtype="float32")
@@ -39,8 +37,11 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
                          remedy="give a folder with modules.json, or a config with head: {kind: embedding}")
     if tokenizer is None:
         raise InputError("a model brings no tokenizer", where="tokenizer", remedy="give tokenizer=, or the folder")
-    if isinstance(texts, str):
-        raise InputError("is one string", where="texts", remedy="give a list of texts")
+    expect(tokenizer, Tokenizer, "tokenizer", "give one that saucier.load_tokenizer gives")
+    expect(batch, int, "batch", "give a number of texts")
+    if batch < 1:
+        raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
+    check_fits(model, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
@@ -52,3 +53,14 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
             vectors = model(**encoded.to(device)).embeddings
         found[rows] = vectors.float().cpu()
     return found
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Raise `InputError` for what is no list of texts."""
+    if isinstance(texts, str):
+        raise InputError("is one string", where="texts", remedy="give a list of texts")
+    if not isinstance(texts, Sequence):
+        raise InputError(f"is {type(texts).__name__}", where="texts", remedy="give a list of texts")
+    if wrong := [(place, text) for place, text in enumerate(texts) if not isinstance(text, str)]:
+        raise InputError(f"text {wrong[0][0] + 1} of {len(texts)} is {type(wrong[0][1]).__name__}", where="texts",
+                         remedy="give a list of texts")

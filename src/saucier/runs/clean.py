@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.files import disk_errors, read_object, remove, replace, sync, write_json, write_text
+from saucier.files import disk_errors, entries, is_taken, read_object, remove, replace, sync, write_json, write_text
 from saucier.inspection.cleaning import CleaningReport, Cost, page
 from saucier.runs.clean_rules import as_text, as_values
 from saucier.runs.standard_input import is_standard_input
@@ -112,9 +112,10 @@ def prepare(out: Path, job: dict[str, Any], orders: Sequence[Order], say: Say) -
     """Make the folder ready: new, or as a stopped run left it. Raises `InputError` where it holds anything else."""
     work = out / WORK
     if (out / REPORT).exists():
+        remove(work)  # where it was killed while this was removed
         raise InputError("holds a finished corpus", where=str(out), remedy="give a new folder with --out")
     found = read_object(work / JOB)
-    if not found and out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not found and is_taken(out) and (out.is_file() or is_taken(work) or entries(out) != [work]):
         raise InputError("is not empty", where=str(out), remedy="give a new folder with --out")
     again = any(is_standard_input(order.source.name) for order in orders)
     if found and not again and found != job:
@@ -126,8 +127,6 @@ def prepare(out: Path, job: dict[str, Any], orders: Sequence[Order], say: Say) -
     elif found:
         done = sum(order.target.is_dir() for order in orders)
         say("going on", f"{done} of {len(orders)} files were cleaned before; a file that was not finished starts over")
-        for left in work.glob(".*.tmp"):
-            remove(left)
     write_json(work / JOB, job)
 
 

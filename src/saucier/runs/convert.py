@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.vocabulary import first_ids
 from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.config.visibility import SEPARATORS
-from saucier.errors import InputError
-from saucier.files import disk_errors, refuse_taken, write_json
+from saucier.errors import InputError, expect
+from saucier.files import disk_errors, refuse_taken, refuse_unwritable, write_atomically, write_json
 from saucier.finetuning.folder import copy_task
 from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
@@ -26,17 +25,12 @@ from saucier.inspection.equivalence import Equivalence, compare
 from saucier.loading import load, model_folder_of, stored_dtype
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
-from saucier.saving import save
+from saucier.saving import save_bare
 from saucier.text.extension import extended, spellings
-from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
-from saucier.text.tokenizer_files import TARGET
+from saucier.text.tokenizer_files import TOKENIZER, copy_tokenizer, tokenizer_place
 from saucier.text.trimming import trimmed
-
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
-             "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json", *PIECES)
-"""Files that make a folder's tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,7 @@ class Converted:
     """What a change of the shape did to the numbers, where there was text to see it on."""
 
 
-def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: str = "stored", head: str = "auto",
+def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dtype: str = "stored", head: str = "auto",
             asked: Asked | None = None, texts: Sequence[str] = ()) -> Converted:
     """Read a model and write it into a new folder.
 
@@ -66,6 +60,10 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
     `asked`: what is to be otherwise about the model's shape; `texts`: files on whose text it is compared with what it
     was. Raises `InputError` for a target that is there already, and as reading, operating and writing do.
     """
+    expect(target, (str, Path), "target", "give a new folder")
+    expect(layout, str, "layout", "give auto, own, published or a model_type")
+    target = Path(target)
+    refuse_unwritable(target, folder=True)
     refuse_taken(target)
     folder = folder_of(source)
     model = before = load(folder, head=head, dtype=stored_dtype(folder) if dtype == "stored" else dtype, device="cpu")
@@ -82,11 +80,18 @@ def convert(source: str | Path, target: Path, *, layout: str = "auto", dtype: st
                     new=new) if documents else None
     if head == "auto":
         name_labels(model, model_folder_of(folder))
-    written = save(model, target, layout=layout)
-    if head == "auto":
-        copy_task(model_folder_of(folder), target, learned_length(model.config))
-    copied = copy_tokenizer(folder, target) if spelling is None else write_tokenizer(spelling.tokenizer, target)
-    lengthened(target, operations)
+    written = ""
+    copied: tuple[str, ...] = ()
+
+    def write(place: Path) -> None:
+        nonlocal written, copied
+        written = save_bare(model, place, layout=layout)
+        if head == "auto":
+            copy_task(model_folder_of(folder), place, learned_length(model.config))
+        copied = copy_tokenizer(folder, place) if spelling is None else write_tokenizer(spelling.tokenizer, place)
+        lengthened(place, operations)
+
+    write_atomically(target, write)
     classes = written_classes(target)
     return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
                      sum(parameter.numel() for parameter in model.parameters()),
@@ -104,7 +109,7 @@ def separator_of(folder: Path, model: Transformer, asked: Asked) -> int:
 
     Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as tell them.
     """
-    if asked.tokens not in ("question", "choices") or not has_tokenizer(folder):
+    if asked.tokens not in ("question", "choices") or tokenizer_place(folder) is None:
         return int(model.published.get("sep_token_id") or SEPARATOR)
     tokenizer = load_tokenizer(folder)
     separator = tokenizer.sep_id
@@ -113,11 +118,6 @@ def separator_of(folder: Path, model: Transformer, asked: Asked) -> int:
         raise InputError(f"pairs of texts have {count} separators, and {SEPARATORS} tell what is global",
                          where="--global", remedy="use --global cls")
     return separator
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Say whether a model folder or a run folder holds a tokenizer."""
-    return any((place / name).is_file() for place in (folder, folder / "tokenizer") for name in TOKENIZER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +169,3 @@ def lengthened(target: Path, operations: Sequence[Operation]) -> None:
     lengths = [one.length for one in operations if isinstance(one, Positions)]
     if lengths and path.is_file():
         write_json(path, read_json(path) | {"model_max_length": lengths[-1]})
-
-
-def copy_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy the tokenizer's files of a folder, or of a run folder, which has them in `tokenizer/`."""
-    place = next((place for place in (source, source / "tokenizer") if any((place / name).is_file()
-                                                                          for name in TOKENIZER)), None)
-    if place is None:
-        return ()
-    names = tuple(name for name in TOKENIZER if (place / name).is_file())
-    with disk_errors(target):
-        for name in names:
-            shutil.copyfile(place / name, target / name)
-    if not (place / TARGET).is_dir():
-        return names
-    (target / TARGET).mkdir()
-    return (*names, *(f"{TARGET}/{name}" for name in copy_tokenizer(place / TARGET, target / TARGET)))

@@ -12,7 +12,10 @@ from saucier.adaptation.adopt import NewTokens, adopt
 from saucier.adaptation.tuned import tuned
 from saucier.devices import choose_device
 from saucier.errors import InputError
+from saucier.files import sweep
 from saucier.hub import folder_of
+from saucier.inspection.report import FILE_NAME as REPORT
+from saucier.inspection.report import write_report
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer, build
 from saucier.parts.changed import Origin
@@ -22,7 +25,7 @@ from saucier.runs.folder import RunFolder, Standing, open_run
 from saucier.runs.job import Cooking, Wishes
 from saucier.runs.judge import judge
 from saucier.runs.pantry import stock
-from saucier.runs.passport import FILE_NAME, Passport, new_passport, origin_of, read_passport
+from saucier.runs.passport import FILE_NAME, Passport, boarded, origin_of
 from saucier.runs.standard_input import check_input, keep_input, with_kept_input
 from saucier.runs.study import make_lessons, make_study
 from saucier.runs.teach import teach
@@ -53,8 +56,11 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
         voice.heading(f"{recipe.name} → {folder.path}")
         if standing == "finished":
             voice.say("this run is finished; give another folder with --out to cook it again", style="green")
+            if us.first:
+                end_again(folder)
             return folder
-        passport = boarding(recipe, folder, wishes)
+        seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
+        passport = boarded(folder.path, recipe.name, seeds, wishes.start)
         job = Cooking(recipe, folder, voice, us, same_start(wishes, passport, folder), passport)
         voice.heard = job.keep_time
         prepare(job)
@@ -62,6 +68,14 @@ def cook(recipe: Recipe, out: Path, wishes: Wishes | None = None) -> RunFolder:
         if wishes.judge and us.first:
             judge(job, trained)
         return folder
+
+
+def end_again(folder: RunFolder) -> None:
+    """Do what is left of a run that was killed after it was evaluated: draw the report, and leave nothing half written.
+    """
+    if not (folder.path / REPORT).is_file():
+        write_report(folder.path)
+    sweep(folder.path)
 
 
 def check_tuned(recipe: Recipe, out: Path, wishes: Wishes) -> None:
@@ -81,15 +95,6 @@ def begun(recipe: Recipe, out: Path, us: Processes) -> tuple[RunFolder, Standing
         return found
     us.wait()
     return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
-
-
-def boarding(recipe: Recipe, folder: RunFolder, wishes: Wishes) -> Passport:
-    """Begin the passport, or count another part of the same run."""
-    if (folder.path / FILE_NAME).is_file():
-        found = read_passport(folder.path)
-        return found.model_copy(update={"parts": found.parts + 1})
-    seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
-    return new_passport(recipe.name, seeds, start=wishes.start)
 
 
 def same_start(wishes: Wishes, passport: Passport, folder: RunFolder) -> Wishes:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from saucier.errors import InputError
-from saucier.files import first_free, is_taken, write_text
+from saucier.files import entries, first_free, is_taken, write_text
 from saucier.plain import first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.runs.passport import FILE_NAME
@@ -71,7 +71,7 @@ class RunFolder:
     @property
     def is_bare(self) -> bool:
         """Whether nothing came of a run that was begun: its text or its settings were refused."""
-        return all(one.name in BARE for one in self.path.iterdir())
+        return all(one.name in BARE for one in entries(self.path))
 
     @property
     def is_finished(self) -> bool:
@@ -95,7 +95,7 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, Standing]:
     if folder.is_run and not is_given_up(folder, wanted):
         standing: Standing = "finished" if folder.is_finished else "resumed"
         refuse_other_run(folder, wanted)
-    elif path.is_dir() and any(path.iterdir()) and not folder.is_run:
+    elif is_taken(path) and not folder.is_run:
         raise InputError("holds files that are not a run", where=str(path), remedy="give a new folder with --out")
     else:
         standing = "new"

@@ -20,17 +20,17 @@ from saucier.adaptation.merging import merge as merge_weights
 from saucier.adaptation.merging import refuse_unmergeable
 from saucier.adapters import open_adapter
 from saucier.errors import InputError
-from saucier.files import refuse_taken
+from saucier.files import refuse_taken, write_atomically
 from saucier.finetuning.folder import copy_task
 from saucier.finetuning.prepare import name_labels
 from saucier.hub import folder_of
 from saucier.loading import load, model_folder_of
 from saucier.model import Transformer
 from saucier.recipes.coherence import learned_length
-from saucier.runs.convert import copy_tokenizer
-from saucier.saving import save
+from saucier.saving import save_bare
 from saucier.text.read import read_documents
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer_files import copy_tokenizer
 
 SENTENCES = (
     "The committee published its report on Monday, three weeks later than promised.",
@@ -82,9 +82,15 @@ def merge(adapter: Path, out: Path, *, base: str | None = None, text: Path | Non
     together, mask = outputs(model, batch), places_of(batch)
     bare = outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
     name_labels(model, folder)
-    layout = save(model, out)
-    copy_task(folder, out)
-    copy_tokenizer(folder, out) or copy_tokenizer(Path(model.origin.path), out)
+    layout, origin = "", Path(model.origin.path)
+
+    def write(place: Path) -> None:
+        nonlocal layout
+        layout = save_bare(model, place)
+        copy_task(folder, place)
+        copy_tokenizer(folder, place) or copy_tokenizer(origin, place)
+
+    write_atomically(out, write)
     effect = gap(bare, together) if bare.shape == together.shape else None
     return Merged(out, layout, pairs, len(mask), int(mask.sum()), gap(apart, together), float(together.abs().max()),
                   effect, agreement(model, apart, together))

@@ -11,9 +11,10 @@ from saucier.hub import folder_of
 from saucier.loading import base_of, load
 from saucier.model import Transformer
 from saucier.recipes import Recipe
-from saucier.runs.convert import TOKENIZER
 from saucier.runs.folder import RunFolder, run_of
+from saucier.spelling import check_fits
 from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer_files import TOKENIZER
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,16 @@ def find_run(path: Path) -> RunFolder:
 
 
 def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None) -> Opened:
-    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer.
+    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, to ask it.
 
-    `base`: of an adapter, instead of the one that it names. Raises `InputError` for what is no such folder.
+    `dtype` "auto" is the format that the device multiplies fastest. `base`: of an adapter, instead of the one that it
+    names. Raises `InputError` for what is no such folder.
     """
-    model = load(path, dtype=dtype, device=device, base=base)
+    model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)
     folder = RunFolder(run_of(path))
-    return Opened(path, model, tokenizer_of(folder.path, base), folder.recipe() if folder.is_run else None)
+    tokenizer = tokenizer_of(folder.path, base)
+    check_fits(model, tokenizer, str(path))
+    return Opened(path, model, tokenizer, folder.recipe() if folder.is_run else None)
 
 
 def tokenizer_of(path: str | Path, base: str | None = None) -> Tokenizer:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from saucier.errors import InputError
-from saucier.files import write_json
+from saucier.files import read_object, write_json
 from saucier.inspection.results import DataCounts, LanguageCounts, TextCounts
 from saucier.inspection.units import bytes_text
 from saucier.objectives.config import singles
@@ -97,11 +99,21 @@ def stock(recipe: Recipe, folder: RunFolder, voice: Voice, start: Path | None = 
         tokenizer = made_tokenizer(recipe, folder, corpus, voice, start)
     with voice.stage("pack"):
         train, held_out, data = packed(recipe, folder, corpus, tokenizer)
-        counts = DataCounts.model_validate(data["counts"])
+        counts, digests = data_told(data, str(folder.data_file))
         for line in packed_lines(counts, recipe):
             voice.say(line)
     found = counted(recipe, folder, tokenizer, train, voice)
-    return Pantry(corpus, tokenizer, train, held_out, counts, data["digests"], found)
+    return Pantry(corpus, tokenizer, train, held_out, counts, digests, found)
+
+
+def data_told(data: dict[str, Any], where: str) -> tuple[DataCounts, dict[str, str]]:
+    """Read what `packed` wrote of the text: counts and digests. Raises `InputError` for a damaged file."""
+    try:
+        return (DataCounts.model_validate(data.get("counts")),
+                TypeAdapter(dict[str, str]).validate_python(data.get("digests")))
+    except ValidationError as error:
+        raise InputError("does not say what was read", where=where,
+                         remedy="remove the folder store; it is made again from the text") from error
 
 
 def source_of(recipe: Recipe) -> str:
@@ -190,7 +202,7 @@ def packed(recipe: Recipe, folder: RunFolder, corpus: Corpus,
         counts = data_counts(recipe, stores["train"], stores["held_out"], corpus, tokenizer=tokenizer)
         write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
     train, held_out = (open_store(recipe, path) for path in (folder.train_store, folder.held_out_store))
-    return train, held_out, read_json(folder.data_file)
+    return train, held_out, read_object(folder.data_file)
 
 
 def written(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tokenizer: Tokenizer) -> tuple[Store, str]:
@@ -289,11 +301,3 @@ def packed_lines(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
             yield f"{one.name}: {one.train.documents:,} {kind}, {one.train.tokens:,} tokens, {one.words(counts)}"
     if counts.dropped:
         yield "left out: " + ", ".join(f"{count:,} {words}" for words, count in counts.dropped.items())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object of ours."""
-    import json
-
-    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from pydantic import Field, ValidationError
 import saucier
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import read_object, write_text
 
 FILE_NAME = "passport.json"
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
@@ -91,6 +90,14 @@ def new_passport(recipe: str, seeds: dict[str, int], start: Path | None = None) 
     return Passport(recipe=recipe, code=code(), environment=environment(), seeds=seeds, start=origin, begun=now())
 
 
+def boarded(folder: Path, name: str, seeds: dict[str, int], start: Path | None) -> Passport:
+    """Begin the passport of a run, or count another part of the one that its folder holds."""
+    if (folder / FILE_NAME).is_file():
+        found = read_passport(folder)
+        return found.model_copy(update={"parts": found.parts + 1})
+    return new_passport(name, seeds, start)
+
+
 def origin_of(start: Path) -> str:
     """Say which model a run begins with, from everywhere alike: a folder by its whole path, a hub id as it is."""
     return str(start.absolute() if start.exists() else start)
@@ -99,12 +106,12 @@ def origin_of(start: Path) -> str:
 def read_passport(folder: Path) -> Passport:
     """Read the passport of a run folder. Raises `InputError` where there is none."""
     path = folder / FILE_NAME
-    try:
-        return Passport.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not path.is_file():
         raise InputError("has no passport.json", where=str(folder),
-                         remedy="give a run folder that `saucier cook` made") from None
-    except (ValueError, ValidationError) as error:
+                         remedy="give a run folder that `saucier cook` made")
+    try:
+        return Passport.model_validate(read_object(path))
+    except ValidationError as error:
         raise InputError(f"not a passport: {str(error).splitlines()[0]}", where=str(path),
                          remedy="cook again into a new folder") from error
 

@@ -59,8 +59,8 @@ def same(equal: bool) -> str:
     return "equal" if equal else "different"
 
 
-def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Comparison:
-    """Cook a finished run again, into `RUN-again` by default, and compare.
+def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False, quiet: bool = False) -> Comparison:
+    """Cook a finished run again, into `RUN-again` by default, and compare; `quiet`: without saying how it goes.
 
     Raises `InputError` for a run that is not finished.
     """
@@ -70,7 +70,8 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False) -> Co
         raise InputError("this run is not finished", where=str(path),
                          remedy="finish it first: `saucier cook` on its folder")
     target = out or free_folder(path.resolve())
-    cook(settled(recipe, first), target, Wishes(calibrate=calibrate, start=Path(first.start) if first.start else None))
+    start = Path(first.start) if first.start else None
+    cook(settled(recipe, first), target, Wishes(calibrate=calibrate, quiet=quiet, start=start))
     return Comparison(first, read_passport(target))
 
 

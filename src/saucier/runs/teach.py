@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import asdict
 
 from saucier.config import parameters
@@ -57,7 +58,9 @@ def real_batches(recipe: Recipe, study: Study, tokenizer: Tokenizer) -> Workload
     """Return the first batches of a study."""
     count = min(enough(recipe), study.batches.steps_per_epoch)
     ids = asdict(token_ids(recipe, tokenizer)) | {"vocab": tokenizer.vocab_size}  # the model follows from the source's
-    return Workload(tuple(study.batches[step] for step in range(count)), ids, real=True)
+    begin = time.perf_counter()
+    batches = tuple(study.batches[step] for step in range(count))
+    return Workload(batches, ids, real=True, seconds=(time.perf_counter() - begin) / count)
 
 
 def say_plan(job: Cooking) -> None:

@@ -209,9 +209,14 @@ def write_freely(opened: Opened, prompt: str, manner: Manner, *, direction: Dire
     if writer.whole:
         speak("".join(writer.write(prompt, manner)))
         return []
-    if opened.model.config.encoder is None:
-        speak(prompt)
-    stream = TextStream(opened.tokenizer.target, speak)
+    before = [prompt] if opened.model.config.encoder is None else []
+
+    def aloud(piece: str) -> None:
+        speak("".join([*before, piece]))  # the prompt with the first piece: options that are refused come before both
+        before.clear()
+
+    stream = TextStream(opened.tokenizer.target, aloud)
     written = writer.write(prompt, manner, stream)
     stream.close()
+    aloud("")
     return written

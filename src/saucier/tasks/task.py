@@ -78,11 +78,13 @@ class Reading:
         device = next(self.model.parameters()).device
         was = self.model.training
         self.model.eval()
-        with torch.no_grad(), autocast(self.dtype, device):
-            for rows in ordered(sheet, self.batch):
-                batch = moved(rows.sheet.batch(rows.units), device)
-                yield rows.units, batch, run(self.model, batch)
-        self.model.train(was)
+        try:
+            with torch.no_grad(), autocast(self.dtype, device):
+                for rows in ordered(sheet, self.batch):
+                    batch = moved(rows.sheet.batch(rows.units), device)
+                    yield rows.units, batch, run(self.model, batch)
+        finally:  # also where the reader wants no more, or the model fails
+            self.model.train(was)
 
     def logits(self, sheet: Sheet) -> torch.Tensor:
         """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""

@@ -26,8 +26,13 @@ LARGEST = 4_000_000
 LONGEST_TEMPLATE = 200_000
 BITS = 10_000
 """Largest number that a template may compute, in bits."""
-PRODUCT = 1_000_000_000
-"""Largest product of the lengths of two texts that one call works on: what replacing one by the other could make."""
+NUMBER = 1_000_000
+"""Largest number that a call may get: how wide, how many."""
+PRODUCT = 100_000_000
+"""Most letters that one call may make of its arguments, before they are counted."""
+SLOW = {"urlize": 50_000, "wordwrap": 200_000, "striptags": 200_000, "title": 1_000_000, "pprint": 50_000,
+        "groupby": 200_000, "unique": 200_000, "xmlattr": 200_000, "batch": 200_000, "list": 1_000_000}
+"""Filter -> most letters that it may work on, where more could take long: no clock is looked at inside of it."""
 
 
 class TooMuchError(Exception):
@@ -122,6 +127,7 @@ def sandbox() -> Environment:
         """The sandbox, with a clock and with limits on sizes."""
 
         intercepted_binops = frozenset(("+", "*", "**", "%"))
+        concat = staticmethod(bounded_join("".join))  # of a block or macro
         until = float("inf")
 
         def look(self) -> None:
@@ -132,7 +138,9 @@ def sandbox() -> Environment:
         def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
             """Call a function or method of the template's."""
             self.look()
-            bounded_arguments([getattr(obj, "__self__", None), *args, *kwargs.values()])
+            method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps `format`
+            bounded_arguments([getattr(method, "__self__", None), *args, *kwargs.values()],
+                              name=str(getattr(method, "__name__", "")))
             return bounded(super().call(context, obj, *args, **kwargs))
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -140,8 +148,9 @@ def sandbox() -> Environment:
             bounded_operation(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
-    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols])
-    environment.filters = {name: counted(found) for name, found in environment.filters.items()}
+    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols],
+                          finalize=bounded)
+    environment.filters = {name: counted(found, name) for name, found in environment.filters.items()}
     environment.filters["tojson"] = tojson
     environment.globals |= {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form),
                             "namespace": namespace_class()}
@@ -174,47 +183,87 @@ def refuse(message: object) -> None:
 def tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, *,
            separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
     """Write a value as JSON, without the escapes that web pages need."""
-    bounded_arguments([indent])
+    bounded_arguments([value, indent], name="tojson")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def counted(filter_: Callable[..., Any]) -> Callable[..., Any]:
+def counted(filter_: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wrap a filter so that what goes in and what comes out is counted; Jinja's marks on it stay."""
     @wraps(filter_)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        bounded_arguments([*args, *kwargs.values()])
+        bounded_arguments([*args, *kwargs.values()], name=name)
         return bounded(filter_(*args, **kwargs))
 
     return wrapped
 
 
+def letters(value: Any) -> int:
+    """Return about how many letters a value has when it is written out; of a huge one, some number above `LARGEST`."""
+    total, waiting = 0, [value]
+    while waiting and total <= LARGEST:
+        one = waiting.pop()
+        match one:
+            case str() | bytes():
+                total += len(one)
+            case int():
+                total += 1 + one.bit_length() // 3
+            case dict():
+                total += len(one)
+                waiting += [*one.keys(), *one.values()]
+            case list() | tuple() | set() | frozenset() | range():
+                total += len(one)
+                waiting += [] if isinstance(one, range) or total > LARGEST else one
+    return total
+
+
 def bounded(value: Any) -> Any:
     """Return a value that is not too large."""
-    if isinstance(value, str | list | tuple | dict) and len(value) > LARGEST:
-        raise TooMuchError(f"it makes a text or list of {len(value):,}")
+    if letters(value) > LARGEST:
+        raise TooMuchError("it makes a text or list that is too large")
     return value
 
 
-def bounded_arguments(values: Sequence[Any]) -> None:
-    """Refuse arguments of which a call could make something huge."""
-    lengths = sorted((len(value) for value in values if isinstance(value, str)), reverse=True)
-    if len(lengths) > 1 and lengths[0] * lengths[1] > PRODUCT:
+def bounded_arguments(values: Sequence[Any], *, name: str) -> None:
+    """Refuse arguments of which a call of a filter or method could make something huge, or work on for long."""
+    sizes = [letters(value) for value in values]
+    if max(sizes, default=0) > SLOW.get(name, LARGEST):
+        raise TooMuchError(f"it works on a text or list that is too large for {name or 'it'}")
+    numbers = [abs(value) for value in values if isinstance(value, int)]
+    if max(numbers, default=0) > NUMBER:
+        raise TooMuchError(f"it counts to {max(numbers):,}"[:60])
+    if most_made(name, values, sizes, max(numbers, default=0)) > PRODUCT:
         raise TooMuchError("it works on texts that are too long together")
-    numbers = [value for value in values if isinstance(value, int)]
-    if any(abs(value) > LARGEST for value in numbers):
-        raise TooMuchError(f"it counts to {max(abs(value) for value in numbers):,}"[:60])
-    for value in values:
-        if isinstance(value, str) and "{" in value and any(part.isdigit() and len(part) > 6 for part in
-                                                            value.replace(":", " ").replace("}", " ").split()):
-            raise TooMuchError("it pads a text by too much")
+
+
+def most_made(name: str, values: Sequence[Any], sizes: Sequence[int], number: int) -> int:
+    """Return the most letters that a call can make of its arguments; `number` is the largest of those."""
+    texts = [value for value in values if isinstance(value, str)]
+    largest = sorted(sizes, reverse=True)
+    match name:
+        case "replace" if len(texts) > 2:
+            return len(texts[0]) + (texts[0].count(texts[1]) + 1) * len(texts[2])
+        case "indent" | "expandtabs" | "tojson" | "wordwrap":
+            return sum(sizes) + largest[0] * max(number, *map(len, texts[1:]), 0, 0)
+        case "format" if texts:
+            return len(texts[0]) + texts[0].count("{") * (widest(texts[0]) + number + largest[0])
+        case "join":  # a list of texts, and what stands between them
+            return sum(sizes) + max((len(value) for value in values if isinstance(value, list | tuple | dict | range)),
+                                    default=largest[0] if largest else 0) * max(map(len, texts), default=0)
+        case _:
+            return largest[0] * largest[1] if len(texts) > 1 else 0
+
+
+def widest(form: str) -> int:
+    """Return the largest number that stands in a format, which may be a width."""
+    digits = "".join(one if one.isdecimal() else " " for one in form).split()
+    return max((int(one) if len(one) < 9 else PRODUCT for one in digits), default=0)
 
 
 def bounded_operation(operator: str, left: Any, right: Any) -> None:
     """Refuse an operation whose result would be too large."""
-    sizes = [len(value) if isinstance(value, str | list | tuple) else 0 for value in (left, right)]
+    sizes = [letters(value) if isinstance(value, str | list | tuple) else 0 for value in (left, right)]
     if operator == "%" and isinstance(left, str):
-        if any(part.isdigit() and len(part) > 6 for part in "".join(
-                letter if letter.isdigit() else " " for letter in left).split()) or "*" in left:
+        if "*" in left or left.count("%") * (widest(left) + letters(right)) > PRODUCT:
             raise TooMuchError("it pads a text by too much")
     elif any(sizes):
         times = next((value for value in (left, right) if isinstance(value, int)), 1)
@@ -230,7 +279,7 @@ def bounded_join(join: Callable[[Any], str]) -> Callable[[Any], str]:
     """Wrap Jinja's joining of texts (`~`) so that the sum is counted."""
     def joined(parts: Any) -> str:
         found = list(parts)
-        if sum(len(part) for part in found if isinstance(part, str)) > LARGEST:
+        if sum(map(letters, found)) > LARGEST:
             raise TooMuchError("it makes a text that is too large")
         return join(found)
 

@@ -142,7 +142,7 @@ def blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int,
     begin, total = 0, len(store.tokens)
     while begin < total:
         end = min(begin + BLOCK, total)
-        tokens = np.asarray(store.tokens[begin:end], dtype=np.int64)
+        tokens = store.read(slice(begin, end))
         borders = np.zeros(len(tokens), dtype=bool)
         inner = store.offsets[np.searchsorted(store.offsets, begin):np.searchsorted(store.offsets, end)]
         borders[inner - begin] = True

@@ -69,7 +69,7 @@ class DocumentRows:
         bins = [self._bins[item] for item in items]
         shared = Shared.of(bins, self._sizes)
         places = np.where(shared.mask, self._starts[shared.text] + shared.place, 0)
-        tokens = np.where(shared.mask, self._store.tokens[places].astype(np.int64), 0)
+        tokens = np.where(shared.mask, self._store.read(places), 0)
         first = np.diff(shared.text, axis=1, prepend=shared.text[:, :1]) != 0
         return Rows(tokens=tokens, documents=np.where(shared.mask, np.cumsum(first, axis=1), PADDING),
                     positions=shared.place, segments=np.zeros_like(tokens),

@@ -124,7 +124,7 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     rounds, inside = np.divmod(places, total)
     padding = np.zeros_like(places, dtype=bool) if ring else rounds > 0
     document = np.searchsorted(store.offsets[1:], inside, side="right") + rounds * len(store)
-    tokens = np.where(padding, 0, store.tokens[inside].astype(np.int64))
+    tokens = np.where(padding, 0, store.read(inside))
     documents, positions = number_documents(document)
     return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
                 positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),

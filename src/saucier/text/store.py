@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.files import disk_errors, write_atomically
+from saucier.files import disk_errors, read_object, write_atomically
 from saucier.text.rows import Ints
 
 VERSION = 1
+DTYPES = ("uint16", "uint32")
+"""Number formats of the ids of tokens."""
 Progress = Callable[[int, int], None]
 """Called now and then while a store is written, with the documents and the tokens so far."""
 FILES = ("tokens", "documents", "bytes", "sentences")
@@ -126,14 +128,21 @@ class TokenStore:
         self.byte_offsets: Ints = self._map("bytes", np.dtype("<i8"))
         self.sentences: Ints = self._map("sentences", np.dtype("<i8"))
         if len(self.tokens) != about["tokens"] or len(self.offsets) != about["documents"] + 1:
-            raise InputError("the token store is damaged: its files are cut short", where=str(self.folder),
-                             remedy="delete it; it is made again from the text")
+            raise self._damaged("its files are cut short")
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.tokens) or (np.diff(self.offsets) < 0).any():
+            raise self._damaged("its documents do not follow each other")
 
     def _map(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
         path = self.folder / f"{name}.bin"
+        if not path.is_file() or path.stat().st_size % kind.itemsize:
+            raise self._damaged("its files are cut short")
         if path.stat().st_size == 0:
             return np.zeros(0, dtype=kind)
         return np.memmap(path, dtype=kind, mode="r")
+
+    def _damaged(self, how: str) -> InputError:
+        return InputError(f"the token store is damaged: {how}", where=str(self.folder),
+                          remedy="delete it; it is made again from the text")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -154,8 +163,15 @@ class TokenStore:
         return np.diff(self.offsets).astype(np.int64)
 
     def document(self, number: int) -> Ints:
-        """Read the ids of one document."""
-        return np.asarray(self.tokens[self.offsets[number]:self.offsets[number + 1]], dtype=np.int64)
+        """Read the ids of one document. Raises as `read`."""
+        return self.read(slice(self.offsets[number], self.offsets[number + 1]))
+
+    def read(self, places: Ints | slice) -> Ints:
+        """Read the ids at some places. Raises `InputError` for ids that the vocabulary does not have."""
+        ids = np.asarray(self.tokens[places], dtype=np.int64)
+        if ids.size and int(ids.max()) >= self.vocab:
+            raise self._damaged(f"it holds the token {int(ids.max())} of a vocabulary of {self.vocab}")
+        return ids
 
     def bytes_between(self, first: int, last: int) -> int:
         """Count the UTF-8 bytes of the text of documents `first` to `last` (not included)."""
@@ -170,10 +186,14 @@ def _about(folder: Path) -> dict[str, Any]:
     path = folder / "store.json"
     if not path.is_file():
         raise InputError("is not a token store (it has no store.json)", where=str(folder), remedy="check the path")
-    about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    about = read_object(path)
     if about.get("version") != VERSION:
         raise InputError(f"is a token store of version {about.get('version')}, this is version {VERSION}",
                          where=str(folder), remedy="delete it; it is made again from the text")
+    counts = [about.get(name) for name in ("vocab", "unknown", "tokens", "documents")]
+    if about.get("dtype") not in DTYPES or not all(type(one) is int and one >= 0 for one in counts):
+        raise InputError("the token store is damaged: its store.json", where=str(path),
+                         remedy="delete the store; it is made again from the text")
     return about
 
 

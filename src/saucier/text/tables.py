@@ -148,7 +148,7 @@ def _parquet_file(source: Source) -> Any:
                          remedy=f"unpack the .{source.compression} first")
     try:
         return pyarrow.parquet.ParquetFile(source.path)
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise InputError("is not a whole parquet file", where=source.name, remedy="fetch or write it again") from error
 
 
@@ -158,8 +158,19 @@ def _parquet(source: Source, columns: Sequence[str] | None) -> Iterator[Row]:
     for column in columns or []:
         if column not in names:
             raise missing_column(column, names, source.name)
-    number = 0
-    for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=list(columns) if columns else None):
-        for cells in batch.to_pylist():
+    number, batches = 0, file.iter_batches(batch_size=PARQUET_ROWS, columns=list(columns) if columns else None)
+    while (found := _parquet_rows(batches, source)) is not None:
+        for cells in found:
             number += 1
             yield Row(cells, number)
+
+
+def _parquet_rows(batches: Iterator[Any], source: Source) -> list[dict[str, Any]] | None:
+    """Read the next rows; None at the end. Raises `InputError` for damaged ones."""
+    import pyarrow
+
+    try:
+        batch = next(batches, None)
+        return None if batch is None else batch.to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise InputError("is not a whole parquet file", where=source.name, remedy="fetch or write it again") from error

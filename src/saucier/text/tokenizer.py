@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import index
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import tokenizers
 
-from saucier.errors import InputError, nearest
+from saucier.errors import InputError, expect, expect_texts, nearest
 from saucier.files import write_json, write_text
 from saucier.hub import folder_of
 from saucier.text.older.renumbered import MARK
@@ -24,6 +26,9 @@ from saucier.text.word_marks import word_marks
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
+SURROGATE = re.compile("[\ud800-\udfff]")
+LARGEST_ID = 2**32
+"""The tokenizers library counts ids in so many."""
 CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
             (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
 
@@ -76,8 +81,13 @@ class Tokenizer:
         Shapes: every tensor is [texts, longest row].
         Errors: `InputError` for rows that cannot be cut or padded as asked, and as `encode`.
         """
-        first = [texts] if isinstance(texts, str) else list(texts)
-        second = [pairs] if isinstance(pairs, str) else None if pairs is None else list(pairs)
+        first = [texts] if isinstance(texts, str) else texts
+        second = [pairs] if isinstance(pairs, str) else pairs
+        expect_texts(first, "texts")
+        expect_texts([] if second is None else second, "pairs")
+        expect(max_length, (int, NoneType), "max_length", "give a number of tokens, or None")
+        expect(padding, str, "padding", "give longest, max_length or none")
+        expect(truncation, str, "truncation", "give longest_first, only_first, only_second or refuse")
         limit = self.handling.max_length if max_length is None else max_length
         return encode_texts(self, first, second, Fit(limit, padding, truncation), special=add_special_tokens)
 
@@ -93,6 +103,9 @@ class Tokenizer:
         """
         from saucier.text.chat import render
 
+        expect_tables(messages, "messages")
+        expect_tables([] if tools is None else tools, "tools")
+        expect(template, (str, NoneType), "template", "give the name of a template, or one")
         known = self.handling.chat
         named = ("tool_use" if tools and "tool_use" in known else "default") if template is None else template
         if named not in known and (template is None or "{" not in template):
@@ -108,10 +121,14 @@ class Tokenizer:
 
         Errors: `InputError` for half of a surrogate pair, which is not Unicode text.
         """
+        expect(text, str, "text", "give a text")
+        expect(pair, (str, NoneType), "pair", "give a text, or None")
         return self.published_ids(self.encodings([text if pair is None else (text, pair)], add_special_tokens)[0].ids)
 
     def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
+        expect_texts(texts, "texts")
+        expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
         try:
             encoded = self.backend.encode_batch_fast(self._prepared(texts), add_special_tokens=add_special_tokens)
         except (UnicodeEncodeError, TypeError) as error:
@@ -120,6 +137,7 @@ class Tokenizer:
 
     def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
+        expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
         return self._encodings(items, add_special_tokens=add_special_tokens)
 
     def located(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
@@ -173,7 +191,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Give the text of ids. What the tokenizer's own normalization took away (case, accents) stays away."""
-        text = self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        expect(skip_special_tokens, bool, "skip_special_tokens", "give True or False")
+        text = self.backend.decode(whole_numbers(ids), skip_special_tokens=skip_special_tokens)
         if self.clean_up and not isinstance(self.backend.model, tokenizers.models.BPE):
             for old, new in CLEAN_UP:
                 text = text.replace(old, new)
@@ -194,11 +213,14 @@ class Tokenizer:
 
     def id_to_token(self, number: int) -> str | None:
         """Give the token of an id, as it stands in the vocabulary."""
-        token: str | None = self.backend.id_to_token(number)
+        token: str | None = self.backend.id_to_token(*whole_numbers([number]))
         return None if token is None else token.removeprefix(MARK)
 
     def token_to_id(self, token: str) -> int | None:
         """Give the id of a token, or None."""
+        expect(token, str, "token", "give a token as text")
+        if SURROGATE.search(token):
+            return None
         found: int | None = self.backend.token_to_id(token)
         number: int | None = self.backend.token_to_id(MARK + token) if found is None else found
         return number
@@ -270,12 +292,13 @@ class Tokenizer:
         """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them; XLM's in its older files.
 
         That of the side that writes goes into the folder `target_tokenizer` beside them, where it is another one.
+        `tokenizer_config.json` is written last: with it all is there.
         """
+        if self._target is not None:
+            self._target.save(Path(folder) / TARGET)
         config = self._write_splitting(Path(folder)) | {"clean_up_tokenization_spaces": self.clean_up}
         config |= {f"{role}_token": name for role, name in self.names.items()}
         write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
-        if self._target is not None:
-            self._target.save(Path(folder) / TARGET)
 
     def _write_splitting(self, folder: Path) -> dict[str, Any]:
         if self.handling.moses is not None:
@@ -299,13 +322,31 @@ def _tokenizer(opened: Opened) -> Tokenizer:
                      target=None if opened.target is None else _tokenizer(opened.target))
 
 
+def whole_numbers(ids: Any) -> list[int]:
+    """Return ids as a list. Raises `InputError` for what are none."""
+    try:
+        numbers = [index(one) for one in ids]
+    except TypeError as error:
+        raise InputError(f"is {type(ids).__name__} {repr(ids)[:80]}", where="ids", remedy="give a list") from error
+    if wrong := [one for one in numbers if not 0 <= one < LARGEST_ID]:
+        raise InputError(f"holds the id {str(wrong[0])[:40]}", where="ids", remedy="give ids from 0")
+    return numbers
+
+
+def expect_tables(values: object, name: str) -> None:
+    """Raise `InputError` for an argument that is no list of mappings."""
+    expect(values, (list, tuple), name, "give a list, such as [{'role': 'user', 'content': 'Hello!'}]")
+    for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
+        expect(one, Mapping, f"{name}[{place}]", "give a mapping, such as {'role': 'user', 'content': 'Hello!'}")
+
+
 def _state(part: Any) -> bytes:
     """Return a part of the backend as the JSON that the library makes of it."""
     return b"" if part is None else bytes(part.__getstate__())
 
 
 def _not_unicode(text: str, error: Exception) -> InputError | Exception:
-    half = re.search("[\ud800-\udfff]", text)
+    half = SURROGATE.search(text)
     if half is None:
         return error
     return InputError(f"character {half.start()} is {half[0]!a}, half of a surrogate pair", where="text to encode",

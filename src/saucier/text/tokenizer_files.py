@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 import tokenizers
 
 from saucier.errors import InputError
-from saucier.files import read_object
+from saucier.files import disk_errors, read_object
 from saucier.text.moses import Moses
 from saucier.text.older.classes import CLASSES
 from saucier.text.older.folder import has_older_files, has_target_files, read_older
+from saucier.text.older.pieces import FILES as PIECES
 from saucier.text.older.settings import names_of
 
 NO_LIMIT = 1_000_000_000
@@ -21,6 +23,9 @@ NO_LIMIT = 1_000_000_000
 SIDES = ("left", "right")
 TARGET = "target_tokenizer"
 """Folder beside a tokenizer that holds the one of the side that writes, where that has its own."""
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
+             "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json", *PIECES)
+"""Files that make a folder's tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def open_folder(folder: Path) -> Opened:
             written = with_older_files(place, target=True) if has_target_files(place) else None
             return replace(with_older_files(place), target=written)
     raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
-                     remedy="name the folder that holds the tokenizer")
+                     remedy="put the model's tokenizer.json into it")
 
 
 def with_older_files(folder: Path, *, target: bool = False) -> Opened:
@@ -146,3 +151,24 @@ def chat_templates(folder: Path, options: Mapping[str, Any]) -> dict[str, str]:
     except (TypeError, KeyError) as error:
         raise InputError("chat_template is neither a string nor a list of named ones",
                          where=str(folder / "tokenizer_config.json"), remedy="fetch it again") from error
+
+
+def tokenizer_place(folder: Path) -> Path | None:
+    """Return where a model folder or a run folder, which has them in `tokenizer/`, keeps a tokenizer's files."""
+    return next((place for place in (folder, folder / "tokenizer") if any((place / name).is_file()
+                                                                         for name in TOKENIZER)), None)
+
+
+def copy_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy the tokenizer's files of a model folder or a run folder, and return their names."""
+    place = tokenizer_place(source)
+    if place is None:
+        return ()
+    names = tuple(name for name in TOKENIZER if (place / name).is_file())
+    with disk_errors(target):
+        for name in names:
+            shutil.copyfile(place / name, target / name)
+    if not (place / TARGET).is_dir():
+        return names
+    (target / TARGET).mkdir(exist_ok=True)
+    return (*names, *(f"{TARGET}/{name}" for name in copy_tokenizer(place / TARGET, target / TARGET)))

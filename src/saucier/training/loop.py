@@ -127,6 +127,8 @@ class Run:
             state = r.restore(found, model, optimizer, modules)
             carry_on(study.objective, r.read_carried(found), us, next(model.parameters()).device)
             redraws.at(max(0, state.step - 1))
+            if us.first and found == r.checkpoints(folder)[0]:
+                r.after_save(folder, max(training.keep, training.average), state.best)
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
@@ -228,9 +230,7 @@ class Run:
         if self.us.first:
             target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state, modules=objective.modules,
                                        carried=carried)
-            if best is not None:
-                r.mark_best(self.folder, best)
-            r.prune(self.folder, max(self.training.keep, self.training.average), best)
+            r.after_save(self.folder, max(self.training.keep, self.training.average), best)
         self.us.wait()
         return target
 

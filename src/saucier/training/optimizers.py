@@ -72,12 +72,33 @@ class Optimizer:
         for part in self.parts:
             for group in part.param_groups:
                 for parameter in group["params"]:
-                    fields = grouped.pop(self.names[id(parameter)], None)
+                    name = self.names[id(parameter)]
+                    fields = grouped.pop(name, None)
                     if fields is not None:
+                        check_state(part, name, parameter, fields)
                         part.state[parameter] = restored(fields, parameter.device, bool(group.get("fused")))
         if grouped:
             raise InputError(f"state of unknown parameter {next(iter(grouped))}", where="optimizer.safetensors",
                              remedy="resume with the recipe that the run was begun with")
+
+
+def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, fields: Mapping[str, Tensor]) -> None:
+    """Refuse a parameter's state that its optimizer cannot go on with. Raises `InputError`."""
+    shape, wanted = list(parameter.shape), dict[str, list[int]]()
+    match part:
+        case torch.optim.AdamW():
+            wanted = {"step": [], "exp_avg": shape, "exp_avg_sq": shape}
+        case torch.optim.Adafactor() if len(shape) < 2:
+            wanted = {"step": [], "variance": shape}
+        case torch.optim.Adafactor():
+            wanted = {"step": [], "row_var": [*shape[:-1], 1], "col_var": [*shape[:-2], 1, shape[-1]]}
+        case _:
+            wanted = {"momentum_buffer": shape}
+    found = {field: list(value.shape) for field, value in fields.items()}
+    sound = all(value.is_floating_point() and bool(value.isfinite().all()) for value in fields.values())
+    if found != wanted or not sound:
+        raise InputError(f"the state of {name} is no state of this optimizer", where="optimizer.safetensors",
+                         remedy="remove this checkpoint, so that the run goes on from the one before")
 
 
 def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:

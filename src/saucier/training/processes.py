@@ -10,12 +10,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import accumulate
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+PATIENCE = timedelta(days=30)
+"""How long processes wait for one that packs or scores alone; torch gives up after 10 or 30 minutes. One that died ends
+the others at once: its connections close, and torchrun stops the rest."""
 BUCKET = 2**24
 """Values in one message: few messages, and little memory beside the gradients."""
 
@@ -116,7 +120,7 @@ def processes() -> Iterator[Processes]:
         return
     ours = not dist.is_initialized()
     if ours:
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), world)
     finally:

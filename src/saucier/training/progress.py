@@ -129,8 +129,8 @@ class MetricsFile:
         self.path, self.every = path, every
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in read_lines(path) if line["step"] <= first]
-        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self.kept = [line for line in read_lines(path) if line["step"] <= first]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in self.kept))
 
     def progress(self, progress: Progress) -> None:
         """Add a line when it is time."""
@@ -138,8 +138,10 @@ class MetricsFile:
             self.add(asdict(progress))
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
-        """Add a line."""
-        self.add({"step": step, "evaluation": dict(scores)})
+        """Add a line, unless this was done before the run was stopped: averaged weights are measured again."""
+        line = {"step": step, "evaluation": dict(scores)}
+        if line not in self.kept:
+            self.add(line)
 
     def note(self, text: str) -> None:
         """Not a metric."""
@@ -154,13 +156,15 @@ class MetricsFile:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read a metrics file; a last line cut short by a crash is left out."""
+    """Read a metrics file; a line that is none, such as a last one cut short by a crash, is left out."""
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
     return lines
 
 

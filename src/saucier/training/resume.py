@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from saucier.adaptation.own_form import refill, write_own
@@ -23,12 +24,17 @@ from saucier.checkpoints.model_folder import fill, stored_weights, write_model
 from saucier.checkpoints.source import SAFE
 from saucier.checkpoints.tensors import read_tensors, write_tensors
 from saucier.errors import InputError
-from saucier.files import remove, write_atomically, write_json
+from saucier.files import read_object, remove, write_atomically, write_json
 from saucier.model import Transformer
 from saucier.plain import first_difference
 from saucier.training.optimizers import Optimizer
 
 FOLDER, BEST, AVERAGE, CARRIED = "checkpoints", "best.json", "average", "carried.safetensors"
+SHOWN = 80
+"""Letters of a key that an error shows."""
+LONGEST_NAME = 200
+"""Letters of a file's name: a damaged one may have any number, and no folder takes them."""
+Count = Annotated[int, Field(ge=0)]
 NAME = re.compile(r"step-(\d+)")
 Json = Mapping[str, Any]
 Modules = Mapping[str, nn.Module]
@@ -43,7 +49,7 @@ class Best:
 
     name: str
     """Folder of its checkpoint."""
-    step: int
+    step: Count
     loss: float
 
 
@@ -51,29 +57,26 @@ class Best:
 class State:
     """What a run must remember besides weights and optimizer; the data's place follows from the step."""
 
-    step: int = 0
+    step: Count = 0
     """Updates done."""
-    tokens: int = 0
+    tokens: Count = 0
     """Targets learned from."""
-    tokens_read: int = 0
+    tokens_read: Count = 0
     """Tokens that the model read."""
-    seconds: float = 0.0
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Time spent, over all parts of the run."""
     best: Best | None = None
-    stale: int = 0
+    stale: Count = 0
     """Evaluations since the best one."""
-    dtype: str = ""
+    dtype: Literal["", "float32", "bfloat16"] = ""
     """Number format of the multiplications; a resumed run keeps it."""
     recipe: dict[str, Any] = field(default_factory=dict)
     """What the run was begun with."""
 
     @classmethod
     def read(cls, folder: Path) -> State:
-        """Read it from a whole checkpoint."""
-        values = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        values.pop("files")
-        best = values.pop("best")
-        return cls(**values, best=Best(**best) if best else None)
+        """Read it from a whole checkpoint. Raises `InputError` for a damaged one."""
+        return sealed(folder)[0]
 
 
 def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: State, *,
@@ -133,14 +136,32 @@ def mark_best(run_folder: Path, best: Best) -> None:
     write_json(run_folder / FOLDER / BEST, asdict(best))
 
 
+def sealed(folder: Path) -> tuple[State, dict[str, int]]:
+    """Read what `seal` wrote: the state, and the sizes of the files. Raises `InputError` for a damaged one."""
+    path = folder / "state.json"
+    values = read_object(path, finite=False)  # a held-out loss may be infinite
+    try:
+        sizes = TypeAdapter(dict[str, Count]).validate_python(values.pop("files", None), strict=True)
+        state = TypeAdapter(State).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(map(str, first["loc"]))[:SHOWN] or "files"
+        raise InputError(f"is not the state of a run: {at}: {first['msg']}", where=str(path),
+                         remedy="remove this checkpoint, so that the run goes on from the one before") from error
+    if set(values) - {one.name for one in fields(State)} or "step" not in values or "recipe" not in values:
+        raise InputError("is not the state of a run", where=str(path),
+                         remedy="remove this checkpoint, so that the run goes on from the one before")
+    return state, sizes
+
+
 def damage(folder: Path) -> str | None:
     """Say what is wrong with a checkpoint; None when it is whole."""
     try:
-        sizes = json.loads((folder / "state.json").read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"state.json cannot be read ({type(error).__name__})"
+        _, sizes = sealed(folder)
+    except InputError as error:
+        return f"state.json cannot be read ({error.what})"
     for name, size in sizes.items():
-        path = folder / name
+        path = folder / name[:LONGEST_NAME]
         found = path.stat().st_size if path.is_file() else 0
         if found != size:
             return f"{name} has {found} of {size} bytes"
@@ -167,12 +188,12 @@ def latest(run_folder: Path, note: Callable[[str], None] = lambda text: None) ->
 def usable_checkpoint(run_folder: Path) -> Path:
     """Return a run's best whole checkpoint, or else its newest. Raises `InputError` when there is none."""
     try:
-        pointer = json.loads((run_folder / FOLDER / BEST).read_text(encoding="utf-8"))
-        best = run_folder / FOLDER / str(pointer["name"])
+        name = str(read_object(run_folder / FOLDER / BEST, finite=False).get("name"))[:LONGEST_NAME]
+        best = run_folder / FOLDER / Path(name).name
         if damage(best) is None:
             return best
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no evaluation yet, or the pointer is damaged: the newest one is as good
+    except InputError:
+        pass  # the pointer is damaged: the newest one is as good
     found = latest(run_folder)
     if found is None:
         raise InputError("no whole checkpoint here", where=str(run_folder),
@@ -184,8 +205,18 @@ def restore(folder: Path, model: Transformer, optimizer: Optimizer, modules: Mod
     """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
     fill_from(model, folder)
     fill_modules(modules, folder)
+    for module in (model, *modules.values()):
+        refuse_infinite(module, folder)
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
     return State.read(folder)
+
+
+def refuse_infinite(module: nn.Module, folder: Path) -> None:
+    """Raise `InputError` for weights that no training saves."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_floating_point() and not bool(parameter.detach().isfinite().all()):
+            raise InputError(f"{name} holds numbers that are not finite", where=str(folder),
+                             remedy="remove this checkpoint, so that the run goes on from the one before")
 
 
 def read_carried(folder: Path) -> dict[str, Tensor]:
@@ -213,6 +244,13 @@ def refuse_other(then: Json, now: Json, where: Path) -> None:
         key, old, new = found
         raise InputError(f"this run was begun with another recipe: {key} was {old!r} and is now {new!r}",
                          where=str(where), remedy="resume with the run's own recipe, or give a new folder")
+
+
+def after_save(run_folder: Path, keep: int, best: Best | None) -> None:
+    """Point to the best checkpoint and remove what is no longer kept: once more after a kill in the middle of it."""
+    if best is not None:
+        mark_best(run_folder, best)
+    prune(run_folder, keep, best)
 
 
 def prune(run_folder: Path, keep: int, best: Best | None) -> None:

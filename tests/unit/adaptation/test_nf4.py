@@ -129,3 +129,20 @@ def test_qlora(body: str) -> None:
         merge(model)
         assert_close(model(IDS, **inputs).last_hidden_state, apart)
     assert not any(isinstance(module, QuantizedLinear) for module in model.modules())
+
+
+@pytest.mark.parametrize("by", [a.Qlora(rank=2, where=("qkv", "nothing")), a.Qlora(rank=2, where=("head",)),
+                                a.Lora(rank=2, where=("qkv", "qkv.weight"))], ids=["place", "head", "second place"])
+def test_a_rewrite_that_fails_leaves_the_model_as_it_was(by: a.Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrices are in four bits already when the pairs find no place."""
+    model = build(family("bert"), seed=3).eval()
+    before, modules = model(IDS).last_hidden_state, [type(one) for one in model.modules()]
+    with pytest.raises(InputError):
+        rewrite(model, by=by)
+    assert torch.equal(model(IDS).last_hidden_state, before) and [type(one) for one in model.modules()] == modules
+    assert model.rewrites == [] and all(parameter.requires_grad for parameter in model.parameters())
+    rewrite(model, by=a.Lora(rank=2))
+    with pytest.raises(InputError, match="has a pair already"):
+        rewrite(model, by=a.Lora(rank=2, where=("feed_forward", "qkv")))
+    assert len(named_pairs(unrewrite(model))) == 0
+    assert torch.equal(model(IDS).last_hidden_state, before)

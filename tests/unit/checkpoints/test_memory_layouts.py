@@ -69,7 +69,7 @@ def test_names_of_clusters_and_shared_biases(tmp_path: Path) -> None:
     ("transfo-xl", "TransfoXLLMHeadModel", {"sample_softmax": 5}, "sample_softmax"),
     ("xlm", "XLMWithLMHeadModel", {"asm": True}, "asm"),
     ("xlm", "XLMForSequenceClassification", {"summary_activation": "tanh"}, "summary_activation"),
-    ("xlm", "XLMForSequenceClassification", {"summary_type": "mean"}, "summary_type"),
+    ("xlm", "XLMForSequenceClassification", {"summary_type": "attn"}, "summary_type"),
     ("xlm", "XLMForMultipleChoice", {"summary_use_proj": False}, "summary_use_proj"),
     ("xlnet", "XLNetForSequenceClassification", {"summary_type": "attn"}, "summary_type"),
     ("xlnet", "XLNetModel", {"untie_r": False}, "untie_r"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +11,15 @@ import pytest
 from tests.unit.finetuning.conftest import labelled_rows
 
 import saucier
+from saucier import config as c
 from saucier.cli import main
 from saucier.finetuning.asked import Files, wanted_finetuning
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.folder import TaskFolder, copy_task
 from saucier.finetuning.job import finetune
 from saucier.finetuning.predict import ask
-from saucier.runs.convert import copy_tokenizer
 from saucier.saving import save
+from saucier.text.tokenizer_files import copy_tokenizer
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=4", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
@@ -183,3 +185,28 @@ def test_refused_rows_leave_no_folder_behind(tiny_bert: Path, table: Table, tmp_
     with pytest.raises(saucier.InputError, match="one class only"):
         finetune(settings(tiny_bert, wrong, wrong), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("keys", [("good", "bad"), ("0", "one"), ("", "1"), ("-1", "0"), ("0.0", "1")])
+def test_labels_that_are_not_numbered_are_one_line(tiny_bert: Path, tmp_path: Path, table: Table,
+                                                   keys: tuple[str, str]) -> None:
+    """In a published config, for `predict` and as the start of a fine-tuning."""
+    folder = tmp_path / "published"
+    shutil.copytree(tiny_bert, folder)
+    head = c.ClassificationHead(classes=2, pick=c.Pooled(), dropout=0.0)
+    model = saucier.load(tiny_bert)
+    classifier = saucier.build(model.config.model_copy(update={"head": head}))
+    classifier.save(tmp_path / "whole")
+    shutil.copyfile(tmp_path / "whole" / "model.safetensors", folder / "model.safetensors")
+    config = json.loads((tmp_path / "whole" / "config.json").read_text(encoding="utf-8"))
+    config["id2label"] = dict(zip(keys, ("good", "bad"), strict=True))
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    wrong = next(key for key in keys if not key.isdecimal())
+    told = f"{folder}: id2label has the key {wrong!r}, which is no number; number the labels of config.json from 0"
+    with pytest.raises(saucier.InputError) as error:
+        ask(folder, [], ["very rich soup"])
+    assert str(error.value) == told
+    train = table("train.tsv", "label,text", [("good", "rich soup"), ("bad", "cold bread")] * 8)
+    with pytest.raises(saucier.InputError) as error:
+        finetune(settings(folder, train, train), tmp_path / "run")
+    assert str(error.value) == told

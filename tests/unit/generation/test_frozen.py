@@ -176,3 +176,14 @@ def test_compiled_in_every_kind(cache: Path, family: str, dtype: torch.dtype) ->
             assert torch.equal(got, want), call
         else:
             assert got.shape[0] == want.shape[0]
+
+
+def test_compiled_code_is_named_after_all_that_it_is_made_from(root: Path) -> None:
+    """A change in a folder inside `parts`, or in what the parts read of a config, makes other code."""
+    found = {path.relative_to(root / "src" / "saucier").as_posix() for path in compiled.traced()}
+    for folder in ("parts", "config"):
+        files = {path.relative_to(root / "src" / "saucier").as_posix()
+                 for path in (root / "src" / "saucier" / folder).rglob("*.py")}
+        assert files <= found
+    assert {"parts/sparse/plan.py", "config/visibility.py", "model.py", "generation/compiled.py",
+            "generation/frozen.py"} <= found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,14 +173,14 @@ def test_defaults_come_from_the_model_and_the_call_goes_first() -> None:
     assert saucier.generate(model, prompt(), max_length=9).shape[1] == 9
 
 
-def test_defaults_that_are_not_followed_are_told() -> None:
+def test_defaults_that_cannot_be_followed_are_refused_by_name() -> None:
     model = small("gpt2")
-    model.generation = {"typical_p": 0.4, "num_beam_groups": 1}
-    with pytest.warns(UserWarning, match=r"typical_p=0\.4"):
-        saucier.generate(model, prompt())
-    model.generation = {"num_beam_groups": 1, "use_cache": True}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    model.generation = {"typical_p": 0.4, "num_beam_groups": 1, "use_cache": True, "assistant_lookbehind": 10}
+    saucier.generate(model, prompt())  # nothing is drawn, so nothing reads typical_p
+    with pytest.raises(saucier.InputError, match=r"typical_p=0\.4"):
+        saucier.generate(model, prompt(), do_sample=True)
+    model.generation = {"num_beam_groups": 2}
+    with pytest.raises(saucier.InputError, match="num_beam_groups=2"):
         saucier.generate(model, prompt())
 
 

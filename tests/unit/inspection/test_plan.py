@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -100,6 +101,46 @@ def test_a_failed_probe_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "PATIENCE", 1e-3)
     with pytest.raises(WorkError, match="--no-calibrate"):
         make_plan(small())
+
+
+def test_steps_end_in_time_and_are_few_in_a_short_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are made however long they take; the first one, which fetches memory, does not tell how long others take."""
+    from saucier.inspection import probe
+
+    def counted(end: float, most: int, each: float, first: float = 1.0) -> int:
+        now = [0.0]
+        monkeypatch.setattr(probe.time, "time", lambda: now[0])
+        done = 0
+        for done in probe.steps(end, most):
+            now[0] += each if done else first
+        return done + 1
+
+    assert counted(5.0, 1000, each=10.0, first=10.0) == 2
+    assert counted(5.0, 1000, each=0.5) == 8  # a ninth, and an evaluation, would end too late
+    assert counted(5.0, 3, each=0.1) == probe.WARM + 2
+    assert counted(5.0, 6, each=0.1) == 6
+
+
+def test_the_largest_batch_is_tried_first() -> None:
+    from saucier.inspection.probe import largest
+
+    found = recipe("transformer-nano")
+    batches = workload.made_up(found, found.vocab).batches
+    places = [batch.source.size + batch.target.size for batch in batches if isinstance(batch, PairRows)]
+    assert places[largest(batches)] == max(places)
+
+
+def test_reading_a_batch_and_scoring_the_mean_of_checkpoints_take_time() -> None:
+    found = small("training.evaluate_every=5")
+    work = workload.made_up(found, found.vocab)
+    plan = make_plan(found, seconds=None)
+    slow = replace(work, seconds=2.0)
+    alone, read = (timed(plan, found, one, measured=MEASURED, held_out=1000, program=None) for one in (work, slow))
+    assert alone.seconds is not None and read.seconds is not None
+    assert read.seconds == pytest.approx(alone.seconds + 10 * 2.0)
+    averaged = small("training.evaluate_every=5", "training.average=2")
+    both = timed(plan, averaged, work, measured=MEASURED, held_out=1000, program=None)
+    assert both.evaluation_seconds == pytest.approx(alone.evaluation_seconds * 3 / 2)
 
 
 def test_two_layers_tell_how_long_many_take() -> None:

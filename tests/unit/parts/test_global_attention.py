@@ -133,5 +133,5 @@ def test_a_mask_of_other_rows_is_refused(shape: tuple[int, ...]) -> None:
     chosen[:, 3] = 1
     once, twice = (model(ids, global_attention_mask=one).last_hidden_state for one in (chosen, chosen.expand(2, -1)))
     assert_close(once, twice, PART)
-    with pytest.raises(InputError, match=r"global_attention_mask: the shape .* for 2 rows of tokens; give a mask of"):
+    with pytest.raises(InputError, match=r"global_attention_mask: shape .* does not go with input_ids of \[2, 11\]"):
         model(ids, global_attention_mask=torch.zeros(shape, dtype=torch.long))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.prompting.config import PromptTask, read_task
-from saucier.prompting.job import Plan, run
+from saucier.prompting.config import PromptTask, Writing, read_task
+from saucier.prompting.job import Plan, first_number, run
 from saucier.prompting.likelihood import Likelihoods
 from saucier.prompting.questions import read_questions
 from saucier.prompting.shots import drawn
@@ -177,3 +177,24 @@ def test_results_that_are_there_are_left_alone(task: PromptTask, tmp_path: Path)
         with pytest.raises(InputError, match=rf"{place}: is there already; give a new folder"):
             run(task, other, Plan((0, 1)), out=place)  # type: ignore[arg-type]
     assert (tmp_path / "out/results.jsonl").read_text() == before and not other.seen
+
+
+@pytest.mark.parametrize("gold", ["many", "", "nan", "inf"])
+def test_a_right_answer_that_is_no_number_is_refused(tmp_path: Path, gold: str) -> None:
+    """It would count as 0, and the score would be of another question."""
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(
+        {"id": f"q{n}", "question": "How many?", "answer": value}) + "\n" for n, value in enumerate(["3", gold, "4"])))
+    task = PromptTask(name="q", evaluate=str(tmp_path / "dev.jsonl"), template="{{ question }}", gold="answer",
+                      by=Writing(scored_as="numbers"))
+    model = Echo()
+    with pytest.raises(InputError) as error:
+        run(task, model, Plan())  # type: ignore[arg-type]
+    assert str(error.value) == (f"{tmp_path}/dev.jsonl: 1 of 3 right answers are no numbers, first {gold!r} of q1; "
+                                "write numbers into the column 'answer', or scored_as: texts")
+    assert model.seen == []
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3.0), ("-2.5 apples", -2.5), ("none", None), ("", None),
+                                             ("nan", None), ("1e400", None)])
+def test_numbers_are_read_from_the_first_word(text: str, value: float | None) -> None:
+    assert first_number(text) == value

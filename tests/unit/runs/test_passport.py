@@ -40,10 +40,11 @@ def test_a_passport_is_written_and_read(tmp_path: Path) -> None:
     assert len(passport.code.sha256) == 64
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '{"recipe": 3}'])
-def test_a_broken_passport_is_one_clear_line(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("text", "said"), [("", ":1: not JSON"), ("{", ":1: not JSON"), ("[1]", ": not a JSON object"),
+                                            ("{}", ": not a passport"), ('{"recipe": 3}', ": not a passport")])
+def test_a_broken_passport_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "passport.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"passport\.json: not a passport"):
+    with pytest.raises(InputError, match=rf"passport\.json{said}"):
         read_passport(tmp_path)
 
 

@@ -138,3 +138,19 @@ def members(union: Any) -> list[Any]:
 
     return [found for one in get_args(union) for found in (members(one) if get_args(one) else [one])
             if hasattr(found, "model_fields")]
+
+
+def test_a_model_that_was_learning_goes_on_when_a_reading_ends_early(tokenizer: Tokenizer) -> None:
+    task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+    body = next(name for name, config in BODIES.items() if config.decoder is None)
+    encoding = Encoding(tokenizer, 32, BODIES[body])
+    sheet = task.sheet([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
+    model = prepared(build(BODIES[body], seed=1), task.wanted, tokenizer).model.train()
+    for _ in Reading(model, encoding, 1).outputs(sheet):
+        assert not model.training and not torch.is_grad_enabled()
+        break
+    assert model.training and torch.is_grad_enabled()
+    model.register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(Reading(model, encoding, 1).outputs(sheet))
+    assert model.training

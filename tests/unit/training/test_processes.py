@@ -7,13 +7,16 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
-from saucier.training.processes import Processes, buckets
+from saucier.training.processes import Processes, buckets, processes
 
 PROGRAM = """
 import sys
@@ -76,3 +79,15 @@ def test_buckets_keep_every_tensor_in_order() -> None:
     made = list(buckets(tensors))
     assert [tensor.numel() for group in made for tensor in group] == [tensor.numel() for tensor in tensors]
     assert len(made) == 5
+
+
+def test_processes_wait_for_one_that_packs_for_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch gives up after half an hour, and the first process packs or scores while the others wait."""
+    told: dict[str, Any] = {}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: told.update(options))
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    with processes() as us:
+        assert us.world == 2
+    assert told["timeout"] >= timedelta(days=7)

@@ -71,9 +71,12 @@ def check_sides(config: Transformer) -> None:
         raise InputError("the source side's token table has nothing to be tied to", where="embed.tied",
                          remedy="use tied: true in decoder_embed only")
     if target and target.tied and (target.vocab, target.widths(config.dim)[0]) != (
-            source.vocab, source.widths(config.dim)[0]):
+            source.vocab, source.widths(config.reader_dim)[0]):
         raise InputError("two token tables of different sizes cannot be one", where="decoder_embed.tied",
                          remedy="give both sides the same vocab and width, or use tied: false")
+    if config.encoder_dim and not (config.encoder and config.decoder and target and not config.decoder.tied):
+        raise InputError("only an encoder-decoder with an embedding and weights on each side has two widths",
+                         where="encoder_dim", remedy="remove it, or give the decoder an embedding of its own")
     if config.default_target and not (config.encoder and config.decoder):
         raise InputError("only an encoder-decoder reads its source twice", where="default_target",
                          remedy="remove it")

@@ -13,7 +13,7 @@ def check_trigram(config: Transformer) -> None:
     """Trigrams hold the next token, which a decoder must not see, and take no other vectors from their table."""
     if not isinstance(config.embed.projection, ProjectTrigram):
         return
-    if config.decoder is not None:
+    if config.decoder is not None and (config.encoder is None or config.output_embed is config.embed):
         raise InputError("a trigram holds the next token", where="embed.projection",
                          remedy="use it in an encoder alone")
     if isinstance(config.embed.segments, SegmentTokens):

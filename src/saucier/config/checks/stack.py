@@ -19,11 +19,12 @@ from saucier.errors import InputError
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, what the layers share, and that a decoder beside an encoder looks at it."""
-    check_layout(name, stack, config.dim)
+    width = config.reader_dim if name == "encoder" else config.dim
+    check_layout(name, stack, width)
     for index, block in enumerate(unlike(stack)):
         check_bottleneck(f"{name}.blocks.{index}.bottleneck", name, stack, block)
-    found = {path: inner for path, inner, _ in placed(name, stack, config.dim)}
-    for path, inner, dim in placed(name, stack, config.dim):
+    found = {path: inner for path, inner, _ in placed(name, stack, width)}
+    for path, inner, dim in placed(name, stack, width):
         check_sublayer(path, name, inner, dim)
     check_shared_scores({path: inner for path, inner in found.items() if isinstance(inner, SelfAttention)})
     crossed = any(isinstance(inner, CrossAttention) for inner in found.values())

@@ -283,13 +283,15 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
 
     In an encoder-decoder a "token" is one source token and one target token, at equal lengths.
     """
-    dim = config.dim
-    parts = [embedding_node("embed", config.embed, dim)]
+    dim, reader = config.dim, config.reader_dim
+    parts = [embedding_node("embed", config.embed, reader)]
     if config.source:
-        parts.append(group("source", "source", [embedding_node("embed", config.source.embed, dim),
-                                                stack_node("stack", config.source.stack, dim, length)]))
+        parts.append(group("source", "source", [embedding_node("embed", config.source.embed, reader),
+                                                stack_node("stack", config.source.stack, reader, length)]))
     if config.encoder:
-        parts.append(stack_node("encoder", config.encoder, dim, length))
+        parts.append(stack_node("encoder", config.encoder, reader, length))
+    if config.encoder_dim:
+        parts.append(linear("bridge", config.encoder_dim, dim, bias=True))
     if config.decoder_embed:
         parts.append(embedding_node("decoder_embed", config.decoder_embed, dim))
     if config.decoder:
@@ -299,7 +301,7 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
         layers = sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)  # check(): one stack
         parts.append(mix_node(config.mix, config.width, layers + 1))
     if config.pooler:
-        width = config.width
+        width = config.encoder_dim or config.width
         pooler = linear("pooler", width, width, bias=True) if config.pooler.dense else Node("pooler", "first token")
         parts.append(replace(pooler, flops=0.0, detail="once a sequence"))
     if config.head:

@@ -29,6 +29,8 @@ from saucier.tasks.scores.scored import (
 )
 
 LEVEL = 0.05
+TOGETHER = {"tokens": " ", "texts": " ‖ "}
+"""Columns that hold a list of texts, and what stands between them."""
 MOST_DIFFERENT = 5
 """Rows shown on either side where two methods differ most."""
 
@@ -162,9 +164,22 @@ def report(asked: Asked, kind: str, found: Sequence[Matched], golds: Golds | Non
 
 
 def short_names(files: Sequence[str]) -> tuple[str, ...]:
-    """Name files by what tells them apart."""
+    """Name files by what tells them apart: `A` and `B` for `runs/A/held-out.jsonl` and `runs/B/held-out.jsonl`."""
     stems = tuple(Path(name).stem for name in files)
-    return stems if len({*stems}) == len(stems) else tuple(files)
+    if len({*stems}) == len(stems):
+        return stems
+    parts = [Path(name).parts for name in files]
+    first = common(parts)
+    last = common([one[:first - 1 if first else None:-1] for one in parts])
+    found = tuple("/".join(one[first:len(one) - last]) for one in parts)
+    return found if all(found) and len({*found}) == len(found) else tuple(
+        f"{stem} ({number})" for number, stem in enumerate(stems, start=1))
+
+
+def common(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many first items of all rows are the same."""
+    return next((place for place, items in enumerate(zip(*rows, strict=False)) if len({*items}) > 1),
+                min(map(len, rows)))
 
 
 def chosen(names: Sequence[str], kind: str, golds: Sequence[Any], answers: Sequence[Sequence[Any]]) \
@@ -217,7 +232,9 @@ def most_different(metric: Metric, first: Matched, second: Matched) -> tuple[Apa
 
 
 def text_of(row: Paired) -> str:
-    """Give the first text beside a row."""
-    texts = [value if isinstance(value, str) else " ".join(map(str, value)) for name, value in row.extras.items()
-             if isinstance(value, str) or name == "tokens"]
+    """Give the first text beside a row: a column of its own, the texts that `finetune` and `predict` write, or words.
+    """
+    texts = [value if isinstance(value, str) else TOGETHER[name].join(map(str, value))
+             for name, value in row.extras.items()
+             if isinstance(value, str) or (name in TOGETHER and isinstance(value, list))]
     return max(texts[:2], key=len, default="")

@@ -15,6 +15,8 @@ from saucier.tasks.scores.scored import Score
 
 WIDEST = 40
 """Characters of an answer that are shown."""
+LONGEST_NAME = 24
+"""Characters of a file's name in a heading."""
 MOST_CLASSES = 60
 
 
@@ -25,7 +27,7 @@ def render(found: Report) -> RenderableType:
     if found.classes:
         parts += [Text(), classes_table(found)]
     if found.compared:
-        parts += [Text(), comparison_table(found), Text(), *rows_apart(found)]
+        parts += [Text(), comparison_table(found), *map(Text, verdicts(found)), Text(), *rows_apart(found)]
     return Group(*parts)
 
 
@@ -52,21 +54,32 @@ def interval_text(low: float, high: float, *, signed: bool = False) -> str:
 
 
 def new_table(*headings: str) -> Table:
-    """Make a table of ours: the first column is a name, the others are numbers."""
+    """Make a table of ours: the first column is a name, which may be folded, the others are numbers."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", style="" if place else "cyan", no_wrap=True)
+        table.add_column(heading, justify="right" if place else "left", style="" if place else "cyan",
+                         no_wrap=bool(place), overflow="fold")
     return table
 
 
 def scores_table(found: Report) -> Table:
-    """Show every metric, with its interval, of every file."""
-    headings = [part for name in found.names for part in (name if len(found.names) > 1 else "score", "95 % interval")]
-    table = new_table("", *headings, "count", "")
+    """Show every metric with its interval; of two files beside one another, narrow enough for 80 columns."""
+    if len(found.names) == 1:
+        table = new_table("", "score", "95 % interval", "count", "")
+        for [one] in zip(*found.scores, strict=True):
+            table.add_row(one.name, number(one.value), interval_text(one.low, one.high), f"{one.count:,}", one.unit)
+        return table
+    table = new_table("(95 % interval)", *map(brief, found.names), "")
     for row in zip(*found.scores, strict=True):
-        cells = [part for one in row for part in (number(one.value), interval_text(one.low, one.high))]
-        table.add_row(row[0].name, *cells, f"{row[0].count:,}", row[0].unit)
+        cells = [f"{number(one.value)} ({interval_text(one.low, one.high)})" for one in row]
+        table.add_row(row[0].name, *cells, f"{row[0].count:,} {row[0].unit}")
     return table
+
+
+def brief(name: str) -> str:
+    """Shorten a name in its middle."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half - 1]}…{name[-half:]}"
 
 
 def score_line(one: Score) -> str:
@@ -88,12 +101,18 @@ def classes_table(found: Report) -> Table:
 
 def comparison_table(found: Report) -> Table:
     """Show how far two files are apart by each metric."""
-    table = new_table(f"{found.names[0]} − {found.names[1]}", "difference", "95 % interval", "p (exchanged)",
-                      "p (bootstrap)", "")
+    first, second = map(brief, found.names)
+    table = new_table(f"{first} − {second}", "difference", "95 % interval", "p (exchanged)", "p (bootstrap)")
     for one in found.compared:
         table.add_row(one.name, number(one.difference, signed=True), interval_text(one.low, one.high, signed=True),
-                      f"{one.p:.2g}", f"{one.bootstrap_p:.2g}", one.verdict)
+                      f"{one.p:.2g}", f"{one.bootstrap_p:.2g}")
     return table
+
+
+def verdicts(found: Report) -> list[str]:
+    """Say which file is better, by which metrics."""
+    said = dict.fromkeys(one.verdict for one in found.compared)
+    return [f"{verdict}: {', '.join(one.name for one in found.compared if one.verdict == verdict)}" for verdict in said]
 
 
 def rows_apart(found: Report) -> list[RenderableType]:
@@ -103,8 +122,9 @@ def rows_apart(found: Report) -> list[RenderableType]:
     if not found.apart:
         return [head]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("id", "worth", "gold", *found.names, "text"):
-        table.add_column(heading, justify="right" if heading == "worth" else "left", no_wrap=True)
+    for heading in ("id", "worth", "gold", *map(brief, found.names), "text"):
+        table.add_column(heading, justify="right" if heading == "worth" else "left",
+                         no_wrap=heading in ("id", "worth"), overflow="fold")
     for one in found.apart:
         cells = (one.gold, one.first, one.second, one.text)
         table.add_row(Text(one.id, style="cyan"), worth(one), *(Text(shortened(value)) for value in cells))

@@ -54,7 +54,7 @@ def smallest_vocab(config: Any) -> int:
     """Return the number of ids that both sides of a model know."""
     parts = [config, *(getattr(config, name, None) for name in ("encoder", "decoder"))]
     found = [getattr(part, name, None) for part in parts for name in ("vocab_size", "decoder_vocab_size")]
-    return min(size for size in found if size)
+    return int(min(size for size in found if size))
 
 
 def fields(output: Any) -> Iterator[tuple[str, Tensor]]:

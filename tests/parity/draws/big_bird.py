@@ -22,7 +22,8 @@ def draw(rng: random.Random) -> tuple[BigBirdConfig, list[str]]:
         classifier_dropout=rng.choice([None, 0.3]), num_labels=rng.choice([1, 2, 5]),
         attention_type="original_full" if causal else rng.choice(["original_full", "block_sparse", "block_sparse"]),
         block_size=rng.choice([1, 2, 3]), num_random_blocks=rng.choice([1, 2]), use_bias=rng.random() < 0.5,
-        rescale_embeddings=rng.random() < 0.5, sep_token_id=rng.choice([4, 66]))
+        rescale_embeddings=rng.random() < 0.5, sep_token_id=rng.choice([4, 66]),
+        tie_word_embeddings=rng.random() < 0.7)
     if causal:
         return config, ["BigBirdForCausalLM"]
     return config, ["BigBirdForPreTraining", "BigBirdForMaskedLM", "BigBirdModel", "BigBirdForSequenceClassification",

@@ -24,7 +24,8 @@ def common(rng: random.Random) -> dict[str, Any]:
         "pos_att_type": rng.choice([["c2p", "p2c"], ["p2c"], ["c2p"], "p2c|c2p", *([] if relative else [None])]),
         "hidden_dropout_prob": rng.choice([0.0, 0.1]), "attention_probs_dropout_prob": rng.choice([0.0, 0.2]),
         "pooler_dropout": rng.choice([0.0, 0.3]), "pooler_hidden_act": rng.choice(["gelu", "tanh"]),
-        "legacy": narrow or rng.random() < 0.5, **({"embedding_size": 6} if narrow else {})}
+        "legacy": narrow or rng.random() < 0.5, **({"embedding_size": 6} if narrow else {}),
+        "tie_word_embeddings": rng.random() < 0.7}
 
 
 def draw(rng: random.Random) -> tuple[DebertaConfig, list[str]]:

@@ -14,7 +14,7 @@ def draw(rng: random.Random) -> tuple[ElectraConfig, list[str]]:
     projected = rng.random() < 0.7
     config = ElectraConfig(
         **common, embedding_size=rng.choice([7, 12, common["hidden_size"]]),
-        summary_type=rng.choice(["first", "last", "cls_index"]), summary_use_proj=projected,
+        summary_type=rng.choice(["first", "last", "mean", "cls_index"]), summary_use_proj=projected,
         summary_activation=rng.choice(["gelu", "tanh", "relu", ""]) if projected else "linear",
         summary_last_dropout=rng.choice([0.0, 0.1]))
     return config, [*classes(config, "Electra"), "ElectraForPreTraining"]

@@ -24,7 +24,7 @@ def draw(rng: random.Random) -> tuple[MobileBertConfig, list[str]]:
         normalization_type=rng.choice(["no_norm", "layer_norm"]), trigram_input=rng.random() < 0.7,
         hidden_dropout_prob=rng.choice([0.0, 0.1]), attention_probs_dropout_prob=rng.choice([0.0, 0.2]),
         classifier_dropout=rng.choice([None, 0.3]), classifier_activation=rng.random() < 0.7,
-        num_labels=rng.choice([1, 2, 5]))
+        num_labels=rng.choice([1, 2, 5]), tie_word_embeddings=rng.random() < 0.7)
     return config, ["MobileBertForPreTraining", "MobileBertForMaskedLM", "MobileBertModel",
                     "MobileBertForNextSentencePrediction", "MobileBertForSequenceClassification",
                     "MobileBertForTokenClassification", "MobileBertForMultipleChoice",

@@ -15,7 +15,7 @@ def sizes(rng: random.Random) -> dict[str, Any]:
     return {
         "vocab_size": rng.choice([61, 97]), "d_model": rng.choice([16, 24]), "d_kv": rng.choice([3, 8]),
         "d_ff": rng.choice([17, 40]), "num_layers": rng.choice([1, 2, 3]), "num_decoder_layers": rng.choice([1, 2, 3]),
-        "num_heads": rng.choice([1, 3, 4]), "relative_attention_num_buckets": rng.choice([8, 32]),
+        "num_heads": rng.choice([1, 3, 4]), "relative_attention_num_buckets": rng.choice([8, 9, 32, 37]),
         "relative_attention_max_distance": rng.choice([20, 128]), "dropout_rate": rng.choice([0.0, 0.1]),
         "layer_norm_epsilon": rng.choice([1e-6, 1e-4]), "decoder_start_token_id": rng.choice([0, 3])}
 

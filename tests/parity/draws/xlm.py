@@ -21,9 +21,10 @@ def draw(rng: random.Random) -> tuple[XLMConfig, list[str]]:
         use_lang_emb=rng.random() < 0.7, causal=rng.random() < 0.4, gelu_activation=rng.random() < 0.5,
         sinusoidal_embeddings=rng.random() < 0.3, layer_norm_eps=rng.choice([1e-12, 1e-5]),
         dropout=rng.choice([0.0, 0.1]), attention_dropout=rng.choice([0.0, 0.2]), mask_token_id=rng.choice([0, 5]),
-        lang_id=rng.choice([0, 1]), summary_type=rng.choice(["first", "last", "cls_index"]),
+        lang_id=rng.choice([0, 1]), summary_type=rng.choice(["first", "last", "mean", "cls_index"]),
         summary_activation=rng.choice([None, "tanh", "relu"]) if summaries else None,
-        summary_first_dropout=rng.choice([0.0, 0.1]), num_labels=2 if rng.random() < 0.5 else rng.choice([1, 4]))
+        summary_first_dropout=rng.choice([0.0, 0.1]), num_labels=2 if rng.random() < 0.5 else rng.choice([1, 4]),
+        tie_word_embeddings=rng.random() < 0.7)
     classes = ["XLMModel", "XLMWithLMHeadModel", "XLMForTokenClassification", "XLMForMultipleChoice"]
     if config.num_labels == 2:
         classes.append("XLMForQuestionAnsweringSimple")

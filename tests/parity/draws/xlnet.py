@@ -15,15 +15,18 @@ def draw(rng: random.Random) -> tuple[XLNetConfig, list[str]]:
     heads = rng.choice([1, 3, 4])
     width = rng.choice([6, 8])
     direction = rng.choice(["bi", "bi", "uni"])
+    projected = rng.random() < 0.7
     config = XLNetConfig(
         vocab_size=rng.choice([61, 97]), d_model=heads * width, n_head=heads, n_layer=rng.choice([1, 2, 3]),
         d_inner=rng.choice([17, 40]), ff_activation=rng.choice(["gelu", "relu", "silu", "gelu_new"]),
         attn_type=direction, same_length=rng.random() < 0.4, clamp_len=rng.choice([-1, 3, 7]),
         mem_len=rng.choice([None, 0, 4, 30]), reuse_len=rng.choice([None, 3]), layer_norm_eps=rng.choice([1e-12, 1e-5]),
         use_mems_eval=rng.random() < 0.8, dropout=rng.choice([0.0, 0.1]),
-        bi_data=direction == "bi" and rng.random() < 0.2, summary_type=rng.choice(["last", "first", "cls_index"]),
-        summary_activation=rng.choice(["tanh", "relu"]), summary_last_dropout=rng.choice([0.0, 0.1]),
-        num_labels=2 if rng.random() < 0.5 else rng.choice([1, 4]))
+        bi_data=direction == "bi" and rng.random() < 0.2, summary_use_proj=projected,
+        summary_type=rng.choice(["last", "first", "mean", "cls_index"]),
+        summary_activation=rng.choice(["tanh", "relu", ""]) if projected else "",
+        summary_last_dropout=rng.choice([0.0, 0.1]),
+        num_labels=2 if rng.random() < 0.5 else rng.choice([1, 4]), tie_word_embeddings=rng.random() < 0.7)
     classes = ["XLNetModel", "XLNetLMHeadModel", "XLNetForTokenClassification", "XLNetForSequenceClassification"]
     if direction == "bi":
         classes.append("XLNetForMultipleChoice")

@@ -1,0 +1,197 @@
+"""The public Python functions, called with bad values: wrong types, shapes, numbers, texts, none at all.
+
+Each case takes a call that works and puts bad values in the place of one or two of its arguments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import saucier
+from saucier import config as c
+from saucier.adaptation import config as a
+from saucier.adaptation.rewrite import rewrite
+from saucier.adapters import open_adapter, save_adapter
+from saucier.families import FAMILIES
+from saucier.model import Output, Transformer
+from saucier.runs.convert import convert
+from saucier.saving import save
+from saucier.text.config import ByteBPE
+from saucier.text.tokenizer import Tokenizer
+from saucier.text.train_tokenizer import train_tokenizer
+from tools.fuzzing.cases import Case, UnsoundError, size_of
+from tools.fuzzing.damage import hostile, told
+
+TEXT = "the cook stirs the sauce and a guest tastes some soup"
+SMALL = {"layers": 1, "dim": 16, "heads": 2}
+CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+TEMPLATES = (
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "{{ 'a' * 10**9 }}",
+    "{{ 10**10**9 }}",
+    "{{ range(100000)|join('x' * 4000000) }}", "{{ ('\\n' * 2000000)|indent(4000000) }}", "{{ ''|center(10**12) }}",
+    "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{{ ''.__class__.__mro__ }}", "{{ messages.__init__ }}",
+    "{{ 1 / 0 }}",
+    "{% for m in messages %}{{ m.nothing.at.all }}{% endfor %}", "{{ messages[99] }}", "{{ undefined() }}", "{% if %}",
+    "{{",
+    "{{ '%0999999999d' % 1 }}", "{{ '{:>999999999}'.format('a') }}", "{{ [[0] * 4000000] * 4000000 }}",
+    "{{ (['x' * 4000000] * 4000000)|string }}", "{{ ('a' * 30000).replace('a', 'b' * 30000) }}", "{{ 'a\\n'|urlize }}",
+    "{{ ('a b ' * 900000)|wordwrap(1) }}", "{{ ('<a ' * 900000)|striptags }}", "{{ ('a.b@c ' * 300000)|urlize }}",
+    "{{ ('\\t' * 4000000).expandtabs(4000000) }}", "{{ (['x' * 4000000] * 4000000)|tojson }}", "{{ lipsum(9999) }}",
+    "{% set x = [] %}{% do x.append(x) %}{{ x }}", "{{ raise_exception('no\\nway\\x1b[31m') }}", "{{ cycler }}",
+    "(" * 5000,
+    "{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "{{ " + "-" * 9000 + "1 }}", "{{ " + "[" * 2000 + "]" * 2000 + " }}",
+    "{{ 'x' ~ (['y' * 4000000] * 4000000) }}", "{{ dict(a=messages)|pprint }}", "{{ strftime_now('%' * 100000) }}",
+    "{{ messages|map(attribute='content')|join|upper|list|sort|reverse|list|length }}", "{% include 'x' %}",
+    "{% extends x %}",
+    "{{ ('x' * 4000000)|batch(1)|list|length }}", "{{ (1, 2)|slice(4000000)|list|length }}", "{{ 2 ** 100000 // 3 }}",
+    "{{ ('ab' * 2000000)|title|capitalize|trim|length }}",
+    "{{ ('a' * 4000000)|truncate(3999999, True, 'b' * 4000000) }}",
+    "{{ [1]|sum(start=10**5000) }}", "{{ ('%s' * 1000000) % ((('x' * 4000),) * 1000000) }}", "\ud800", "\x00{{ 1 }}",
+    "{% set b = 'x' * 4000000 %}{% set x %}{% for i in range(99999) %}{{ b }}{% endfor %}{% endset %}{{ x|length }}",
+    "{% set b = 'x' * 4000000 %}{% macro f() %}{% for i in range(999) %}{{ b }}{% endfor %}{% endmacro %}{{ f() }}",
+    "{% set b = 'x' * 4000000 %}{% filter upper %}{% for i in range(9999) %}{{ b }}{% endfor %}{% endfilter %}",
+)
+"""Hostile chat templates."""
+Good = dict[str, Any]
+
+
+def objects() -> tuple[Any, ...]:
+    """Return values that only Python has."""
+    return (object(), object, len, b"bytes", bytearray(b"x"), Path("nowhere"), Path(), set(), frozenset({1}), 1j,
+            range(3),
+            iter([1]), {1: 2}, {("a",): 1}, ["a", 1], [["a"]], ("a", "b"), [b"a"], ..., NotImplemented, ValueError("x"),
+            torch.zeros(0), torch.zeros(2, 2), torch.tensor(float("nan")), torch.zeros(1, dtype=torch.int64),
+            torch.float16, torch.int8, torch.complex64, torch.device("meta"), torch.device("cpu"), "cuda:99", "meta",
+            "mps", "cpu:x",
+            "bfloat16", "int8", "complex64", "float64", "a" * 100_000, "é" * 5000, "\ud800\ud800", "a\x00b",
+            [TEXT] * 3, [""],
+            [TEXT, None], [[TEXT]], 10**18, -(10**18), 2**64, float("-inf"), True, [True], [-1], [10**12], [1.5], ["1"])
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """Return a small tokenizer with a chat template."""
+    made = train_tokenizer(ByteBPE(vocab=280), [TEXT] * 20)
+    made.handling.chat["default"] = CHAT  # type: ignore[index]  # a plain dict there
+    return made
+
+
+@cache
+def model(family: str = "gpt2") -> Transformer:
+    """Return a small model."""
+    more = {"length": 32} if family in ("gpt2", "bert") else {"head_dim": 8, "hidden": 20}
+    return saucier.build(FAMILIES[family](**SMALL, **more, vocab=tokenizer().vocab_size), seed=1).eval()
+
+
+@cache
+def embedder() -> Transformer:
+    """Return a small model that gives vectors of texts."""
+    head = c.EmbeddingHead(pooling=(c.MeanReal(),), normalize=True)
+    return saucier.build(model("bert").config.model_copy(update={"head": head, "pooler": None}), seed=1).eval()
+
+
+def whole(stock: Path) -> Path:
+    """Return the folder of a small model with its tokenizer and an adapter, made when it is first asked for."""
+    if not (stock / "model").is_dir():
+        save(model(), stock / "model")
+        tokenizer().save(stock / "model")
+        save_adapter(rewrite(saucier.load(stock / "model", dtype="float32"), by=a.Lora(rank=2)), stock / "adapter")
+    return stock / "model"
+
+
+def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good]]:
+    """Return calls that work: name -> function and arguments."""
+    ids, rows = torch.tensor([[3, 4, 5]]), [{"role": "user", "content": "hello"}]
+    spoken = tokenizer()
+    options: Good = {"max_new_tokens": 3, "min_new_tokens": 1, "do_sample": False, "temperature": 1.0, "top_k": 5,
+                     "top_p": 0.9,
+                     "seed": 1, "num_beams": 2, "length_penalty": 1.0, "early_stopping": False,
+                     "num_return_sequences": 1,
+                     "repetition_penalty": 1.1, "no_repeat_ngram_size": 2, "eos_token_id": 1, "pad_token_id": 0,
+                     "bad_words_ids": [[7]], "suppress_tokens": [8], "begin_suppress_tokens": [9],
+                     "stop_strings": ["x"],
+                     "forced_eos_token_id": 1, "max_length": 10, "use_cache": True, "strategy": None,
+                     "tokenizer": spoken,
+                     "min_length": 2, "bos_token_id": 1, "decoder_start_token_id": 1, "typical_p": 1.0,
+                     "listener": None}
+    return {
+        "load": (saucier.load, {"path": folder, "head": "auto", "dtype": "float32", "device": "cpu", "base": None}),
+        "load_tokenizer": (saucier.load_tokenizer, {"folder": folder}),
+        "build": (saucier.build, {"config": model().config, "seed": 0, "dtype": None, "device": None}),
+        "recipe": (saucier.recipe, {"name_or_file": "gpt-nano", "overrides": ["training.steps=3"]}),
+        "generate": (partial(generated, input_ids=ids), dict(options)),
+        "generate-t5": (partial(generated, model("t5"), input_ids=ids), {**options, "num_beams": 1}),
+        "generate-ids": (generated, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 2}),
+        "embed": (saucier.embed, {"model": embedder(), "texts": [TEXT, "milk"], "tokenizer": spoken, "batch": 2}),
+        "forward": (model().forward, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "last_only": False,
+                                      "output_hidden_states": False, "output_attentions": False, "compute_logits": True,
+                                      "position_ids": None, "token_type_ids": None, "inputs_embeds": None}),
+        "encode": (spoken.encode, {"text": TEXT, "add_special_tokens": True, "pair": None}),
+        "encode_batch": (spoken.encode_batch, {"texts": [TEXT, "milk"], "add_special_tokens": True}),
+        "decode": (spoken.decode, {"ids": [3, 4], "skip_special_tokens": True}),
+        "tokenizer": (spoken, {"texts": [TEXT, "milk"], "pairs": None, "max_length": 20, "padding": "longest",
+                               "truncation": "longest_first", "add_special_tokens": True}),
+        "id_to_token": (spoken.id_to_token, {"number": 3}), "token_to_id": (spoken.token_to_id, {"token": "a"}),
+        "chat": (spoken.apply_chat_template,
+                 {"messages": rows, "add_generation_prompt": True, "tools": None, "template": CHAT}),
+        "save": (model().save, {"folder": place / "saved"}),
+        "save-layout": (partial(save, model()), {"folder": place / "saved", "layout": "auto"}),
+        "convert": (convert, {"source": folder, "target": place / "converted", "layout": "auto", "dtype": "stored",
+                              "head": "auto"}),
+        "open_adapter": (open_adapter, {"folder": folder.parent / "adapter", "base": None, "head": "auto",
+                                        "dtype": "float32",
+                                        "device": "cpu"}),
+    }
+
+
+def generated(chosen: Transformer | None = None, **options: Any) -> Tensor:
+    """Write with a small model."""
+    return saucier.generate(chosen or model(), **options)
+
+
+def draw(drawn: Random, stock: Path, place: Path) -> Case:
+    """Call a function with one or two bad arguments."""
+    folder = whole(stock)
+    known = calls(folder, place)
+    name = drawn.choice([*known, "generate", "generate", "chat", "tokenizer"])
+    function, good = known[name]
+    if name == "chat" and drawn.random() < 0.6:
+        template = drawn.choice(TEMPLATES)
+        return Case(f"chat template {told(template)}",
+                    (lambda: function(**{**good, "template": "{{ '' }}" + template}),))
+    bad = {key: value(drawn) for key in drawn.sample([*good], k=min(len(good), drawn.choice([1, 1, 1, 2])))}
+    given = {**good, **bad}
+    if name.startswith("generate") and drawn.random() < 0.1:
+        given |= {drawn.choice(["nothing", "", "modell", "_", "kind"]): 1}
+    words = ", ".join(f"{key}={told(one)}" for key, one in bad.items())
+    return Case(f"{name}({words})", (partial(sound, function, given),), size_of(folder))
+
+
+def value(drawn: Random) -> Any:
+    """Return a bad value."""
+    return hostile(drawn) if drawn.random() < 0.6 else drawn.choice(objects())
+
+
+def sound(function: Callable[..., Any], given: Good) -> None:
+    """Call a function. Raises `UnsoundError` for a result that is not finite."""
+    result = function(**given)
+    if not all(math.isfinite(one) for one in numbers(result)):
+        raise UnsoundError(f"numbers that are not finite in {type(result).__name__}")
+
+
+def numbers(result: Any) -> Iterator[float]:
+    """Yield the sums of the tensors in a result."""
+    match result:
+        case Output(last_hidden_state=Tensor() as hidden):
+            yield float(hidden.sum())
+        case Tensor() if result.device.type != "meta":
+            yield float(result.double().sum())

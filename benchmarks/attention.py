@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"heads": 12, "width": 64, "positions": 4096, "passes": 4}
@@ -106,7 +106,7 @@ def row(what: str, ours: str, theirs: str, settings: dict[str, Any], rounds: int
 
 def measure(quick: bool) -> Section:
     """Compare at every length, with dropout and without, in both number formats."""
-    shape, rounds, lengths = (QUICK, 2, QUICK_LENGTHS) if quick else (SHAPE, 5, LENGTHS)
+    shape, rounds, lengths = (QUICK, TRIED, QUICK_LENGTHS) if quick else (SHAPE, 5, LENGTHS)
     rows = []
     for dtype in ("float32", "bfloat16"):
         for rate in (0.0, 0.1):
@@ -114,8 +114,8 @@ def measure(quick: bool) -> Section:
                 what = f"attention, {dtype}, {length} positions, {'dropout' if rate else 'no dropout'}"
                 settings = shape | {"dtype": dtype, "rate": rate, "length": length}
                 rows.append(row(what, "steps", "fused", settings, rounds))
-        settings = shape | {"dtype": dtype, "values": 2**10 if quick else VALUES}
-        rows.append(row(f"dropout, {dtype}", "bits", "floats", settings, rounds))
+        values = shape | {"dtype": dtype, "values": 2**10 if quick else VALUES}
+        rows.append(row(f"dropout, {dtype}", "bits", "floats", values, rounds))
     about = (f"Forward and backward pass on a CPU: causal attention of {shape['heads']} heads of {shape['width']} over "
              f"{shape['positions']} positions in rows of a length, step by step (ours) against "
              "`scaled_dot_product_attention`; and dropout at 0.1, four values a draw (ours) against one. Milliseconds "

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.race import ROOT
+from benchmarks.section import LackingError
 
 SHARED = ROOT.parent / "shared" / "data"
 """Real text, which is beside the repository and never inside it."""
 
 
-def needed(*parts: str) -> Path:
-    """Return a file of the shared data. Raises `FileNotFoundError` where this machine has none."""
+def needed(*parts: str | Path) -> Path:
+    """Return a file or folder of the shared data. Raises `LackingError` where this machine has none."""
     path = SHARED.joinpath(*parts)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: this benchmark needs the shared data beside the repository")
+    if not path.exists():
+        raise LackingError(f"it needs the shared data next to the repository, {path}")
     return path
 
 

@@ -17,12 +17,12 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Section, at_least, markdown
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48, "read": 2**28}
-QUICK = SHAPE | {"dim": 64, "layers": 2, "heads": 2, "vocab": 512, "length": 128, "new": 8, "read": 2**22}
-CONTESTS = {
+QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8, "read": 2**22}
+CONTESTS: dict[str, dict[str, Any]] = {
     "saucier: bfloat16": {"dtype": "bfloat16"}, "saucier: compiled": {"dtype": "bfloat16", "compile": True},
     "saucier: default": {"dtype": "auto"}, "transformers: bfloat16": {"dtype": "bfloat16"},
     "transformers: float32": {"dtype": "float32"}, "memory: read": {}}
@@ -110,7 +110,7 @@ def weights(settings: dict[str, Any]) -> int:
     from saucier.families import FAMILIES
 
     config = FAMILIES["gpt2"](**{key: settings[key] for key in ("dim", "layers", "heads", "vocab", "length")})
-    return 2 * (parameters(config) - settings["length"] * settings["dim"])
+    return 2 * (parameters(config) - int(settings["length"] * settings["dim"]))
 
 
 def floor_note(found: dict[str, float], size: int) -> str:
@@ -124,7 +124,7 @@ def floor_note(found: dict[str, float], size: int) -> str:
 
 def measure(quick: bool) -> Section:
     """Compare at 1 and 8 rows."""
-    shape, rounds = (QUICK, 2) if quick else (SHAPE, 5)
+    shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
     rows, notes = [], []
     for batch, promised in PROMISED.items():
         contenders = {name: shape | {"rows": batch} | told for name, told in CONTESTS.items()}

@@ -46,7 +46,7 @@ def timed(model: Any, settings: dict[str, Any]) -> Turn:
         begin = time.perf_counter()
         for _ in range(settings["passes"]):
             once()
-        return settings["passes"] * real / (time.perf_counter() - begin)
+        return float(settings["passes"] * real / (time.perf_counter() - begin))
 
     return turn
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least
 
 SHAPES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -91,7 +91,7 @@ def compared(name: str, folder: Path, quick: bool) -> list[Row]:
     for dtype in ("float32", "bfloat16"):
         settings = BATCH | {"folder": str(folder), "dtype": dtype, "model": SHAPES[name][1],
                             "both": "Conditional" in SHAPES[name][1]}
-        found = race("benchmarks.families", dict.fromkeys(CONTENDERS, settings), 2 if quick else 5)
+        found = race("benchmarks.families", dict.fromkeys(CONTENDERS, settings), TRIED if quick else 5)
         ours, theirs = found["saucier"], found["transformers"]
         rows.append(at_least(f"{name}, {dtype}", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.0))
     return rows

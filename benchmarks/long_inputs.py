@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks import long_memory, memories
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least, at_most
 
 if TYPE_CHECKING:
     from saucier import config as c
+    from saucier.config.layers import Kernel
 
 SHAPE = {"heads": 12, "width": 64, "reach": 256, "globals": 2, "passes": 1}
 """`reach` neighbours on each side: Longformer's `attention_window=512`."""
@@ -76,7 +77,7 @@ def big_bird(length: int) -> c.Visibility:
     return blocks(64, 3, 32768)
 
 
-def by_kernel(length: int, *, kernel: Callable[[int], c.Kernel], causal: bool = False) -> c.SelfAttention:
+def by_kernel(length: int, *, kernel: Callable[[int], Kernel], causal: bool = False) -> c.SelfAttention:
     """Return an attention of four heads by a kernel of its own."""
     from saucier import config as c
 
@@ -84,21 +85,21 @@ def by_kernel(length: int, *, kernel: Callable[[int], c.Kernel], causal: bool = 
                            visibility=c.Causal() if causal else c.Full())
 
 
-def mixtures(length: int) -> c.Kernel:
+def mixtures(length: int) -> Kernel:
     """Linformer: 256 mixtures of all keys."""
     from saucier import config as c
 
     return c.LowRank(length=length, rank=256)
 
 
-def features(length: int) -> c.Kernel:
+def features(length: int) -> Kernel:
     """Performer: 256 random features."""
     from saucier import config as c
 
     return c.Favor()
 
 
-def hashes(length: int) -> c.Kernel:
+def hashes(length: int) -> Kernel:
     """Reformer: two rounds of hashes, chunks of 64."""
     from saucier import config as c
 
@@ -252,16 +253,16 @@ def exponent(case: Growing, lengths: tuple[int, ...], rounds: int) -> Row:
 
 def measure(quick: bool) -> Section:
     """Compare at 4096 and 16384 positions, fit the growth, and weigh a whole model."""
-    shape, rounds = (QUICK, 1) if quick else (SHAPE, 3)
+    shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 3)
     short, long = (128, 256) if quick else (4096, 16384)
     rows = []
     for dtype in ("float32", "bfloat16"):
         rows += [against(shape | {"length": short, "dtype": dtype}, "full", 3, rounds),
-                 against(shape | {"length": long, "dtype": dtype}, "full", 10, 1)]
+                 against(shape | {"length": long, "dtype": dtype}, "full", 10, TRIED if quick else 1)]
     rows.append(against(shape | {"length": short, "dtype": "float32"}, "longformer", 4, rounds))
     rows += [exponent(case, QUICK_LENGTHS if quick else LENGTHS, rounds) for case in GROWING]
     model = QUICK_MODEL if quick else MODEL
-    peak = race("benchmarks.long_inputs", {"memory": model}, 1)["memory"]
+    peak = race("benchmarks.long_inputs", {"memory": model}, TRIED if quick else 1)["memory"]
     rows.append(at_most(f"memory of a process that reads {model['length']} tokens with a Longformer of "
                         f"{model['layers']} layers, {model['dim']} wide", peak, 2, "GB"))
     rows += long_memory.rows(quick=quick)

@@ -9,7 +9,7 @@ import resource
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, at_most
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def loss(model: nn.Module, ids: Any) -> Any:
     from saucier.objectives.cross_entropy import cross_entropy
 
     hidden = model(ids, compute_logits=False).last_hidden_state
-    table = model.embed.tokens.weight
+    table = model.get_parameter("embed.tokens.weight")
     return cross_entropy(hidden[0, :, :table.shape[1]], table, None, ids[0]).loss
 
 
@@ -121,7 +121,7 @@ def rows(*, quick: bool) -> list[Row]:
     for job, limit in (("reading", 2), ("learning", 6)):
         for body in BODIES if job == "learning" else ("reformer", "performer", "linformer"):
             settings = {"body": body, "length": QUICK_LENGTH if quick else LENGTH}
-            most = race("benchmarks.long_memory", {job: settings}, 1)[job]
+            most = race("benchmarks.long_memory", {job: settings}, TRIED if quick else 1)[job]
             what = "reads" if job == "reading" else "learns from"
             found.append(at_most(f"memory of a process that {what} {settings['length']} tokens, {body}, 4 layers, "
                                  "256 wide", most, limit, "GB"))

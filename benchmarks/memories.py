@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, at_least
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def rows(*, quick: bool) -> list[Row]:
     found = []
     for context in QUICK_CONTEXTS if quick else CONTEXTS:
         settings = (QUICK_SIZE if quick else SIZE) | {"context": context}
-        speeds = race("benchmarks.memories", {"memory": settings, "sliding": settings}, 1 if quick else 3)
+        speeds = race("benchmarks.memories", {"memory": settings, "sliding": settings}, TRIED if quick else 3)
         found.append(at_least(f"evaluation with a context of {context}: Transformer-XL's memory against GPT-2's window "
                               "that slides by one token", f"{speeds['memory']:.4g} tokens/s",
                               f"{speeds['sliding']:.3g} tokens/s", speeds["memory"] / speeds["sliding"], 20))

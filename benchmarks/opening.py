@@ -48,13 +48,13 @@ def seconds(body: str) -> tuple[float, float]:
 
 
 def measure(quick: bool) -> Section:
-    """Take turns; the first turn only warms the disk's cache."""
-    rounds = 1 if quick else 7
+    """Take turns; the first turn only warms the disk's cache, and is all that a quick look takes."""
+    warming, rounds = (0, 1) if quick else (1, 7)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
         size = checkpoint(folder, QUICK if quick else SHAPE)
         programs = [body.format(folder=str(folder)) for body in (OURS, THEIRS)]
-        turns = [[seconds(body) for body in programs] for _ in range(rounds + 1)][1:]
+        turns = [[seconds(body) for body in programs] for _ in range(warming + rounds)][warming:]
     ours, theirs = (statistics.median(turn[side][0] for turn in turns) for side in (0, 1))
     apart = max(abs(turn[0][1] / turn[1][1] - 1) for turn in turns)
     about = (f"A GPT-2 of {size / 1e6:.0f} MB in float32, on a warm disk cache: seconds from a fresh process's first "

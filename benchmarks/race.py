@@ -22,14 +22,19 @@ Turn = Callable[[], float]
 Contender = Callable[[dict[str, Any]], Turn]
 
 
+TRIED = 0
+"""Rounds of a quick look: each takes one turn, all in this process, to see that it runs."""
+
+
 class Runner:
     """A contender in its own process; it waits quietly while the others take their turns."""
 
-    def __init__(self, module: str, key: str, settings: Mapping[str, Any]) -> None:
-        """Start the process, and wait until it is prepared."""
+    def __init__(self, module: str, key: str, settings: Mapping[str, Any], *, source: Path | None = None) -> None:
+        """Start the process, and wait until it is prepared. `source`: the package is imported from this folder."""
         command = [sys.executable, "-m", "benchmarks.race", module, key, json.dumps(dict(settings))]
         self.key = key
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=None if source is None else os.environ | {"PYTHONPATH": str(source)})
         self.answer()
 
     def answer(self) -> str:
@@ -56,6 +61,8 @@ class Runner:
 
 def race(module: str, contenders: Mapping[str, Mapping[str, Any]], rounds: int) -> dict[str, float]:
     """Let the contenders (key of `CONTENDERS`, or `key: remark` -> settings) take turns: A B A B. Return medians."""
+    if rounds == TRIED:
+        return {name: tried(module, name.split(":")[0], settings) for name, settings in contenders.items()}
     runners = {name: Runner(module, name.split(":")[0], settings) for name, settings in contenders.items()}
     try:
         figures: dict[str, list[float]] = {name: [] for name in runners}
@@ -70,6 +77,18 @@ def race(module: str, contenders: Mapping[str, Mapping[str, Any]], rounds: int) 
     return {name: statistics.median(values) for name, values in figures.items()}
 
 
+def prepared(module: str, key: str, settings: Mapping[str, Any]) -> Turn:
+    """Return the turn of a contender that has prepared everything in this process."""
+    contenders: dict[str, Contender] = importlib.import_module(module).CONTENDERS
+    return contenders[key](dict(settings))
+
+
+def tried(module: str, key: str, settings: Mapping[str, Any]) -> float:
+    """Let a contender take one turn in this process."""
+    quiet()
+    return prepared(module, key, settings)()
+
+
 def quiet() -> None:
     """Keep `transformers` from talking between the figures."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -78,7 +97,7 @@ def quiet() -> None:
 
 def serve(module: str, key: str, settings: dict[str, Any]) -> None:
     """Be a contender: prepare, then take a turn for every line that comes in."""
-    turn = importlib.import_module(module).CONTENDERS[key](settings)
+    turn = prepared(module, key, settings)
     print("> ready", flush=True)
     for _ in sys.stdin:
         print(f"> {turn()!r}", flush=True)

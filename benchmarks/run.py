@@ -1,29 +1,38 @@
 """`make bench`: run the benchmarks that are named (all of them by default) and write RESULTS.md.
 
-What is not run this time keeps its last figures, each section with its own date and machine.
+What is not run this time keeps its last figures, each section with its own date and machine. A benchmark that fails, or
+lacks its data or a library, is one row with the reason, which is not written; the others run on. The exit code is 1
+where one failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import sys
 import time
+import traceback
+from contextlib import ExitStack, chdir
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 if __name__ == "__main__":
     sys.path.insert(0, str(FOLDER.parent))
 
-from benchmarks.section import Section, markdown  # noqa: E402 - the path is set above
+from benchmarks.section import LackingError, Section, markdown, not_measured  # noqa: E402 - the path is set above
 
 NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", "encoder", "long_inputs", "families",
          "training", "finetuning", "decoding", "shakespeare", "titles", "reasons", "nanos", "long_tasks", "tasks",
          "multi30k", "back_translation")
 """Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k` and `back_translation` up to an hour."""
+AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding")
+LIBRARIES = dict.fromkeys(AGAINST, ("transformers",)) | {"finetuning": ("transformers", "accelerate")}
+"""What a benchmark compares with, of the group `bench`."""
 FIGURES, RESULTS = FOLDER / "results.json", FOLDER / "RESULTS.md"
 HEAD = """# Results
 
@@ -42,18 +51,37 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(NAMES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
-    for name in arguments.names or NAMES:
-        begin = time.perf_counter()
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        section = measure(name, arguments.quick)
-        print(markdown(section, stamp()))
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-        if not arguments.quick:
-            keep(name, section)
+    with ExitStack() as stack:
+        if arguments.quick:
+            stack.enter_context(chdir(stack.enter_context(TemporaryDirectory())))
+        done = [attempted(name, arguments.quick) for name in arguments.names or NAMES]
+    sys.exit(0 if all(done) else 1)
+
+
+def attempted(name: str, quick: bool) -> bool:
+    """Run one benchmark, print its section, and keep what is not quick. Return whether nothing failed."""
+    begin, failed, measured = time.perf_counter(), False, False
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    try:
+        section, measured = measure(name, quick), True
+    except LackingError as error:
+        section = not_measured(name, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong in one section, the others are still wanted
+        traceback.print_exc()
+        reason = next(iter(str(error).splitlines()), "")
+        section, failed = not_measured(name, f"{type(error).__name__}: {reason}"), True
+    print(markdown(section, stamp()), flush=True)
+    print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+    if measured and not quick:
+        keep(name, section)
+    return not failed
 
 
 def measure(name: str, quick: bool) -> Section:
-    """Run one benchmark; its module is imported only now."""
+    """Run one benchmark; its module is imported only now. Raises `LackingError` for what this machine has not."""
+    missing = [library for library in LIBRARIES.get(name, ()) if importlib.util.find_spec(library) is None]
+    if missing:
+        raise LackingError(f"{', '.join(missing)} is not installed; pip install 'saucier[bench]'")
     section: Section = importlib.import_module(f"benchmarks.{name}").measure(quick)
     return section
 

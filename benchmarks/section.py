@@ -10,6 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
+class LackingError(Exception):
+    """What a benchmark needs is not on this machine: data of `../shared`, or a library of the group `bench`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One comparison, or one figure with a limit. `ratio` is ours over theirs, larger is better for us."""
@@ -53,6 +57,11 @@ def at_least(what: str, ours: str, theirs: str, ratio: float, target: float | No
 def at_most(what: str, value: float, limit: float, unit: str) -> Row:
     """Return the row of a figure that is to stay below a limit."""
     return Row(what, f"{value:.3g} {unit}", target=f"≤ {limit:g} {unit}", reached=value <= limit)
+
+
+def not_measured(name: str, reason: str) -> Section:
+    """Return the section of a benchmark that has no figures: one row, with the reason in one line."""
+    return Section(name, "", [Row(name, f"not measured: {reason}")])
 
 
 def markdown(section: Section, stamp: str) -> str:

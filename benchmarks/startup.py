@@ -31,14 +31,13 @@ def seconds_to_help() -> float:
 
 def one_turn() -> tuple[float, float, float, float]:
     """Return the seconds of the help, of our import, of torch's and of the other library's."""
-    return seconds_to_help(), *(seconds_to_import(name) for name in ("saucier", "torch", OTHER))
+    return seconds_to_help(), seconds_to_import("saucier"), seconds_to_import("torch"), seconds_to_import(OTHER)
 
 
 def measure(quick: bool) -> Section:
-    """Take turns; the first turn only warms the disk's cache."""
-    rounds = 1 if quick else 9
-    one_turn()
-    turns = [one_turn() for _ in range(rounds)]
+    """Take turns; the first turn only warms the disk's cache, and is all that a quick look takes."""
+    warming, rounds = (0, 1) if quick else (1, 9)
+    turns = [one_turn() for _ in range(warming + rounds)][warming:]
     shown, ours, torch, theirs = (statistics.median(column) for column in zip(*turns, strict=True))
     return Section("Starting", "Median of fresh processes, one after the other.", [
         at_most("`saucier --help`, the whole process", shown, 0.3, "s"),

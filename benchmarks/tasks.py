@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cooking import SHARED
+from benchmarks.cooking import needed
 from benchmarks.finetuning import weights
 from benchmarks.section import Row, Section
 from benchmarks.tuned import named, took
@@ -95,7 +95,7 @@ def finetuned(case: Case, seed: int, quick: bool) -> Row:
     from saucier.finetuning.job import finetune
 
     words = [RATE, f"training.seed={seed}", *case.words, *(["data.limit=64"] if quick else [])]
-    place = SHARED / case.folder
+    place = needed(case.folder)
     settings, _ = wanted_finetuning(case.task, words, case.model or weights(),
                                     Files((str(place / case.train),), (str(place / case.held_out),)))
     folder = RUNS / ("quick-" * quick + f"{case.run or Path(case.folder).name}-{seed}")

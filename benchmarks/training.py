@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.race import Contender, Turn, race
+from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 384, "layers": 6, "heads": 6, "vocab": 8192, "batch": 12, "length": 256, "dropout": 0.0, "steps": 5}
@@ -116,7 +116,7 @@ CONTENDERS: dict[str, Contender] = {"saucier": saucier, "transformers": transfor
 
 def measure(quick: bool) -> Section:
     """Compare at the same dtype, and at each side's default."""
-    shape, rounds = (QUICK, 2) if quick else (SHAPE, 7)
+    shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 7)
     rows: list[Row] = []
     for dtype in ("float32", "bfloat16"):
         rows += compare(f"{dtype} on both sides", {"saucier": dtype, "transformers": dtype}, shape, rounds, 1.4)

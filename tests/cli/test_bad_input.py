@@ -85,6 +85,14 @@ def test_a_wrong_override(saucier: Saucier, word: str, words: list[str]) -> None
     assert [one for one in words if one not in answer.error] == []
 
 
+@pytest.mark.parametrize("verb", ["show", "plan", "cook", "compare", "diff", "attention", "evaluate", "finetune"])
+def test_names_that_no_file_can_have(saucier: Saucier, verb: str) -> None:
+    """200 letters of two bytes each are more than a folder takes."""
+    name = "\u00e9" * 200
+    answer = saucier(verb, name, *([name] if verb == "diff" else []))
+    assert answer.code == 2 and answer.error.startswith(name) and "; give " in answer.error
+
+
 @pytest.mark.parametrize(("verb", "recipe", "word", "told"), [
     ("cook", "longformer-nano", "model.window=0", "model.window: 0 neighbours cannot stand half on each side; give"),
     ("plan", "longformer-nano", "model.window=5", "model.window: 5 neighbours cannot stand half on each side; give"),

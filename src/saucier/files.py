@@ -224,6 +224,18 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
     return value
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON. Raises `json.JSONDecodeError` for all that cannot be read: deep nesting and endless numbers too."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from error
+    except ValueError as error:  # a number of thousands of digits, or bytes that are no text
+        raise json.JSONDecodeError(str(error), "", 0) from error
+
+
 def refuse_halves(value: Any) -> None:
     """Refuse halves of surrogate pairs, which JSON can spell and no text holds. Raises `UnicodeEncodeError`."""
     json.dumps(value, ensure_ascii=False).encode("utf-8")

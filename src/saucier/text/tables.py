@@ -91,6 +91,8 @@ def _json_object(line: str, number: int, source: Source) -> dict[str, Any]:
                          remedy="write one JSON object per line") from error
     except RecursionError as error:
         raise InputError("not readable JSON: nested too deeply", where=where, remedy="write flat objects") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not readable JSON: {error}", where=where, remedy="write such a number as a text") from error
     if not isinstance(value, dict):
         raise InputError(f"holds a JSON {_json_kind(value)}, not an object", where=where,
                          remedy='write one object per line, such as {"text": "..."}')

@@ -99,6 +99,7 @@ def test_null_and_blank_cells_are_counted(write: Write) -> None:
         ("a.jsonl", '{"text": "x"}\n{"text": oops}\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 10"),
         ("a.jsonl", '{"text": "x"}\n[1, 2]\n', "line 2: holds a JSON array, not an object"),
         ("a.jsonl", "[" * 100_000, "line 1: not readable JSON: nested too deeply"),
+        ("a.jsonl", '{"text": ' + "9" * 6000 + "}", "line 1: not readable JSON: Exceeds the limit"),
         ("a.jsonl", '{"text": "x"}\n{"title": "y"}\n', "line 2: no column 'text'; columns: title"),
         ("a.jsonl", '{"text": 7}\n', "line 1: column 'text' holds int, not text"),
         ("a.jsonl", '{"title": "x", "body": "y"}\n', "which column holds the text. There are title, body; say which"),

@@ -77,6 +77,24 @@ def refuse_unwritable(target: Path, *, folder: bool) -> None:
         raise InputError(wrong, where=str(known), remedy=f"give a new {'folder' if folder else 'file'}")
 
 
+def is_there(path: str | Path) -> bool:
+    """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: str | Path) -> bool:
+    """Say whether a path is that of a file, whatever it is called."""
+    return is_there(path) and Path(path).is_file()
+
+
+def is_folder(path: str | Path) -> bool:
+    """Say whether a path is that of a folder, whatever it is called."""
+    return is_there(path) and Path(path).is_dir()
+
+
 def is_taken(folder: Path) -> bool:
     """Say whether a place holds something or is a file, so that no new folder can be there."""
     return folder.exists() and (folder.is_file() or bool(entries(folder)))

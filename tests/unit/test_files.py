@@ -46,6 +46,14 @@ def test_json_that_cannot_be_read_is_one_kind_of_error(text: str | bytes, says: 
         files.parse_json(text)
 
 
+@pytest.mark.parametrize("name", ["\u00e9" * 200, "x" * 5000, "a\x00b", "\ud800", "", "nothing", "file/inside"])
+def test_names_that_no_file_has_are_no_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert not files.is_file(name) and files.is_there(name) == files.is_folder(name) == (name == "")
+    assert files.is_file("file") and not files.is_folder("file") and files.is_folder(tmp_path)
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """Whatever goes wrong in the middle, the old content stays and no half file is left."""
     target = tmp_path / "a.txt"

@@ -117,6 +117,20 @@ def test_faults_name_the_place(write: Write, name: str, content: str, message: s
     assert "\n" not in str(caught.value)
 
 
+def test_a_parquet_file_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None:
+    """The names of columns are read from it, too: bytes there may be no text."""
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    whole, said = path.read_bytes(), []
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + b"\xdc" + whole[place + 1:])
+        try:
+            list(read_documents([str(path)], column="text"))
+        except InputError as error:
+            said.append(str(error))
+    assert 20 < len(said) < len(whole) // 3 and all(one.startswith(f"{path}") for one in said)
+
+
 def test_missing_column_lists_those_there_are(tmp_path: Path) -> None:
     for kind in ("csv", "jsonl", "parquet"):
         with pytest.raises(InputError, match=r"no column 'txet'; columns: id, text; did you mean 'text'\?"):

@@ -75,7 +75,7 @@ def draw(drawn: Random, stock: Path, place: Path) -> Case:
             words = damaged_folder(run, drawn, LIKELY)
     if drawn.random() < 0.5:
         words += f"; {resealed(run)}"
-    steps = STEPS if drawn.random() < 0.1 else STEPS[1:]
+    steps = STEPS if drawn.random() < 0.06 else STEPS[1:]
     return Case(f"{name}: {words}", tuple(partial(step, run) for step in steps), size, many_lines=True)
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -139,13 +140,19 @@ def mark_best(run_folder: Path, best: Best) -> None:
     write_json(run_folder / FOLDER / BEST, asdict(best))
 
 
+@cache
+def adapters() -> tuple[TypeAdapter[dict[str, int]], TypeAdapter[State]]:
+    """Return what checks the sizes of files and the state: made once, which takes longer than to use them."""
+    return TypeAdapter(dict[str, Count]), TypeAdapter(State)
+
+
 def sealed(folder: Path) -> tuple[State, dict[str, int]]:
     """Read what `seal` wrote: the state, and the sizes of the files. Raises `InputError` for a damaged one."""
     path = folder / "state.json"
     values = read_object(path, finite=False)  # a held-out loss may be infinite
     try:
-        sizes = TypeAdapter(dict[str, Count]).validate_python(values.pop("files", None), strict=True)
-        state = TypeAdapter(State).validate_python(values)
+        sizes = adapters()[0].validate_python(values.pop("files", None), strict=True)
+        state = adapters()[1].validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))[:SHOWN] or "files"

@@ -42,7 +42,7 @@ RECIPES: dict[str, tuple[str, ...]] = {
 }
 LIKELY = ("state.json", "optimizer.safetensors", "carried.safetensors", "passport.json", "recipe.yaml", "metrics.jsonl",
           "best.json", "plan.json", "data.json")
-yaml.compose = cache(yaml.compose)  # a case reads the same recipe four times, which is a third of its time
+yaml.compose = cache(yaml.compose)  # type: ignore[assignment]  # read four times a case: a third of its time
 QUIET = Wishes(calibrate=False, judge=False, quiet=True)
 
 

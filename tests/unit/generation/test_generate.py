@@ -259,6 +259,9 @@ def test_models_that_do_not_write(t5: Transformer) -> None:
         saucier.generate(bert, prompt())
     with pytest.raises(InputError, match="decoder_start_token_id: nothing to begin the text with"):
         saucier.generate(t5, prompt())
+    for start in (-1, -(10**9), SIZES["vocab"]):
+        with pytest.raises(InputError, match=f"decoder_start_token_id: token {start} is outside the vocabulary"):
+            saucier.generate(t5, prompt(), decoder_start_token_id=start)
     with pytest.raises(InputError, match="needs a source"):
         saucier.generate(t5, decoder_start_token_id=0)
     with pytest.raises(InputError, match="decoder_start_token_id: token 99 is outside"):

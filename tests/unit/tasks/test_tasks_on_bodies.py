@@ -110,6 +110,18 @@ def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
     assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
 
 
+@pytest.mark.parametrize("start", [-1, -(10**9), 10**12, "<s>", True, 1.0, [1]])
+def test_a_start_that_is_no_token_is_refused(start: Any, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """It stands in a model's generation_config.json, which anyone may have written."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS["text_to_text"]))
+    body = next(one for one in BODIES.values() if one.encoder is not None and one.decoder is not None
+                and one.default_target is None)
+    task = task_of("text_to_text")
+    with pytest.raises(InputError, match=r"decoder_start_token_id: .* is no token of a vocabulary of .*; write one"):
+        task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 32, body, start))
+
+
 def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer: Tokenizer) -> None:
     """Another last word changes what is told of the first one; in a decoder without prefix it does not."""
     def first_logits(body: str, words: str) -> torch.Tensor:

@@ -35,6 +35,8 @@ WRITES = re.compile("ConditionalGeneration|CausalLM|LMHead|MaskedLM|Decoder|PreT
 HEADS = re.compile(".*label.*|classif.*|summary.*|.*pad_token_id|problem.*|tie_.*|is_decoder|[sec].*_token_id")
 WIDE = 100
 """Sizes above this are not built: what a missing one stands for is compared as a tree."""
+SEEDS = 20
+"""Configs of a family that are drawn at most."""
 PAIRS = 60
 """Pairs of fields that are drawn for each family."""
 APART = {
@@ -102,10 +104,22 @@ def of_heads(family: str) -> list[Trial]:
     """Return the fields that heads read, and one in twenty of the others, in every class."""
     found = []
     for published in experiment.drawn(family, 0)[1]:
-        rng = random.Random(published)
-        found += [Trial(family, published, 0, {field: value}) for field, value in tried(family, published, 0)
+        rng, seed = random.Random(published), seed_of(family, published)
+        found += [Trial(family, published, seed, {field: value}) for field, value in tried(family, published, seed)
                   if HEADS.fullmatch(field) or rng.random() < 0.05]
     return found
+
+
+@cache
+def seed_of(family: str, published: str) -> int:
+    """Return the first seed of which the drawn config is obeyed as this class."""
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(SEEDS):
+            if published in experiment.drawn(family, seed)[1]:
+                outcome = experiment.attempt(experiment.base(family, published, seed), seed, {}, Path(folder) / "model")
+                if outcome.kind == experiment.OBEYED:
+                    return seed
+    raise ValueError(f"{published}: no config that was drawn is obeyed")
 
 
 def in_pairs(family: str) -> list[Trial]:

@@ -47,8 +47,21 @@ FOUND: list[tuple[str, str, dict[str, Any], str]] = [
     ("switch_transformers", "SwitchTransformersForConditionalGeneration", {"num_decoder_layers": None}, "obeyed"),
     ("bert", "BertForMaskedLM", {"hidden_dropout_prob": 1.0}, "refused"),
     ("marian", "MarianForCausalLM", {"decoder_ffn_dim": 0}, "refused"),
+    ("ctrl", "CTRLLMHeadModel", {"n_embd": 4}, "refused"),
+    ("bart", "BartForConditionalGeneration", {"num_hidden_layers": -1}, "refused"),
+    ("deberta", "DebertaForMaskedLM", {"pos_att_type": []}, "refused"),
+    ("deberta_v2", "DebertaV2ForMaskedLM", {"legacy": True}, "obeyed"),
 ]
 """Faults that the whole experiment found, and what became of them."""
+SAID: list[tuple[str, str, dict[str, Any]]] = [
+    ("bert", "BertLMHeadModel", {"tie_word_embeddings": False}),
+    ("opt", "OPTForCausalLM", {"tie_word_embeddings": False}),
+    ("t5", "T5ForConditionalGeneration", {"relative_attention_num_buckets": 7, "relative_attention_max_distance": 19}),
+    ("electra", "ElectraForMultipleChoice", {"summary_type": "mean"}),
+    ("xlnet", "XLNetForSequenceClassification", {"summary_type": "mean"}),
+    ("encoder_decoder", "EncoderDecoderModel", {"pad_token_id": 0}),  # widths of 24 and 16
+]
+"""What our tree can say beside what most published configs say."""
 
 
 @pytest.mark.parametrize(("family", "published", "changes", "kind"), FOUND)
@@ -57,6 +70,17 @@ def test_what_was_at_fault(family: str, published: str, changes: dict[str, Any],
     outcome = experiment.attempt(start, 0, changes, tmp_path)
     assert outcome.kind == kind, outcome.told
     assert kind == "obeyed" or any(name in outcome.told for name in changes)
+
+
+@pytest.mark.parametrize(("family", "published", "changes"), SAID)
+def test_what_a_layout_can_say_opens(family: str, published: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    outcome = experiment.attempt(experiment.base(family, published, 0), 0, changes, tmp_path)
+    assert outcome.kind == experiment.OBEYED, outcome.told
+
+
+def test_the_pair_of_these_tests_has_sides_of_unequal_widths() -> None:
+    config = experiment.drawn("encoder_decoder", 0)[0]
+    assert config.encoder.hidden_size != config.decoder.hidden_size
 
 
 @pytest.mark.parametrize("family", trials.FAMILIES)

@@ -61,7 +61,7 @@ VALUES: dict[str, list[Any]] = {
     "prompt_lookup_num_tokens": [3, 0, False, None], "is_assistant": [False, True, None],
     "dola_layers": ["low", False, None], "constraints": [None, [1], []], "force_words_ids": [[[7]], [], None],
     "output_scores": [False, True, None], "output_logits": [True, None], "output_attentions": [True, None],
-    "output_hidden_states": [True, None], "return_dict_in_generate": [False, None],
+    "output_hidden_states": [True, None], "return_dict_in_generate": [False, True, None],
     "watermarking_config": [None, {"greenlist_ratio": 0.25, "bias": 2.0}, {}], "low_memory": [True, False, None],
     "disable_compile": [True, None], "max_matching_ngram_size": [2, None],
     "num_assistant_tokens_schedule": ["constant", None], "use_mtp": [False, True, None], "odd_name": [1, None],

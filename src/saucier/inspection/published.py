@@ -42,6 +42,9 @@ def layout(model_type: str) -> Layout:
     return LAYOUTS[model_type]
 
 
+ANY = "any value that makes a model"
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """What becomes of one field of a config."""
@@ -53,6 +56,8 @@ class Ruling:
     """Whether it changes a number."""
     newer: str = ""
     """The field that it says something of, where it is another spelling."""
+    words: str = ""
+    """What is obeyed, where a list of values does not say it."""
     classes: tuple[str, ...] = ()
     """The classes that read it; none: all."""
 
@@ -61,20 +66,22 @@ class Ruling:
         """What is obeyed, in words."""
         if self.newer:
             return f"another spelling of {self.newer}"
+        if self.words:
+            return self.words
         if not self.acts:
             return "changes no number"
-        return "any value that makes a model" if self.values is None else ", ".join(map(str, self.values))
+        return ANY if self.values is None else ", ".join(map(str, self.values))
 
     @property
     def refused(self) -> str:
         """What is refused, in words."""
-        return "" if self.values is None else "any other"
+        return "" if self.values is None and self.words in ("", ANY) else "any other"
 
     def as_plain(self) -> dict[str, Any]:
         """Return it as plain values."""
         values = None if self.values is None else [value for value in self.values if value is not None]
-        return {"field": self.name, "obeyed": values, "changes_numbers": self.acts, "older_name_of": self.newer or None,
-                "classes": list(self.classes)}
+        return {"field": self.name, "obeyed": self.words or values, "changes_numbers": self.acts,
+                "older_name_of": self.newer or None, "classes": list(self.classes)}
 
 
 def rulings(one: Layout, published: str | None = None) -> list[Ruling]:
@@ -85,7 +92,7 @@ def rulings(one: Layout, published: str | None = None) -> list[Ruling]:
 
 def shared_rulings(one: Layout, ruled: Set[str]) -> list[Ruling]:
     """Return what becomes of the fields of every family that a layout's own tables do not rule."""
-    known = {key.foreign for key in one.keys} | set(one.fixed) | one.free | COMMON
+    known = {key.foreign for key in one.keys} | {*one.fixed, *one.told} | one.free | COMMON
     return [*(Ruling(name, (value,)) for name, value in neutral(known).items() if name not in ruled),
             *(Ruling(name, acts=False) for name in sorted(COMMON - ruled))]
 
@@ -100,6 +107,7 @@ def own_rulings(one: Layout, published: str | None = None) -> list[Ruling]:
             if before is None or (before.classes and name not in before.classes):
                 found[key.foreign] = ruling(key, (*(before.classes if before else ()), name))
     found |= {name: Ruling(name, (value,)) for name, value in one.fixed.items()}
+    found |= {name: Ruling(name, words=words) for name, words in one.told.items()}
     older = {name: Ruling(name, newer=newer) for name, newer in one.older.items()}
     older |= {name: Ruling(name, newer=key.foreign) for known in names for key in (*one.keys, *one.classes[known].keys)
               for name in key.instead}
@@ -160,9 +168,9 @@ def page() -> str:
 def section(one: Layout) -> str:
     """Return the part of the page about one layout."""
     acting = [found for found in own_rulings(one) if found.acts]
-    whole = ", ".join(f"`{found.name}`" for found in acting if found.values is None and not found.newer)
-    some = [f"- `{found.name}`: {', '.join(f'`{value}`' for value in found.values)}"
-            for found in acting if found.values is not None]
+    whole = ", ".join(f"`{found.name}`" for found in acting if found.obeyed == ANY)
+    some = [f"- `{found.name}`: {found.words or ', '.join(f'`{value}`' for value in found.values or ())}"
+            for found in acting if found.refused]
     older = ", ".join(f"`{found.name}`" for found in acting if found.newer)
     lines = [f"## {one.model_type}", "", "Classes: " + ", ".join(f"`{name}`" for name in one.classes) + ".", "",
              f"Obeyed with every value that makes a model: {whole}."]

@@ -20,12 +20,13 @@ REMEDY = ("`make fingerprints` compares all of them. What was changed on purpose
           "WHAT=write`, and every line of its difference is reviewed (CONTRIBUTING.md).")
 SHOWN = 40
 """Lines of a failure."""
-ROWS = ("causal", "masked, whole words", "masked, sentence order", "replaced", "permutation", "span corruption",
-        "denoising", "pairs", "mixture")
+ROWS = ("causal", "masked, whole words", "masked, sentence order", "replaced", "permutation",
+        "span corruption", "denoising", "pairs")
 TASKS = ("classification of pairs", "tagging", "question answering", "multiple choice, GPT's form",
          "text to text, packed", "instruction, packed")
 STARTS = ("decoder gpt2", "decoder mixtral", "decoder transfo_xl", "encoder bert", "encoder deberta_v2", "pair t5",
           "pair bart", "pair seq2seq")
+RECIPES = ("gpt2", "bert", "t5")
 STEPS = ("gpt-nano",)
 """What is made in every run, of kinds that there are many of."""
 Made = Iterator[tuple[str, Item]]
@@ -43,7 +44,10 @@ QUICK: dict[str, tuple[tuple[str, ...], Callable[[Path], Made]]] = {
     "names": (("names/",), fingerprints.names),
     "verbs": (("verbs/",), fingerprints.verbs),
     "codes": (("codes/",), lambda place: jobs.codes()),
-    "parameters": (("parameters/",), fingerprints.parameters),
+    "parameters": (("parameters/decoder ", "parameters/encoder ", "parameters/pair "),
+                   lambda place: models.parameters(models.zoo())),
+    "parameters of recipes": (tuple(f"parameters/recipe {name}/" for name in RECIPES),
+                              lambda place: models.recipe_parameters([*RECIPES])),
     "adapters": (("adapters/",), fingerprints.adapters),
     "starts": (tuple(f"starts/{name}/" for name in STARTS), lambda place: models.starts(zoo(*STARTS))),
     "batches": (tuple(f"batches/{kind}/seed 1/" for kind in ROWS),

@@ -142,12 +142,13 @@ def first(text: str) -> str:
 
 
 def on_disk(name: str, folder: Path) -> Iterator[tuple[str, Item]]:
-    """Yield the files below a folder, and the keys of those that are JSON."""
+    """Yield the files below a folder, and the keys of those that are JSON; where it stands is no part of a key."""
+    here = str(folder.parent)
     for path in sorted(one for one in folder.rglob("*") if one.is_file() and one.parent.name != EVENTS):
         file = path.relative_to(folder).as_posix()
         yield f"{name}/{file}", Exact("a file")
         if path.suffix == ".json" and path.name not in PLAIN:
-            yield from keys(f"{name}/{file}", json.loads(path.read_text(encoding="utf-8")))
+            yield from keys(f"{name}/{file}", json.loads(path.read_text(encoding="utf-8").replace(here, "")))
         if path.suffix == ".jsonl":
             lines = path.read_text(encoding="utf-8").splitlines()
             yield from keys(f"{name}/{file}", [json.loads(line) for line in lines])

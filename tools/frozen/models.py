@@ -73,9 +73,9 @@ def parameters(configs: Mapping[str, c.Transformer]) -> Iterator[tuple[str, Item
             yield f"parameters/{model}/{group}", short(f"{len(members)} × {' or '.join(found)}")
 
 
-def published_parameters() -> Iterator[tuple[str, Item]]:
-    """Yield a hash of the names and shapes of every recipe, whatever its size."""
-    for name in names():
+def recipe_parameters(recipes: list[str]) -> Iterator[tuple[str, Item]]:
+    """Yield a hash of the names and shapes of recipes, whatever their size."""
+    for name in recipes:
         model = build(recipe(name).model, device="meta")
         yield f"parameters/recipe {name}", Exact(digest([(key, list(one.shape)) for key, one in
                                                          model.named_parameters()]))

@@ -152,9 +152,10 @@ def details(one: Layout) -> Group:
         shown.add_row(found.name, found.obeyed + only, found.refused)
     single = [found for found in shared_rulings(one, {found.name for found in own}) if found.acts]
     shared = Text("in every family one value alone: " + ", ".join(f"{found.name} {found.obeyed}" for found in single))
-    idle = "".join(f"{name}, " for name in sorted(one.free - {found.name for found in acting}))
-    free = Text(f"changes no number: {idle}and {len(COMMON)} fields of every family, of which only generation reads "
-                f"{', '.join((*SPECIAL_IDS, *GENERATION))}, and refuses by name what it cannot follow", style="dim")
+    shared_idle = f"{len(COMMON)} fields of every family, of which only generation reads"
+    idle = [*sorted(one.free - {found.name for found in acting}), shared_idle]
+    free = Text(f"changes no number: {', '.join(idle)} {', '.join((*SPECIAL_IDS, *GENERATION))}, and refuses by name "
+                "what it cannot follow", style="dim")
     classes = Text("classes: " + ", ".join(one.classes))
     return Group(Text(one.model_type, style="cyan bold"), classes, shown, shared, free,
                  Text("any other field is refused by its name"))

@@ -178,15 +178,19 @@ def found_of(trials: Iterable[Trial], folder: Path) -> Iterator[Found]:
 
 
 def never_obeyed(found: Iterable[Found]) -> list[str]:
-    """Return fields of which the tables say that values are obeyed, and of which every legal one was refused."""
+    """Return fields of which the tables obey every value, and of which each legal one was refused.
+
+    Only fields that the base has not: the value of the base is obeyed.
+    """
     seen: dict[tuple[str, str, str], Counter[str]] = {}
     for one in found:
-        for field in one.trial.changes if len(one.trial.changes) == 1 else ():
+        start = experiment.base(one.trial.family, one.trial.published, one.trial.seed)
+        for field in one.trial.changes.keys() - start.document.keys() if len(one.trial.changes) == 1 else ():
             seen.setdefault((one.trial.family, one.trial.published, field), Counter())[one.outcome.kind] += 1
-    return [f"{published} {field}: no value was obeyed, and the tables say that some are"
+    return [f"{published} {field}: no value was obeyed, and the tables say that every one is"
             for (family, published, field), kinds in seen.items()
-            if field in told_of(family, published) and field not in APART
-            and kinds[experiment.REFUSED] and not kinds[experiment.OBEYED]]
+            if kinds[experiment.REFUSED] and not kinds[experiment.OBEYED] and field not in APART
+            and field in (told := told_of(family, published)) and told[field].acts and not told[field].refused]
 
 
 def of_generation(family: str, folder: Path) -> Iterator[Found]:

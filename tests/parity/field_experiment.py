@@ -189,6 +189,7 @@ def texts(model: Any, ours: Any, start: Base, document: dict[str, Any], beams: i
             want = model.generate(rows, **options, **KEEPS_ALL.get(document.get("sliding_window"), {}))
     except FAILS:  # what it cannot write is no measure
         return ""
+    want = want if isinstance(want, torch.Tensor) else want.sequences  # output_attentions asks for more
     if ours.config.decoder is None:  # an encoder of two directions, which the reference lets write
         return ""
     got = saucier.generate(ours, rows, **options)

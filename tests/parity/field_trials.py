@@ -68,6 +68,13 @@ class Found:
     outcome: experiment.Outcome
     wrong: str
 
+    @property
+    def said(self) -> str:
+        """The outcome in a word: fields that are set apart are no faults."""
+        if self.wrong:
+            return experiment.FAULT
+        return "set apart" if self.outcome.kind == experiment.FAULT else self.outcome.kind
+
     def __str__(self) -> str:
         """Return it as a line."""
         return f"{self.trial.published} {json.dumps(self.trial.changes)}: {self.wrong}"
@@ -218,7 +225,7 @@ def counted(families: Iterable[str], kind: str, folder: Path, out: Path | None) 
     names = set()
     for family in families:
         for found in of_kind(kind, family, folder / family):
-            counts["fault" if found.wrong else found.outcome.kind] += 1
+            counts[found.said] += 1
             names |= {(family, field) for field in found.trial.changes}
             if found.wrong:
                 print(kind, found, flush=True)
@@ -243,7 +250,7 @@ def main(given: list[str]) -> int:
             told = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
             print(f"{kind}: {len({family for family, _ in names})} families, {len(names):,} fields, "
                   f"{counts.total():,} trials: {told}", flush=True)
-            wrong += counts["fault"]
+            wrong += counts[experiment.FAULT]
     return 1 if wrong else 0
 
 

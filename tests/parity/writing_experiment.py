@@ -110,7 +110,7 @@ def attempt_writing(start: Base, file: str, said: dict[str, Any], folder: Path) 
     else:
         document["decoder"] = {**document["decoder"], **said}
     rows, mask = prompt(start)
-    given = {} if set(said) & set(LENGTHS) else {"max_new_tokens": NEW}
+    given = {} if any(said.get(name) is not None for name in LENGTHS) else {"max_new_tokens": NEW}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         store(weights(start), document, folder, own)

@@ -68,6 +68,13 @@ class Found:
     outcome: experiment.Outcome
     wrong: str
 
+    @property
+    def said(self) -> str:
+        """The outcome in a word: fields that are set apart are no faults."""
+        if self.wrong:
+            return experiment.FAULT
+        return "set apart" if self.outcome.kind == experiment.FAULT else self.outcome.kind
+
     def __str__(self) -> str:
         """Return it as a line."""
         return f"{self.trial.published} {json.dumps(self.trial.changes)}: {self.wrong}"
@@ -178,15 +185,19 @@ def found_of(trials: Iterable[Trial], folder: Path) -> Iterator[Found]:
 
 
 def never_obeyed(found: Iterable[Found]) -> list[str]:
-    """Return fields of which the tables say that values are obeyed, and of which every legal one was refused."""
+    """Return fields of which the tables obey every value, and of which each legal one was refused.
+
+    Only fields that the base has not: the value of the base is obeyed.
+    """
     seen: dict[tuple[str, str, str], Counter[str]] = {}
     for one in found:
-        for field in one.trial.changes if len(one.trial.changes) == 1 else ():
+        start = experiment.base(one.trial.family, one.trial.published, one.trial.seed)
+        for field in one.trial.changes.keys() - start.document.keys() if len(one.trial.changes) == 1 else ():
             seen.setdefault((one.trial.family, one.trial.published, field), Counter())[one.outcome.kind] += 1
-    return [f"{published} {field}: no value was obeyed, and the tables say that some are"
+    return [f"{published} {field}: no value was obeyed, and the tables say that every one is"
             for (family, published, field), kinds in seen.items()
-            if field in told_of(family, published) and field not in APART
-            and kinds[experiment.REFUSED] and not kinds[experiment.OBEYED]]
+            if kinds[experiment.REFUSED] and not kinds[experiment.OBEYED] and field not in APART
+            and field in (told := told_of(family, published)) and told[field].acts and not told[field].refused]
 
 
 def of_generation(family: str, folder: Path) -> Iterator[Found]:
@@ -214,7 +225,7 @@ def counted(families: Iterable[str], kind: str, folder: Path, out: Path | None) 
     names = set()
     for family in families:
         for found in of_kind(kind, family, folder / family):
-            counts["fault" if found.wrong else found.outcome.kind] += 1
+            counts[found.said] += 1
             names |= {(family, field) for field in found.trial.changes}
             if found.wrong:
                 print(kind, found, flush=True)
@@ -239,7 +250,7 @@ def main(given: list[str]) -> int:
             told = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
             print(f"{kind}: {len({family for family, _ in names})} families, {len(names):,} fields, "
                   f"{counts.total():,} trials: {told}", flush=True)
-            wrong += counts["fault"]
+            wrong += counts[experiment.FAULT]
     return 1 if wrong else 0
 
 

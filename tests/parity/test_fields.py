@@ -51,6 +51,8 @@ FOUND: list[tuple[str, str, dict[str, Any], str]] = [
     ("bart", "BartForConditionalGeneration", {"num_hidden_layers": -1}, "refused"),
     ("deberta", "DebertaForMaskedLM", {"pos_att_type": []}, "refused"),
     ("deberta_v2", "DebertaV2ForMaskedLM", {"legacy": True}, "obeyed"),
+    ("xlnet", "XLNetLMHeadModel", {"mem_len": -1}, "refused"),
+    ("xlnet", "XLNetLMHeadModel", {"mem_len": 0}, "obeyed"),
 ]
 """Faults that the whole experiment found, and what became of them."""
 SAID: list[tuple[str, str, dict[str, Any]]] = [

@@ -63,7 +63,7 @@ KEYS = (
     Key("same_length", (SEEN,), default=False, argument="same_length", theirs=lambda seen_: seen_ == seen(True, True)),
     Key("bi_data", (f"{POSITIONS}.mirrored",), default=False),
     positive("clamp_len", f"{POSITIONS}.clamp", default=-1, none=-1),
-    positive("mem_len", f"{MEMORY}.length", default=512, none=0),
+    replace(positive("mem_len", f"{MEMORY}.length", default=512, none=0), ours=lambda value: value or None),
     positive("reuse_len", f"{MEMORY}.reuse", default=0, none=0),
     Key("use_mems_eval", (f"{MEMORY}.evaluation",), default=True),
     Key("use_mems_train", (f"{MEMORY}.training",), default=False),

@@ -54,7 +54,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
 
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
-    tokens unless `top_k` is given (there 50), and 20 new tokens are the default (there 20 with the prompt).
+    tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
     chosen = resolve(own_strategy(model.config, options), model.generation)
     match chosen.strategy:

@@ -26,7 +26,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "diversity_penalty": (0,), "penalty_alpha": (0,), "guidance_scale": (1,), "max_time": (),
     "exponential_decay_length_penalty": (), "sequence_bias": (), "watermarking_config": (), "token_healing": (0,),
     "constraints": (), "force_words_ids": (), "dola_layers": (), "prompt_lookup_num_tokens": (), "use_mtp": (0,),
-    "speculation_type": (), "assistant_early_exit": (), "cache_config": ({},),
+    "speculation_type": (), "assistant_early_exit": (), "cache_config": ({},), "prefill_chunk_size": (),
     "cache_implementation": ("dynamic", "static", "offloaded", "offloaded_static", "sliding_window", "hybrid",
                              "hybrid_chunked", "offloaded_hybrid", "offloaded_hybrid_chunked")}
 """What transformers reads and we do not, with the values that ask for nothing, besides null; 0 is false too."""

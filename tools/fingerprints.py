@@ -101,10 +101,11 @@ def jobs(place: Path) -> Iterator[tuple[str, Item]]:
 
 def parameters(place: Path) -> Iterator[tuple[str, Item]]:
     """Names of tensors."""
+    from saucier.recipes import names as every_recipe
     from tools.frozen import models
 
     yield from models.parameters(models.zoo())
-    yield from models.published_parameters()
+    yield from models.recipe_parameters(every_recipe())
 
 
 def published(place: Path) -> Iterator[tuple[str, Item]]:

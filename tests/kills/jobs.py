@@ -22,6 +22,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "clean": ("clean", "crawl-*.jsonl", "--rules", "c4", "--out", "out"),
     "prompt": ("prompt", "task.yaml", "--model", "gpt2", "--shots", "0,1", "--out", "out"),
     "convert": ("convert", "bert", "out", "--to", "own"),
+    "merge": ("merge", "lora", "--base", "gpt2", "--out", "out"),
     "backtranslate": ("backtranslate", "t5", "text.txt", "--out", "out.tsv", "--limit", "4", "--beams", "2"),
 }
 
@@ -30,6 +31,10 @@ def write_inputs(folder: str) -> int:
     """Write all that the jobs read."""
     import torch
 
+    from saucier import load
+    from saucier.adaptation.config import Lora
+    from saucier.adaptation.rewrite import rewrite, trainable
+    from saucier.adapters import save_adapter
     from saucier.families.bert import bert
     from saucier.families.gpt2 import gpt2
     from saucier.families.t5 import t5
@@ -61,6 +66,10 @@ def write_inputs(folder: str) -> int:
         build(family(dim=16, layers=1, heads=2, hidden=32, vocab=known.vocab_size, dropout=0.0, **more),
               seed=1).save(place / name)
         known.save(place / name)
+    tuned = rewrite(load(place / "gpt2", dtype="float32", device="cpu"), by=Lora(rank=2))
+    for one in trainable(tuned).values():
+        torch.nn.init.normal_(one)
+    save_adapter(tuned, place / "lora")
     return 0
 
 

@@ -22,7 +22,7 @@ TINY = ("model.dim=32", "model.heads=2", "model.layers=1", "model.length=32", "t
 SOURCE = ("model.dim=16", "training.steps=2", "training.batch=4", "training.length=24", "tokenizer.vocab=250",
           "evaluation.limit=2", "sampling.samples=1", "training.events=off", "training.dtype=float32")
 SIZES = ("gpt-nano", "gpt1-nano", "gpt2-nano", "performer-nano", "sparse-transformer-nano")
-"""Arms of a comparison; each is wider than the one before, so that a law can be fitted."""
+"""Arms of a comparison; each is wider than the one before, so that a law can be fitted. The last one reads bytes."""
 TASK = """name: words
 evaluate: one.tsv
 train: one.tsv
@@ -48,8 +48,9 @@ def jobs(place: Path) -> dict[str, tuple[object, ...]]:
         "finetune": ("finetune", "classification", "--model", place / "bert", "--data", place / "one.tsv",
                      "training.epochs=1", "training.dtype=float32"),
         "compare": ("compare", *SIZES, "--data", place / "text.txt", "--seeds", 1, "--budget",
-                    "tokens=256", "--threads", 1, "--json", "tokenizer.vocab=290", *TINY, *(
-                        f"{name}:model.dim={8 * size}" for size, name in enumerate(SIZES, 1))),
+                    "tokens=256", "--threads", 1, "--json", *TINY, *(
+                        f"{name}:model.dim={8 * size}" for size, name in enumerate(SIZES, 1)), *(
+                        f"{name}:tokenizer.vocab=290" for name in SIZES[:-1])),
         "clean": ("clean", place / "crawl.jsonl", "--rules", "c4", "--keep-rejected", "--json"),
         "prompt": ("prompt", place / "task.yaml", "--model", place / "cook", "--shots", "0,1", "--limit", 4, "--json"),
         "convert": ("convert", place / "cook", place / "convert", "--json"),
@@ -122,7 +123,7 @@ def answers(place: Path) -> Iterator[tuple[str, Item]]:
                                         *[dict[str, object](text=text) for text in prose(20, seed=14)]])
     for name, words in jobs(place).items():
         out = done(name, words if words[0] == "convert" else (*words, "--out", place / name))
-        yield from keys(f"json/{words[0]}", json.loads(out)) if "--json" in words else ()
+        yield from keys(f"json/{name}", json.loads(out)) if "--json" in words else ()
         yield from on_disk(f"disk/{name}", place / name)
     for name, words in questions(place).items():
         yield from keys(f"json/{name}", json.loads(first(done(name, (*words, "--json")))))
@@ -141,12 +142,13 @@ def first(text: str) -> str:
 
 
 def on_disk(name: str, folder: Path) -> Iterator[tuple[str, Item]]:
-    """Yield the files below a folder, and the keys of those that are JSON."""
+    """Yield the files below a folder, and the keys of those that are JSON; where it stands is no part of a key."""
+    here = str(folder.parent)
     for path in sorted(one for one in folder.rglob("*") if one.is_file() and one.parent.name != EVENTS):
         file = path.relative_to(folder).as_posix()
         yield f"{name}/{file}", Exact("a file")
         if path.suffix == ".json" and path.name not in PLAIN:
-            yield from keys(f"{name}/{file}", json.loads(path.read_text(encoding="utf-8")))
+            yield from keys(f"{name}/{file}", json.loads(path.read_text(encoding="utf-8").replace(here, "")))
         if path.suffix == ".jsonl":
             lines = path.read_text(encoding="utf-8").splitlines()
             yield from keys(f"{name}/{file}", [json.loads(line) for line in lines])

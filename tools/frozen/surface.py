@@ -101,13 +101,16 @@ def plain(value: Any, homes: dict[str, str], name: str) -> Any:
 
 
 def recipes() -> Iterator[tuple[str, Item]]:
-    """Yield every section of every recipe, with every default, and the tree of its model."""
+    """Yield every section of every recipe, with every default, and the tree of its model.
+
+    What is None is left out of the tree: a new choice that nobody makes changes none of them.
+    """
     for name in names():
         found = recipe(name)
         for key, value in found.as_dict().items():
             if value is not None:
                 yield f"recipes/{name}/{key}", short(value, most=60)
-        yield f"recipes/{name}/tree", Exact(digest(found.model.model_dump(mode="json")))
+        yield f"recipes/{name}/tree", Exact(digest(found.model.model_dump(mode="json", exclude_none=True)))
 
 
 def public() -> Iterator[tuple[str, Item]]:
@@ -128,7 +131,7 @@ def signature(found: Any) -> str:
         return f"settings {', '.join(found.model_fields)}"
     if callable(found):
         told = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in parameters_of(found))
-        return f"({re.sub('<function .*?>', 'a function', told)})"
+        return f"({re.sub('<function .*? at 0x[0-9a-f]*>', 'a function', told)})"
     return type(found).__name__
 
 

@@ -122,15 +122,6 @@ def test_a_start_that_is_no_token_is_refused(start: Any, tmp_path: Path, tokeniz
         task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 32, body, start))
 
 
-def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
-    """Nothing of such a model is new, left out, wider, or of new tokens."""
-    task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
-    begun = prepared(build(BODIES["encoder"], seed=1), task.wanted, tokenizer)
-    kept = prepared(begun.model, task.wanted, tokenizer)
-    assert begun.adopted.new and kept.model is begun.model
-    assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
-
-
 def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer: Tokenizer) -> None:
     """Another last word changes what is told of the first one; in a decoder without prefix it does not."""
     def first_logits(body: str, words: str) -> torch.Tensor:

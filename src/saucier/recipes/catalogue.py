@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError, expect, expect_texts, nearest
+from saucier.files import is_there
 from saucier.recipes.coherence import check_recipe
 from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides
@@ -57,7 +58,9 @@ def read_source(name_or_file: str | Path) -> Source:
 
 
 def file_text(path: Path) -> str:
-    """Return the text of a recipe file, or say why it has none."""
+    """Return the text of a recipe file, or say why it has none. A pipe is none: nobody may ever write into it."""
+    if is_there(path) and not (path.is_file() or path.is_dir()):
+        raise InputError("is no file", where=str(path), remedy="give another")
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -75,3 +77,10 @@ def test_one_fault_is_one_line_with_its_own_key(name: str, change: str, told: st
     with pytest.raises(InputError, match=told) as found:
         recipe(name, [change])
     assert len(str(found.value).splitlines()) == 1
+
+
+def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
+    """To read it would be to wait for ever."""
+    os.mkfifo(tmp_path / "recipe.yaml")
+    with pytest.raises(InputError, match=r"recipe\.yaml: is no file; give another"):
+        recipe(tmp_path / "recipe.yaml")

@@ -97,6 +97,21 @@ def test_a_process_that_dies_is_told_with_its_case(tmp_path: Path) -> None:
     assert [len(one.faults) for one in found] == [0, 0, 1, 0, 0] and "signal 9" in found[2].faults[0]
 
 
+@pytest.mark.parametrize(("kept", "faults"), [(True, 0), (False, 1)])
+def test_memory_that_a_process_takes_once_is_no_fault(kept: bool, faults: int, tmp_path: Path) -> None:
+    """So do libraries that are loaded late; what a damaged file makes us take, it makes us take each time."""
+    held: list[bytes] = []
+
+    def take() -> None:
+        block = held[0] if held else b"x" * (24 << 20)
+        held.extend([block] if kept else [])
+
+    def draw(drawn: object, stock: Path, place: Path) -> cases.Case:
+        return cases.Case("", (take,), room=16 << 20)
+
+    assert len(fuzz.Job("folders", 0, tmp_path).one(draw, 0).faults) == faults
+
+
 def test_cases_depend_on_kind_seed_and_number_alone(tmp_path: Path) -> None:
     first = [one.told for one in verdicts("calls", range(3, 6), tmp_path)]
     assert [one.told for one in verdicts("calls", range(5, 2, -1), tmp_path)] == first[::-1]

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+
 from pydantic import BaseModel, ConfigDict
+
+# To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
+# finds none for the frames of `import` itself, and looks through all modules each time: six seconds after PyTorch.
+for name in ("_bootstrap", "_bootstrap_external"):
+    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{name}>"), f"importlib.{name}")
 
 
 class Config(BaseModel):

@@ -34,6 +34,12 @@ SHAPES: dict[str, tuple[str, str, dict[str, Any]]] = {
 """Name -> config class, model class and the fields of the published size that are not the class's defaults."""
 BATCH = {"texts": 4, "length": 128}
 QUICK_SHAPES = ("electra-small",)
+PROFILED = ("bert-base", "distilbert", *QUICK_SHAPES)
+"""Those of which is told what the time goes to."""
+PRODUCTS = ("addmm", "mm", "bmm", "_linear_pointwise", "_scaled_dot_product_flash_attention_for_cpu")
+"""Operators that are matrix products, and attention, which is the same kernel of torch on both sides."""
+PASSES = 3
+"""Passes that are profiled."""
 
 
 def write(name: str, folder: Path) -> None:
@@ -84,13 +90,46 @@ def transformers(settings: dict[str, Any]) -> Turn:
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "transformers": transformers}
 
 
+def settings_of(name: str, folder: Path, dtype: str) -> dict[str, Any]:
+    """Return what a contender is told."""
+    return BATCH | {"folder": str(folder), "dtype": dtype, "model": SHAPES[name][1],
+                    "both": "Conditional" in SHAPES[name][1]}
+
+
+def share_of_products(turn: Turn) -> float:
+    """Return the share of products and attention in the time of a pass, on one thread."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        turn()
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            for _ in range(PASSES):
+                turn()
+    finally:
+        torch.set_num_threads(threads)
+    spent = {event.key.split("::")[-1]: event.self_cpu_time_total for event in seen.key_averages()}
+    return float(sum(spent.get(name, 0.0) for name in PRODUCTS) / sum(spent.values()))
+
+
+def profiled(name: str, folder: Path) -> str:
+    """Tell the shares of both sides, of a folder that was written."""
+    told = []
+    for dtype in ("float32", "bfloat16"):
+        settings = settings_of(name, folder, dtype)
+        ours, theirs = (share_of_products(prepare(settings)) for prepare in CONTENDERS.values())
+        told.append(f"in {dtype} {ours:.1%} of our time and {theirs:.1%} of theirs")
+    return f"{name}: matrix products and attention are {'; '.join(told)} (one thread, `torch.profiler`)."
+
+
 def compared(name: str, folder: Path, quick: bool) -> list[Row]:
     """Return one row for each number format."""
     write(name, folder)
     rows = []
     for dtype in ("float32", "bfloat16"):
-        settings = BATCH | {"folder": str(folder), "dtype": dtype, "model": SHAPES[name][1],
-                            "both": "Conditional" in SHAPES[name][1]}
+        settings = settings_of(name, folder, dtype)
         found = race("benchmarks.families", dict.fromkeys(CONTENDERS, settings), TRIED if quick else 5)
         ours, theirs = found["saucier"], found["transformers"]
         rows.append(at_least(f"{name}, {dtype}", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.0))
@@ -99,10 +138,12 @@ def compared(name: str, folder: Path, quick: bool) -> list[Row]:
 
 def measure(quick: bool) -> Section:
     """Compare every shape."""
-    rows = []
+    rows, notes = [], []
     for name in QUICK_SHAPES if quick else SHAPES:
         with tempfile.TemporaryDirectory() as place:
             rows += compared(name, Path(place) / "model", quick)
+            if name in PROFILED:
+                notes.append(profiled(name, Path(place) / "model"))
     about = (f"Published shapes with random weights, saved by `transformers` and opened by both; {BATCH['texts']} "
              f"texts of {BATCH['length']} tokens without padding, forward with the head. Tokens a second.")
-    return Section("One forward pass, family by family", about, rows)
+    return Section("One forward pass, family by family", about, rows, notes)

@@ -27,8 +27,8 @@ if __name__ == "__main__":
 from benchmarks.section import LackingError, Section, markdown, not_measured  # noqa: E402 - the path is set above
 
 NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", "encoder", "long_inputs", "families",
-         "training", "finetuning", "decoding", "shakespeare", "titles", "reasons", "nanos", "long_tasks", "tasks",
-         "multi30k", "back_translation")
+         "training", "finetuning", "decoding", "shakespeare", "titles", "reasons", "sentence_order", "nanos",
+         "long_tasks", "tasks", "multi30k", "back_translation")
 """Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k` and `back_translation` up to an hour."""
 AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding")
 LIBRARIES = dict.fromkeys(AGAINST, ("transformers",)) | {"finetuning": ("transformers", "accelerate")}

@@ -1,7 +1,7 @@
 """Damage real artifacts and call the Python functions with bad values: an `InputError` in one line, or a sound result.
 
-`python tools/fuzz.py folders|state|adapters|tasks|recipes|calls --number N --seed S` runs N cases, a hundred in a
-process of its own, so that a crash is seen and told with its case. `--case K` runs one case again, with the traceback.
+`python tools/fuzz.py folders|state|adapters|tasks|recipes|calls --number N --seed S` runs N cases, some hundred in a
+process of their own, so that a crash is seen and told with its case. `--case K` runs one again, with the traceback.
 Cases depend on kind, seed and number alone.
 """
 
@@ -31,8 +31,10 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NU
 from tools.fuzzing import KINDS, kind_of  # noqa: E402  # libraries read the environment when they are loaded
 from tools.fuzzing.cases import CLOCK, ROOM, Draw, Verdict, number_of, tried  # noqa: E402  # so
 
-BATCH = 100
-"""Cases of one process."""
+BATCH = 500
+"""Cases of one process; each begins with the libraries that are loaded late."""
+QUICK = Path("/dev/shm")
+"""A disk in memory, where there is one: what is written is synced many times a case."""
 ADDRESSES = 6 * 2**30
 """Bytes of addresses that a process may take in addition to those it has: more is a fault, and must not stop others."""
 STEPS = 8
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, default=None, help="run this case alone, in this process")
     asked = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="saucier-fuzz-") as place:
+    with tempfile.TemporaryDirectory(prefix="saucier-fuzz-", dir=QUICK if os.access(QUICK, os.W_OK) else None) as place:
         job = Job(asked.kind, asked.seed, Path(place))
         if asked.case is not None:
             return again(job, asked.case)

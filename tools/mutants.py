@@ -214,7 +214,8 @@ def finder(mutant: Mutant, root: Path, *, jobs: int, near: bool) -> str:
         except subprocess.TimeoutExpired:
             return " ".join(chosen)
         if done.returncode not in (0, 5):
-            failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            failed = [line.split()[1].partition("[")[0] for line in done.stdout.splitlines()
+                      if line.startswith(("FAILED ", "ERROR "))]
             return failed[0] if failed else " ".join(chosen)
     return ""
 

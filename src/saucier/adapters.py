@@ -33,8 +33,8 @@ from saucier.checkpoints.model_folder import MODEL_TYPE, read_json
 from saucier.checkpoints.source import Weights
 from saucier.errors import InputError, expect, nearest
 from saucier.families.layouts import LAYOUTS
-from saucier.files import write_atomically
-from saucier.hub import folder_of, is_there
+from saucier.files import is_there, write_atomically
+from saucier.hub import folder_of
 from saucier.model import Transformer
 from saucier.parts.changed import Origin, marks
 

@@ -21,8 +21,10 @@ class SaucierError(Exception):
         """`where` is a file, line, byte offset or key path; `remedy` is what the person can do.
 
         `more`: further faults, each shown in a line of its own. Names from a hostile file may hold line ends and
-        control characters: they are shown escaped, so that a fault stays one line and a terminal obeys nothing.
+        control characters: they are shown escaped, so that a fault stays one line and a terminal obeys nothing. A place
+        whose name is empty or blank is shown in quotes.
         """
+        where = repr(where) if where is not None and not where.strip() else where
         self.what, self.where, self.remedy = what, where, remedy
         what, where, remedy = short(what), short(where or ""), short(remedy or "")
         head = f"{where}: {what}" if where else what

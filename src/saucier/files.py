@@ -77,6 +77,24 @@ def refuse_unwritable(target: Path, *, folder: bool) -> None:
         raise InputError(wrong, where=str(known), remedy=f"give a new {'folder' if folder else 'file'}")
 
 
+def is_there(path: str | Path) -> bool:
+    """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: str | Path) -> bool:
+    """Say whether a path is that of a file, whatever it is called."""
+    return is_there(path) and Path(path).is_file()
+
+
+def is_folder(path: str | Path) -> bool:
+    """Say whether a path is that of a folder, whatever it is called."""
+    return is_there(path) and Path(path).is_dir()
+
+
 def is_taken(folder: Path) -> bool:
     """Say whether a place holds something or is a file, so that no new folder can be there."""
     return folder.exists() and (folder.is_file() or bool(entries(folder)))
@@ -222,6 +240,18 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("not a JSON object", where=str(path), remedy="write it again")
     return value
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON. Raises `json.JSONDecodeError` for all that cannot be read: deep nesting and endless numbers too."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from error
+    except ValueError as error:  # a number of thousands of digits, or bytes that are no text
+        raise json.JSONDecodeError(str(error), "", 0) from error
 
 
 def refuse_halves(value: Any) -> None:

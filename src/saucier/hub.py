@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from saucier.errors import InputError, expect
+from saucier.files import is_there
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
@@ -22,14 +23,6 @@ OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "che
 def is_hub_id(text: str) -> bool:
     """Say whether a text can only be a repository: `owner/name`, where no folder `owner` exists."""
     return REPOSITORY.fullmatch(text) is not None and not is_there(text) and not is_there(Path(text).parent)
-
-
-def is_there(path: str | Path) -> bool:
-    """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError):
-        return False
 
 
 def folder_of(path: str | Path, *, weights: bool = True) -> Path:

@@ -85,12 +85,22 @@ def test_a_wrong_override(saucier: Saucier, word: str, words: list[str]) -> None
     assert [one for one in words if one not in answer.error] == []
 
 
+@pytest.mark.parametrize("verb", ["show", "plan", "cook", "diff", "attention", "evaluate", "finetune"])
+def test_names_that_no_file_can_have(saucier: Saucier, verb: str) -> None:
+    """200 letters of two bytes each are more than a folder takes."""
+    name = "\u00e9" * 200
+    answer = saucier(verb, name, *([name] if verb == "diff" else []))
+    assert answer.code == 2 and name in answer.error and "; " in answer.error
+
+
 @pytest.mark.parametrize(("verb", "recipe", "word", "told"), [
     ("cook", "longformer-nano", "model.window=0", "model.window: 0 neighbours cannot stand half on each side; give"),
     ("plan", "longformer-nano", "model.window=5", "model.window: 5 neighbours cannot stand half on each side; give"),
     ("show", "longformer-nano", "model.window=[4,4]", "model.window: 2 windows for 4 layers; give one number for all"),
     ("show", "longformer-nano", "model.layers=0", "model.window: 4 windows for 0 layers; give one number for all"),
     ("show", "led-nano", "model.window=0", "model.window: 0 neighbours cannot stand half on each side; give"),
+    ("show", "t5-nano", "model.dim=0", "model.dim: no model has such a size: 0.0 cannot be raised"),
+    ("show", "gpt-nano", f"training.length={10**30}", "training.length: should be a whole number of at most 64 bits"),
     ("show", "reformer-nano", "model.layers=0", "model.layers: a stack has at least one layer; give 1"),
     ("show", "sparse-transformer-nano", "model.layers=0", "model.layers: a stack has at least one layer; give 1"),
 ])

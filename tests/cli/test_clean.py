@@ -82,6 +82,11 @@ def test_a_dropped_document_is_looked_up(saucier: Saucier, crawl: Path, tmp_path
     assert "dropped by lorem_ipsum: holds 'lorem ipsum', line 1 of it" in shown and CRAWL[11] in shown
     place = f"{crawl.parent}/b.jsonl.gz:4"
     assert json.loads(saucier("clean", "--why", place, "--out", out, "--json").out)["document"] == 12
+    kept = (out / "rejected/documents.jsonl").read_text()
+    for damage in ("[" * 99_999, "7", "[]", "{}", kept[:9]):
+        (out / "rejected/documents.jsonl").write_text(damage + "\n" + kept)
+        assert "documents.jsonl:1: was changed; clean again" in saucier("clean", "--why", 12, "--out", out).error
+    (out / "rejected/documents.jsonl").write_text(kept)
     assert "no document 1 was dropped" in saucier("clean", "--why", 1, "--out", out).error
 
 

@@ -30,8 +30,8 @@ from saucier.families.layouts import LAYOUTS
 transformers.utils.logging.set_verbosity(logging.CRITICAL)
 ATOL = RTOL = 1e-4
 NEW = 4
-FAILS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NotImplementedError, RuntimeError,
-         StrictDataclassError, TypeError, ValueError)
+FAILS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError,
+         RuntimeError, StrictDataclassError, TypeError, ValueError)
 """What the reference raises for illegal values, which it says in many ways."""
 OBEYED, REFUSED, ILLEGAL, FAULT = "obeyed", "refused", "reference fails", "fault"
 

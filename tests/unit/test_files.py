@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -34,6 +35,23 @@ def test_json_ends_in_a_line_end(tmp_path: Path) -> None:
     text = (tmp_path / "a.json").read_text(encoding="utf-8")
     assert '"ü"' in text
     assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("{", "Expecting property name"), ("[" * 100_000, "nested too deeply"), ('{"a":' * 50_000, "nested too deeply"),
+    ("9" * 6000, "Exceeds the limit"), (b"\xff\xff", "codec"),
+])
+def test_json_that_cannot_be_read_is_one_kind_of_error(text: str | bytes, says: str) -> None:
+    with pytest.raises(json.JSONDecodeError, match=says):
+        files.parse_json(text)
+
+
+@pytest.mark.parametrize("name", ["\u00e9" * 200, "x" * 5000, "a\x00b", "\ud800", "", "nothing", "file/inside"])
+def test_names_that_no_file_has_are_no_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert not files.is_file(name) and files.is_there(name) == files.is_folder(name) == (name == "")
+    assert files.is_file("file") and not files.is_folder("file") and files.is_folder(tmp_path)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.model import MAX_LAYERS
 
 Where = tuple[str, ...]
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, le=2**20)]
+"""As wide as a model may be, and no wider."""
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -204,7 +206,7 @@ class Freeze(Config):
     kind: Literal["freeze"] = "freeze"
     where: Where = ("embeddings",)
     """Which: roles, `embeddings`, `head`, `norms`, `biases`, or globs over the names of parameters."""
-    lower: int = Field(default=0, ge=0)
+    lower: int = Field(default=0, ge=0, le=MAX_LAYERS)
     """So many of the first blocks of every stack, besides."""
 
 

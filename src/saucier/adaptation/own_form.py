@@ -21,6 +21,7 @@ from saucier.adaptation.config import Tuning
 from saucier.adaptation.rewrite import added, rewrite, trainable
 from saucier.checkpoints.adapters import CONFIG, OWN, WEIGHTS, another_base
 from saucier.checkpoints.model_folder import fill_named
+from saucier.checkpoints.source import SafeShard
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, unfilled
@@ -31,6 +32,8 @@ FORMAT = 1
 """Raised when the form changes in a way that older readers cannot read."""
 SHOWN = 60
 """Letters of a value that an error shows."""
+WIDTHS = ("rank", "length", "hidden", "width")
+"""How wide a rewrite is, as its settings call it."""
 NOTE = "Saucier's own form: PEFT has none for this"
 
 
@@ -103,11 +106,23 @@ def read_own(document: Mapping[str, Any], base: Transformer | None, path: Path, 
         if found != document.get("base_digest"):
             raise another_base("it has other weights", path.parent, made_for, origin)
         model.origin = Origin(origin, found, unlike, marks(model, unlike))
+    SafeShard(path)  # refuses a file that is not there or damaged, before anything is made for it
     for by in rewrites:
+        refuse_unheld(by, path)
         rewrite(model, by=by)
     model.published, model.generation = dict(said["published"]), dict(said["generation"])
     refill(model, path.parent)
     return model
+
+
+def refuse_unheld(by: Tuning, path: Path) -> None:
+    """Raise `InputError` for a rewrite that is wider than the file of its weights is long: it was never learned."""
+    size = path.stat().st_size
+    for name in WIDTHS:
+        width = getattr(by, name, None)
+        if width is not None and width > size:
+            raise InputError(f"{name} {width} is more than the weights beside it can hold, {size} bytes",
+                             where=str(path.parent / CONFIG), remedy="the file was changed; write it again")
 
 
 def on_tree(tree: c.Transformer, base: Transformer) -> Transformer:

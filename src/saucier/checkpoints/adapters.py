@@ -5,7 +5,6 @@ The sum is made under the published names, before the family's rules, so that it
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from saucier.checkpoints.source import Weights, fitting
 from saucier.checkpoints.tensors import read_notes
 from saucier.errors import InputError
 from saucier.expressions import expression
+from saucier.files import parse_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (WEIGHTS, "adapter_model.bin")
@@ -96,7 +96,7 @@ class Adapter:
         """What tells each parameter of the base from others; nothing in a file that others wrote."""
         noted = read_notes(self.folder / WEIGHTS).get(MARKS, "{}")
         try:
-            return {str(name): str(mark) for name, mark in json.loads(noted).items()}
+            return {str(name): str(mark) for name, mark in parse_json(noted).items()}
         except (ValueError, AttributeError) as error:
             raise InputError(f"the note {MARKS} is no JSON object", where=str(self.folder / WEIGHTS),
                              remedy="fetch the adapter again") from error

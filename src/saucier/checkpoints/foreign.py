@@ -187,16 +187,30 @@ def table_rows(table: Table) -> Tensor:
 
 
 def generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what generation reads: generation_config.json, or else the config and what its decoder's config adds."""
+    """Return what generation reads: generation_config.json, or else the config."""
     path = folder / "generation_config.json"
-    if path.is_file():
-        return {name: value for name, value in read_json(path).items()
-                if value is not None and name != "transformers_version"}
+    said = {name: value for name, value in read_json(path).items() if name != "transformers_version"} \
+        if path.is_file() else older_defaults(document)
+    found = {name: value for name, value in said.items() if value is not None}
+    return {**found, "top_k": UNSAID_TOP_K} if unlimited(found) else found
+
+
+UNSAID_TOP_K = 50
+"""From how many tokens the reference draws where a folder that asks for drawing does not say it."""
+
+
+def unlimited(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what says that all tokens are drawn from, where options ask for drawing and name no number of tokens."""
+    return {"top_k": 0} if generation.get("do_sample") is True and generation.get("top_k") is None else {}
+
+
+def older_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what generation reads in a config: its own fields, and what its decoder's config adds."""
     decoder = document.get("decoder")
     inside = decoder if isinstance(decoder, Mapping) else {}
     said = {name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)}
     said |= {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
-    return {name: value for name, value in said.items() if value is not None}
+    return said
 
 
 def body_of(tree: c.Transformer) -> c.Transformer:
@@ -255,7 +269,8 @@ def write_foreign(model: Transformer, layout: Layout, folder: Path,
         temporary.mkdir(parents=True)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if model.generation:
-            (temporary / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n",
+            generation = {**model.generation, **unlimited(model.generation)}
+            (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
                                                               encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
         if is_sentence_head(model.config.head):

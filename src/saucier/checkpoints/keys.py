@@ -6,7 +6,7 @@ family's function must give that very tree again: what cannot be expressed is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from saucier import config as c
 from saucier.checkpoints.common_fields import COMMON, NEUTRAL, neutral, with_labels
+from saucier.checkpoints.naming import by_field
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.config.model import MAX_LAYERS
 from saucier.errors import InputError
@@ -94,11 +95,6 @@ class Key:
         """Return the name by which a config says this field."""
         return next((name for name in (self.foreign, *self.instead) if name in document), self.foreign)
 
-    def stands_at(self, places: Sequence[str], *, by_way: bool = True) -> bool:
-        """Say whether one of its paths ends at the last of these words, by way of some of them."""
-        ways = ([word for word in path.split(".") if word != "*"] for path in self.paths)
-        return any(way[-1] == places[-1] and (within(way, places) or not by_way) for way in ways)
-
     def converted(self, value: Any, where: str) -> Any:
         """Return what `ours` makes of a value. Raises `InputError` for one that it cannot take."""
         assert self.ours is not None, "read() asks only then"
@@ -124,12 +120,6 @@ class Key:
                 return said
             return {ours: theirs for theirs, ours in reversed([*self.names.items()])}.get(value)
         return value if self.theirs is None else self.theirs(value)
-
-
-def within(words: Sequence[str], places: Sequence[str]) -> bool:
-    """Say whether words stand among others in their order."""
-    rest = iter(places)
-    return all(word in rest for word in words)
 
 
 def look_up(tree: Any, path: str) -> Any:
@@ -223,6 +213,8 @@ class Layout:
     """Fields that change what is computed, and of which only this value can be expressed."""
     free: frozenset[str] = frozenset()
     """Fields of this family that do not change what is computed, beside `COMMON`."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Fields that are read without a key, by what stands below -> what of them is obeyed, in words."""
     normalize: Callable[[Document], Document] = dict
     """Brings newer or older spellings of a field to the one of the table."""
     older: Mapping[str, str] = field(default_factory=dict)
@@ -263,8 +255,8 @@ class Layout:
 
         Raises `InputError` for what cannot be expressed.
         """
-        document = with_labels(self.normalize(document))
-        known = {key.foreign for key in self.keys} | set(self.fixed) | self.free | COMMON
+        given, document = document, with_labels(self.normalize(document))
+        known = {key.foreign for key in self.keys} | {*self.fixed, *self.told} | self.free | COMMON
         if unknown := sorted(set(document) - known - NEUTRAL.keys()):
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
@@ -286,19 +278,14 @@ class Layout:
             return self.settle(validated(kept, where))  # checked first: what settles a tree counts its layers
         except (InputError, ValidationError) as error:
             told = error if isinstance(error, InputError) else no_model(error, where)
-            raise self.named(told, document, published) from error
+            raise self.named(told, given, published, where) from error
 
-    def named(self, error: InputError, document: Document, published: str) -> InputError:
+    def named(self, error: InputError, document: Document, published: str, where: str) -> InputError:
         """Return an error about a place of the tree with the fields of the config that say what is there."""
-        paths = [path.split(".") for path in (error.what.partition(":")[0], str(error.where))]
-        known = (*self.keys, *self.classes[published].keys)
-        found = next((keys for by_way in (True, False) if (keys := [
-            key for key in known if any(key.stands_at(path, by_way=by_way) for path in paths)])), [])
-        said = [f"{key.spelled(document)} {document.get(key.spelled(document))!r}" for key in found]
-        if not said:
-            return error
-        return InputError(f"{' with '.join(dict.fromkeys(said))} cannot be expressed ({error.what})", where=error.where,
-                          remedy=error.remedy)
+        keys = (*self.keys, *self.classes[published].keys)
+        older = {newer: name for name, newer in self.older.items() if name in document}
+        names = {key.foreign: older.get(key.foreign, key.spelled(document)) for key in keys}
+        return by_field(error, keys, {key: (name, document.get(name)) for key, name in names.items()}, where)
 
     def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
         """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.
@@ -308,7 +295,7 @@ class Layout:
         """
         said, first = said or {}, None
         refused: InputError | None = None
-        unread = {name: value for name, value in said.items() if name in self.free | COMMON}
+        unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.told.keys()}
         for name in self.likely(said):
             document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
                         **self.written(tree, name, said)}

@@ -24,7 +24,7 @@ def published_tree(layout: Layout, document: Mapping[str, Any], published: str, 
     try:
         c.check(tree)
     except InputError as error:
-        raise layout.named(error, document, published) from error
+        raise layout.named(error, document, published, where) from error
     return tree
 
 

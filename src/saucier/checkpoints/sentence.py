@@ -15,7 +15,7 @@ from saucier.checkpoints.model_folder import read_json
 from saucier.checkpoints.source import Weights
 from saucier.checkpoints.tensors import write_tensors
 from saucier.errors import InputError
-from saucier.files import read_object
+from saucier.files import parse_json, read_object
 from saucier.model import Transformer
 from saucier.parts.embedding_head import EmbeddingHead
 from saucier.parts.heads import build_head
@@ -67,9 +67,9 @@ def modules_of(folder: Path) -> list[tuple[str, Path]]:
     """Read the kinds and folders of the modules."""
     path = folder / MODULES
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
         listed = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in found]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError("is no list of modules", where=str(path), remedy="fetch the folder again") from error
     for _, place in listed:
         if place and (Path(place).name != place or len(place) > 200 or "\0" in place):

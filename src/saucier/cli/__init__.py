@@ -6,6 +6,7 @@ error of ours keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -42,7 +43,7 @@ from saucier.cli import (
     tokenizer,
     train,
 )
-from saucier.errors import SaucierError
+from saucier.errors import InputError, SaucierError
 
 FAILED, INTERRUPTED = 1, 130
 TRACED = warnings.formatwarning
@@ -118,6 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        wrong = InputError("is too long for the name of a file", where=str(error.filename), remedy="give another")
+        complain(str(wrong))
+        return wrong.exit_code
 
 
 def complain(text: str) -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from saucier.comparison.config import Budget, Classification, Experiment, HeldOutLoss, Judge, Tagging
 from saucier.errors import InputError, nearest
+from saucier.files import is_file, is_there
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
 from saucier.recipes.faults import validated
@@ -55,12 +56,12 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> Asked:
 
 def is_recipe(word: str) -> bool:
     """Whether a word is a recipe's name, its file, or a run folder."""
-    return word in names() or word.endswith(FILES) or (Path(word) / "recipe.yaml").is_file()
+    return word in names() or word.endswith(FILES) or is_file(Path(word) / "recipe.yaml")
 
 
 def is_misspelt(word: str) -> bool:
     """Whether a word among the files is none, and looks like the name of a recipe."""
-    return not Path(word).exists() and re.fullmatch(r"[\w-]+", word) is not None
+    return not is_there(word) and re.fullmatch(r"[\w-]+", word) is not None
 
 
 def assignment(text: str) -> tuple[str, Any]:
@@ -117,7 +118,7 @@ def arms_of(recipes: Sequence[str]) -> list[dict[str, Any]]:
                          remedy="give two or more to compare, or a study file")
     found: dict[str, dict[str, Any]] = {}
     for word in recipes:
-        file = str(Path(word) / "recipe.yaml") if (Path(word) / "recipe.yaml").is_file() else word
+        file = str(Path(word) / "recipe.yaml") if is_file(Path(word) / "recipe.yaml") else word
         base, number = recipe(file).name, 1
         while (name := base if number == 1 else f"{base}-{number}") in found:
             number += 1

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import inspect
 import os
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
+
+LARGEST = 2**63 - 1
+"""The largest whole number that tensors, arrays and files can hold."""
 
 # To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
 # finds none for the frames of `import` itself, and looks through all modules each time: six seconds after PyTorch.
-for name in ("_bootstrap", "_bootstrap_external"):
-    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{name}>"), f"importlib.{name}")
+for part in ("_bootstrap", "_bootstrap_external"):
+    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{part}>"), f"importlib.{part}")
 
 
 class Config(BaseModel):
-    """A frozen piece of a recipe. Slots that exclude each other are unions told apart by `kind`."""
+    """A frozen piece of a recipe. Slots that exclude each other are unions told apart by `kind`.
+
+    No whole number in it is beyond 64 bits: nothing that reads it could hold it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
+
+    @field_validator("*")
+    @classmethod
+    def _of_64_bits(cls, value: Any) -> Any:
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int) and not -LARGEST <= one <= LARGEST:
+                raise ValueError("should be a whole number of at most 64 bits")
+        return value

@@ -17,6 +17,7 @@ from saucier.families.deberta_lineage import (
     NAMES,
     OURS,
     THEIRS,
+    TOLD,
     attention,
     body,
     classes,
@@ -69,4 +70,4 @@ def weights(tree: c.Transformer) -> Rules:
 
 DEBERTA_LAYOUT = Layout(
     "deberta", from_fields, KEYS, weights, without(classes("Deberta"), "ForMultipleChoice"), "deberta.",
-    fixed={"talking_head": False}, free=FREE, normalize=normalized, spelled=spelled)
+    fixed={"talking_head": False}, free=FREE, told=TOLD, normalize=normalized, spelled=spelled)

@@ -75,7 +75,7 @@ KEYS = lineage.keys(
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
     kind_at("relative_attention", POSITIONS, c.Disentangled, argument="relative", default=False),
     Key("max_relative_positions", (f"{POSITIONS}.distances.reach",), argument="reach", default=-1),
-    Key("pos_att_type", (), argument="terms", default=(), ours=read_terms, theirs=list, found=terms_of),
+    Key("pos_att_type", (POSITIONS,), argument="terms", default=(), ours=read_terms, theirs=list, found=terms_of),
     arguments=("dim", "heads"), transform=HEAD, layer_norm_eps=("eps", 1e-7),
     also={"eps": (f"{POSITIONS}.norm.eps", "encoder.convolution.norm.eps"),
           "dropout": (f"{POSITIONS}.dropout", "encoder.convolution.dropout")})
@@ -137,5 +137,6 @@ def classes(name: str) -> dict[str, Published]:
                 c.ChoiceHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense", keys=POOLED)}
 
 
-FREE = frozenset({"legacy", "pooler_hidden_size", "max_position_embeddings", "cls_dropout", "pooler_dropout",
+TOLD = {"legacy": "any value that makes a model", "pooler_hidden_size": "the value of hidden_size"}
+FREE = frozenset({"max_position_embeddings", "cls_dropout", "pooler_dropout",
                   "pooler_hidden_act", "conv_act", "conv_groups", "tie_word_embeddings"})

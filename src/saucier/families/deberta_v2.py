@@ -13,6 +13,7 @@ from saucier.families.deberta_lineage import (
     KEYS,
     NAMES,
     POSITIONS,
+    TOLD,
     attention,
     body,
     classes,
@@ -75,4 +76,4 @@ V2_NAMES = replace(
             "attention.inner.positions.query": "attention.self.pos_query_proj"},
     maps={"attention.inner.qkv": tuple(f"attention.self.{name}_proj" for name in ("query", "key", "value"))})
 DEBERTA_V2_LAYOUT = Layout("deberta-v2", from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
-                           free=FREE, normalize=normalized, spelled=spelled)
+                           free=FREE, told=TOLD, normalize=normalized, spelled=spelled)

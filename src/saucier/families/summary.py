@@ -13,6 +13,12 @@ PICKS = {"first": c.First(), "last": c.Last(), "mean": c.MeanAll(), "cls_index":
 FIELDS = frozenset({"summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout",
                     "summary_last_dropout"})
 
+TO_LABELS = tuple(Key(name, (), names={True: True}, default=True, found=lambda tree: True)
+                  for name in ("summary_use_proj", "summary_proj_to_labels"))
+"""Fields of a summary that always has a map, as wide as there are labels."""
+NO_ACTIVATION = Key("summary_activation", (), names=dict.fromkeys(NONE, ""), default="", found=lambda tree: None)
+"""The field of a summary whose map is the output."""
+
 
 def pick(default: str) -> Key:
     """Return the key of where the vector is taken."""

@@ -12,7 +12,7 @@ from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.places import fields
 from saucier.checkpoints.rules import Rule
 from saucier.families.shapes import repeated
-from saucier.families.summary import NONE, pick
+from saucier.families.summary import NO_ACTIVATION, NONE, TO_LABELS, pick
 
 
 def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 30145, length: int = 512,
@@ -82,10 +82,6 @@ WRITING = (
     Key("mask_token_id", ("head.predicts.mask",), default=0),
     Key("lang_id", ("head.predicts.language",), default=lambda document: None if "lang_id" in document else 0),
 )
-TO_LABELS = tuple(Key(name, (), names={True: True}, default=True, found=lambda tree: True)
-                  for name in ("summary_use_proj", "summary_proj_to_labels"))
-NO_ACTIVATION = Key("summary_activation", (), names=dict.fromkeys(NONE, ""), default="",
-                    found=lambda tree: None)
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
 CLASSES = {
     "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),

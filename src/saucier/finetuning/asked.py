@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from saucier.errors import InputError, nearest
+from saucier.files import is_folder, is_there
 from saucier.finetuning.config import Finetuning, finetuning, read_finetuning
 from saucier.hub import TUNED
 from saucier.recipes.overrides import is_override
@@ -39,10 +40,10 @@ def wanted_finetuning(what: str, words: Iterable[str], model: str | None,
     """
     overrides, files = sorted_words(words, files)
     place = Path(what)
-    if what not in task_kinds() and (place.is_dir() or place.suffix in (".yaml", ".yml")):
-        settings = read_finetuning(place / TUNED if place.is_dir() else place,
+    if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
+        settings = read_finetuning(place / TUNED if is_folder(place) else place,
                                    [*given(model, files), *overrides])
-        return settings, place if place.is_dir() else None
+        return settings, place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=nearest(what, task_kinds()))
     for value, option, example in ((model, "--model", "FOLDER"), (files.train, "--data", "train.tsv")):
@@ -76,7 +77,7 @@ def given(model: str | None, files: Files) -> Sequence[str]:
 
 def located(model: str) -> str:
     """Return a model's path, so that it means the same from everywhere; a hub id as it is."""
-    return absolute(model) if Path(model).exists() else model
+    return absolute(model) if is_there(model) else model
 
 
 def task_kinds() -> list[str]:

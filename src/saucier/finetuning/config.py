@@ -14,6 +14,7 @@ from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
 from saucier.config.layer_mix import LayerMix
 from saucier.errors import InputError
+from saucier.files import is_file, is_folder
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.faults import validated
 from saucier.recipes.overrides import apply_overrides, as_words
@@ -158,7 +159,7 @@ def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
 def usual_optimizer(asked: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
     """Return the optimizer of what learns: a recipe has its own, whole; what is added to a model has its rate."""
     name, place = str(asked.get("model")), Path(str(asked.get("model")))
-    if not place.is_dir() and (name in names() or (place.suffix in (".yaml", ".yml") and place.is_file())):
+    if not is_folder(place) and (name in names() or (place.suffix in (".yaml", ".yml") and is_file(place))):
         source, changes = read_source(name), asked.get("recipe")
         apply_overrides(source, as_words(changes if isinstance(changes, dict) else {}), Recipe)
         return validated(source, Recipe).training.optimizer
@@ -170,7 +171,7 @@ def usual_optimizer(asked: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
 
 def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     """Read a file of this form. Raises `InputError` with file and line."""
-    if not path.is_file():
+    if not is_file(path):
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
     source = read_yaml(file_text(path), str(path))
     return resolved(source, list(overrides))

@@ -10,6 +10,7 @@ from typing import Any
 from saucier import config as c
 from saucier.checkpoints.published import label_names
 from saucier.errors import InputError
+from saucier.files import is_folder
 from saucier.finetuning.data import read_examples
 from saucier.finetuning.folder import TaskFolder, read_task
 from saucier.finetuning.job import LONGEST
@@ -70,7 +71,7 @@ def open_task(path: Path | str, base: str | None = None) -> TaskModel:
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
     kind.
     """
-    folder = TaskFolder(Path(path)).model if TaskFolder(Path(path)).model.is_dir() else path
+    folder = TaskFolder(Path(path)).model if is_folder(TaskFolder(Path(path)).model) else path
     model, tokenizer = load(folder, dtype="float32", base=base), tokenizer_of(folder, base)
     check_fits(model, tokenizer, str(path))
     saved = read_task(model_folder_of(folder_of(folder)))

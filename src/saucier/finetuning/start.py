@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from saucier import config as c
 from saucier.checkpoints.foreign import generation_defaults
 from saucier.errors import InputError
-from saucier.files import read_object
+from saucier.files import is_folder, read_object
 from saucier.finetuning.config import Finetuning
 from saucier.finetuning.data import Splits
 from saucier.hub import folder_of, is_hub_id
@@ -124,7 +124,7 @@ class Scratch:
 def start_of(settings: Finetuning) -> Start:
     """Return what a fine-tuning begins with. Raises `InputError` for what is neither model nor recipe."""
     name = settings.model
-    if Path(name).is_dir() or is_hub_id(name):
+    if is_folder(name) or is_hub_id(name):
         if settings.recipe:
             raise InputError("a model that is there cannot be changed", where="recipe",
                              remedy="leave it out, or give a recipe with --model")

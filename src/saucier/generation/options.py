@@ -22,15 +22,17 @@ SHOWN = 100
 """Letters of a wrong value that an error shows."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,), "num_beam_groups": (0, 1),
-    "diversity_penalty": (0.0,), "penalty_alpha": (0.0,), "guidance_scale": (1.0,), "max_time": (),
-    "exponential_decay_length_penalty": (), "sequence_bias": (), "watermarking_config": (), "token_healing": (),
-    "constraints": (), "force_words_ids": (), "dola_layers": (), "prompt_lookup_num_tokens": (), "use_mtp": (),
-    "speculation_type": (), "assistant_early_exit": (), "cache_config": ({},)}
-"""What transformers reads and we do not, with the values that ask for nothing, besides null and false."""
+    "encoder_repetition_penalty": (1,), "encoder_no_repeat_ngram_size": (0,), "num_beam_groups": (0, 1),
+    "diversity_penalty": (0,), "penalty_alpha": (0,), "guidance_scale": (1,), "max_time": (),
+    "exponential_decay_length_penalty": (), "sequence_bias": (), "watermarking_config": (), "token_healing": (0,),
+    "constraints": (), "force_words_ids": (), "dola_layers": (), "prompt_lookup_num_tokens": (), "use_mtp": (0,),
+    "speculation_type": (), "assistant_early_exit": (), "cache_config": ({},),
+    "cache_implementation": ("dynamic", "static", "offloaded", "offloaded_static", "sliding_window", "hybrid",
+                             "hybrid_chunked", "offloaded_hybrid", "offloaded_hybrid_chunked")}
+"""What transformers reads and we do not, with the values that ask for nothing, besides null; 0 is false too."""
 
 NEUTRAL_OF_SAMPLING: dict[str, tuple[Any, ...]] = {
-    "typical_p": (1.0,), "epsilon_cutoff": (0.0,), "eta_cutoff": (0.0,), "min_p": (), "top_h": ()}
+    "typical_p": (1,), "epsilon_cutoff": (0,), "eta_cutoff": (0,), "min_p": (0,), "top_h": ()}
 """The same, of what is read only where tokens are drawn."""
 
 LEFT_TO_RIGHT = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
@@ -92,6 +94,8 @@ class GenerationOptions(Config):
     """Token sequences that must not be written."""
     renormalize_logits: bool = False
     """Scores are made probabilities again after all else has changed them; beams add them up."""
+    remove_invalid_values: bool = False
+    """A score that is no number counts as 0, and an infinite one as the largest number, or the smallest."""
     suppress_tokens: tuple[TokenId, ...] = ()
     """Tokens that must not be written."""
     begin_suppress_tokens: tuple[TokenId, ...] = ()
@@ -190,9 +194,9 @@ def refuse_unknown(defaults: Mapping[str, Any], *, sampled: bool) -> None:
     """
     known = {**NEUTRAL, **(NEUTRAL_OF_SAMPLING if sampled else {})}
     for name, value in defaults.items():
-        if name in known and value not in (None, False, *known[name]):
-            raise InputError(f"the model's defaults ask for {name}={value!r}, which cannot be followed", where=name,
-                             remedy="remove it from generation_config.json, or from model.generation")
+        if name in known and value is not None and value not in known[name]:
+            raise InputError(f"{repr(value)[:SHOWN]}, which the model's defaults ask for, cannot be followed",
+                             where=name, remedy="remove it from generation_config.json, or from model.generation")
 
 
 def readable(error: ValidationError) -> InputError:
@@ -202,6 +206,9 @@ def readable(error: ValidationError) -> InputError:
     if len(fault["loc"]) > 1 and name == "strategy":
         return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}",
                           where=".".join(map(str, fault["loc"])), remedy="docs/masked-generation.md lists its settings")
+    if fault["type"] == "extra_forbidden" and (name in NEUTRAL or name in NEUTRAL_OF_SAMPLING):
+        return InputError(f"{repr(fault['input'])[:SHOWN]} cannot be followed: transformers has this option, we do not",
+                          where=name, remedy="leave it out")
     if fault["type"] == "extra_forbidden":
         return InputError("unknown option of generate", where=name,
                           remedy=nearest(name, list(GenerationOptions.model_fields)))
@@ -229,6 +236,6 @@ def check_together(options: GenerationOptions) -> None:
     if options.stop_strings and options.pad is None:
         raise InputError("rows that end early must be filled", where="pad_token_id",
                          remedy="give pad_token_id or eos_token_id")
-    if any(not word for word in (*options.stop_strings, *options.bad_words_ids)):
-        raise InputError("an empty entry forbids or ends everything", where="stop_strings or bad_words_ids",
-                         remedy="remove it")
+    for name in ("stop_strings", "bad_words_ids"):
+        if not all(getattr(options, name)):
+            raise InputError("an empty entry forbids or ends everything", where=name, remedy="remove it")

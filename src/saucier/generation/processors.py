@@ -144,6 +144,18 @@ class ForceAt:
 
 
 @dataclass(frozen=True, slots=True)
+class FiniteScores:
+    """Makes numbers of scores that are none: 0 of NaN, the largest and the smallest number of the infinite ones.
+
+    What was forbidden before it is then very unlikely, as in transformers.
+    """
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
+        return scores.nan_to_num()
+
+
+@dataclass(frozen=True, slots=True)
 class Temperature:
     """Divides the scores: below 1 sharpens the distribution, above 1 flattens it."""
 

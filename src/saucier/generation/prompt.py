@@ -126,7 +126,7 @@ def start_token(config: c.Transformer, options: GenerationOptions) -> int:
     if start is None:
         raise InputError("nothing to begin the text with", where="decoder_start_token_id",
                          remedy="give it (T5: the pad id), or bos_token_id")
-    if start >= config.output_embed.vocab:
+    if not 0 <= start < config.output_embed.vocab:
         raise InputError(f"token {start} is outside the vocabulary of {config.output_embed.vocab}",
                          where="decoder_start_token_id",
                          remedy="use the model's own start token")

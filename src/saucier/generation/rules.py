@@ -8,6 +8,7 @@ from saucier.errors import InputError
 from saucier.generation.feed import Prompt
 from saucier.generation.options import GenerationOptions, as_tuple
 from saucier.generation.processors import (
+    FiniteScores,
     ForceAt,
     NoBadWord,
     NoRepeatedNGram,
@@ -69,6 +70,8 @@ def constraints(options: GenerationOptions, length: int, limit: int) -> Iterator
         yield ForceAt((options.forced_bos_token_id,), 1)
     if options.forced_eos_token_id is not None:
         yield ForceAt(as_tuple(options.forced_eos_token_id), limit - 1)
+    if options.remove_invalid_values:
+        yield FiniteScores()
     if options.suppress_tokens:
         yield Suppress(options.suppress_tokens)
     if options.begin_suppress_tokens:

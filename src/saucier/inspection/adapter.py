@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.files import read_object
-from saucier.hub import is_there
+from saucier.files import is_there, read_object
 from saucier.inspection.units import bytes_text
 
 CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"

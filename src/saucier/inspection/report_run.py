@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.files import read_object
+from saucier.files import parse_json, read_object
 from saucier.inspection.plan import Plan, read_plan
 from saucier.inspection.report_charts import Curves
 from saucier.inspection.results import FILE_NAME, Results, read_results
@@ -67,11 +67,10 @@ def read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            metric = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            metric = parse_json(line)
+        except json.JSONDecodeError as error:
             if number < len(lines):
-                what = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-                raise InputError(f"not JSON: {what}", where=f"{path}:{number}", remedy="remove the line") from None
+                raise InputError(f"not JSON: {error.msg}", where=f"{path}:{number}", remedy="remove the line") from None
             continue
         if not is_metric(metric):
             raise InputError("not a metric", where=f"{path}:{number}", remedy="remove the line")

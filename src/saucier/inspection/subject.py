@@ -9,7 +9,7 @@ from typing import Any
 
 from saucier.config import Transformer
 from saucier.errors import InputError, nearest
-from saucier.files import read_object
+from saucier.files import is_file, read_object
 from saucier.recipes import Recipe, recipe
 
 OUR_TYPE = "saucier"
@@ -33,9 +33,9 @@ def subject(text: str, overrides: Sequence[str] = ()) -> Subject:
     Raises `InputError` when there is no such thing. Of a published folder only the config is read.
     """
     path = Path(text)
-    if path.is_dir() and (path / "recipe.yaml").is_file():
+    if is_file(path / "recipe.yaml"):
         return of_recipe(recipe(path / "recipe.yaml", overrides), text)
-    if path.is_dir() and (path / "config.json").is_file():
+    if is_file(path / "config.json"):
         return saved(path, overrides)
     found = recipe(text, overrides)
     return of_recipe(found, found.name)

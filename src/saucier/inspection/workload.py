@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,9 @@ def made_up(recipe: Recipe, vocab: int) -> Workload:
                          where="training", remedy=f"plan with {LARGEST:,} at most: the time grows with them")
     random = np.random.default_rng(recipe.training.seed)
     ids = special_ids(recipe, vocab)
-    make = pair_rows if isinstance(recipe.data, PairData) else text_rows
-    return Workload(tuple(make(recipe, vocab, random) for _ in range(enough(recipe))), ids)
+    pairs = isinstance(recipe.data, PairData)
+    make = partial(pair_rows, recipe, vocab) if pairs else partial(text_rows, recipe, vocab, row_tokens(recipe))
+    return Workload(tuple(make(random) for _ in range(enough(recipe))), ids)
 
 
 def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
@@ -106,9 +108,9 @@ def planned_lessons(recipe: Recipe, ids: Mapping[str, Any]) -> tuple[Lesson, ...
                                            training.seed))
 
 
-def text_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> Rows:
+def text_rows(recipe: Recipe, vocab: int, length: int, random: np.random.Generator) -> Rows:
     """Make up a batch of running text: full rows of some documents, or of two sentences for BERT."""
-    shape = (recipe.training.batch, row_tokens(recipe))
+    shape = (recipe.training.batch, length)
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
     sentences = any(isinstance(one, TwoPieces) for one in materials(recipe.objective))
     begun = random.random(shape) < 1 / SENTENCE if any(map(wants_sentences, materials(recipe.objective))) else None

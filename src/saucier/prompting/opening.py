@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from saucier.errors import InputError
+from saucier.files import is_folder
 from saucier.loading import load
 from saucier.prompting.likelihood import Speaker, check_speaks
 from saucier.runs.folder import run_of
@@ -19,7 +20,7 @@ def open_speaker(path: str, dtype: str = "auto", base: str | None = None) -> Spe
     """
     model = load(path, dtype="fastest" if dtype == "auto" else dtype, base=base)
     check_speaks(model)
-    tokenizer = tokenizer_of(run_of(Path(path)) if Path(path).is_dir() else path, base)
+    tokenizer = tokenizer_of(run_of(Path(path)) if is_folder(path) else path, base)
     check_fits(model, tokenizer, path)
     return Speaker(model, tokenizer)
 

@@ -15,6 +15,7 @@ from saucier.config.base import Config
 from saucier.config.initialization import Initialization
 from saucier.config.layers import Kernel
 from saucier.config.rewriting import rewritten
+from saucier.errors import InputError
 from saucier.families import FAMILIES
 
 TREE = "tree"
@@ -44,7 +45,12 @@ class Family(Config):
         `target_vocab`: the tokens of the side that writes, where it has a vocabulary of its own.
         """
         settings = {name: getattr(self, name) for name in type(self).model_fields if name not in COMMON}
-        tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        try:
+            tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        except ArithmeticError as error:
+            none = [name for name, value in settings.items() if type(value) is int and value <= 0]
+            raise InputError(f"no model has such a size: {error}", where=", ".join(none) or None,
+                             remedy="give one above 0") from error
         tree = tree if self.kernel is None else with_kernel(tree, self.kernel)
         tree = tree if target_vocab is None else with_target_vocab(tree, target_vocab)
         given = {name: value for name in ("head", "initialization") if (value := getattr(self, name)) is not None}

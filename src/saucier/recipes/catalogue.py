@@ -69,6 +69,9 @@ def file_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start} is not UTF-8", where=str(path),
                          remedy="save the file as UTF-8") from error
+    except (OSError, ValueError) as error:  # a name that no file can have, or one that may not be read
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", where=str(path),
+                         remedy="give another file") from error
 
 
 def schema() -> dict[str, Any]:

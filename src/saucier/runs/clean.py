@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.files import disk_errors, entries, is_taken, read_object, remove, replace, sync, write_json, write_text
+from saucier.files import (
+    disk_errors,
+    entries,
+    is_taken,
+    parse_json,
+    read_object,
+    remove,
+    replace,
+    sync,
+    write_json,
+    write_text,
+)
 from saucier.inspection.cleaning import CleaningReport, Cost, page
 from saucier.runs.clean_rules import as_text, as_values
 from saucier.runs.standard_input import is_standard_input
@@ -171,16 +182,25 @@ def _nothing_left(out: Path, tally: Tally) -> InputError:
                       remedy=f"loosen it, leave it out with {kind}=off, or check the text")
 
 
+def rejected(line: bytes, where: str) -> dict[str, Any]:
+    """Read what is known of a dropped document. Raises `InputError` for a line that was changed."""
+    try:
+        record: Any = parse_json(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict) or not {"document", "source", "line"} <= record.keys():
+        raise InputError("was changed", where=where, remedy="clean again into a new folder")
+    return record
+
+
 def why(out: Path, what: str) -> dict[str, Any]:
     """Return what is known of a dropped document, given by its number or as FILE:LINE. Raises `InputError`."""
-    import json
-
     path = out / REJECTED / REJECTED_FILE
     if not path.is_file():
         raise InputError("holds no finished corpus", where=str(out), remedy="name the folder with --out")
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            record: dict[str, Any] = json.loads(line)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            record = rejected(line, f"{path}:{number}")
             if what in (str(record["document"]), f"{record['source']}:{record['line']}"):
                 return record
     raise InputError(f"no document {what} was dropped", where=str(out),

@@ -46,7 +46,9 @@ def _apply(source: Source, change: str) -> None:
     if kind not in KINDS:
         apply_overrides(source, [change])
         return
-    rules: list[Any] = source.values.setdefault("rules", [])
+    rules: Any = source.values.setdefault("rules", [])
+    if not isinstance(rules, list):
+        raise InputError("is no list of rules", where=source.where(("rules",)), remedy="write one")
     place = next((number for number, rule in enumerate(rules) if isinstance(rule, dict) and rule.get("kind") == kind),
                  None)
     if change == f"{kind}={OFF}":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.files import is_folder
 from saucier.inspection.doctor import Diagnosis, drawn_rows, examine, text_rows, texts_of
 from saucier.inspection.doctor_checks import checks
 from saucier.loading import load
@@ -34,6 +35,6 @@ def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", de
 def tokenizer_beside(path: str, base: str | None) -> tuple[Tokenizer | None, str]:
     """Return the tokenizer beside a model, or beside an adapter's base; where none can be read, None and the reason."""
     try:
-        return tokenizer_of(run_of(Path(path)) if Path(path).is_dir() else path, base), ""
+        return tokenizer_of(run_of(Path(path)) if is_folder(path) else path, base), ""
     except InputError as error:
         return None, str(error)

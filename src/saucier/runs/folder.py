@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from saucier.errors import InputError
-from saucier.files import entries, first_free, is_taken, write_text
+from saucier.files import entries, first_free, is_file, is_taken, write_text
 from saucier.plain import first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.runs.passport import FILE_NAME
@@ -66,7 +66,7 @@ class RunFolder:
     @property
     def is_run(self) -> bool:
         """Whether a run was begun here."""
-        return self.recipe_file.is_file()
+        return is_file(self.recipe_file)
 
     @property
     def is_bare(self) -> bool:

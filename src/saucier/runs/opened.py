@@ -7,6 +7,7 @@ from pathlib import Path
 
 from saucier.checkpoints.adapters import is_adapter_folder
 from saucier.errors import InputError
+from saucier.files import is_there
 from saucier.hub import folder_of
 from saucier.loading import base_of, load
 from saucier.model import Transformer
@@ -38,7 +39,7 @@ def find_run(path: Path) -> RunFolder:
     """Return a run folder. Raises `InputError` for anything else."""
     folder = RunFolder(path)
     if not folder.is_run:
-        what = "no such folder" if not path.exists() else "is not a run folder (it has no recipe.yaml)"
+        what = "no such folder" if not is_there(path) else "is not a run folder (it has no recipe.yaml)"
         raise InputError(what, where=str(path), remedy="give one that `saucier cook` made")
     return folder
 

@@ -68,6 +68,13 @@ class Frame:
         """How many tokens it takes of a row."""
         return sum(map(len, self.borders))
 
+    def room(self, length: int, taken: int = 0, *, what: str, where: str, remedy: str) -> int:
+        """Return how many tokens a row has for a text beside `taken` others. Raises `InputError` where it has none."""
+        room = length - self.size - taken
+        if room < 1:
+            raise InputError(f"rows of {length} tokens have no room {what}", where=where, remedy=remedy)
+        return room
+
     def row(self, *texts: Sequence[int]) -> Framed:
         """Put texts into it."""
         ids, types = list(self.borders[0]), list(self.border_types[0])

@@ -80,10 +80,8 @@ class Cutter:
 
     def __call__(self, one: Question, asked: Sequence[int], text: Context) -> list[Window]:
         """Return the windows of a context. Raises `InputError` where there is no room for it."""
-        room = self.length - self.frame.size - len(asked)
-        if room < 1:
-            raise InputError(f"rows of {self.length} tokens have no room behind the question", where=str(one.place),
-                             remedy="give more with training.length, or less with task.question_length")
+        room = self.frame.room(self.length, len(asked), what="behind the question", where=str(one.place),
+                               remedy="give more with training.length, or less with task.question_length")
         spans = windows(len(text.ids), room, min(self.step, room))
         owner = owners(spans)
         return [self.window(asked, text, span, owner == number, answer_in(one, text, span))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saucier.errors import InputError
+from saucier.files import parse_json
 from saucier.tasks.examples import Cells, Column, Example, Place, Tally, cells
 from saucier.text.sources import Source, text_blocks
 from saucier.text.tables import columns_of, rows
@@ -75,8 +76,8 @@ def whole_document(source: Source) -> list[dict[str, Any]] | None:
     if source.format != "jsonl" or ".json" not in source.name or ".jsonl" in source.name:
         return None
     try:
-        document = json.loads("".join(text_blocks(source)))
-    except (json.JSONDecodeError, RecursionError):
+        document = parse_json("".join(text_blocks(source)))
+    except json.JSONDecodeError:
         return None
     if not isinstance(document, dict) or "data" not in document:
         return None

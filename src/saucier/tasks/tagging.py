@@ -114,7 +114,8 @@ class WordTags(Task[Sentence]):
         """Encode sentences; what is too long is read in windows, and each word told in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
-        room = encoding.length - frame.size
+        room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
+                          remedy="give more with training.length")
         rows: list[Framed] = []
         places: list[list[int]] = []
         item: list[int] = []

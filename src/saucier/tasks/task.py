@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from saucier import config as c
-from saucier.errors import InputError
+from saucier.errors import InputError, short
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labelling import run
@@ -43,6 +43,17 @@ class Encoding:
     """The model that reads them, or its body."""
     start: int | None = None
     """What its decoder begins with, as the model's generation_config.json says; None: as the body or tokenizer says."""
+
+    def begins(self, otherwise: int) -> int:
+        """Return what its decoder begins with, `otherwise` where the model says nothing.
+
+        Raises `InputError` for what is no token of it.
+        """
+        start: object = otherwise if self.start is None else self.start
+        if type(start) is not int or not 0 <= start < self.body.output_embed.vocab:
+            raise InputError(f"{short(repr(start))[:80]} is no token of a vocabulary of {self.body.output_embed.vocab}",
+                             where="decoder_start_token_id", remedy="write one into the model's generation_config.json")
+        return start
 
     @property
     def tells_segments(self) -> bool:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from saucier.errors import InputError, nearest
+from saucier.files import is_folder, is_there
 
 BLOCK = 1 << 16
 """Bytes read at a time. Small, because the tokenizer trainer holds a few hundred pieces of text at once."""
@@ -61,7 +62,7 @@ def absolute(name: str) -> str:
 
 
 def _expand(pattern: str) -> list[str]:
-    if Path(pattern).exists() or not glob.has_magic(pattern):
+    if is_there(pattern) or not glob.has_magic(pattern):
         return [pattern]
     found = sorted(name for name in glob.glob(pattern, recursive=True) if Path(name).is_file())
     if not found:
@@ -94,10 +95,10 @@ def _spooled_input() -> Path:
 
 
 def _check_file(path: Path, name: str) -> None:
-    if path.is_dir():
+    if is_folder(path):
         raise InputError("is a folder", where=name, remedy=f"name its files, for example {name.rstrip('/')}/*.txt")
-    if not path.exists():
-        known = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+    if not is_there(path):
+        known = sorted(entry.name for entry in path.parent.iterdir()) if is_folder(path.parent) else []
         close = nearest(path.name, known) if known else ""
         raise InputError("no such file", where=name, remedy=close if close.startswith("did") else "check the path")
     if not os.access(path, os.R_OK):

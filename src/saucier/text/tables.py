@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ def rows(source: Source, columns: Sequence[str] | None) -> Iterator[Row]:
 def columns_of(source: Source) -> list[str]:
     """List the columns of a table (of its first row, for JSONL)."""
     if source.format == "parquet":
-        return list(_parquet_file(source).schema_arrow.names)
+        return _parquet_file(source)[1]
     first = next(rows(source, None), None)
     if first is None:
         raise InputError("has no rows", where=source.name, remedy="leave it out")
@@ -91,6 +92,8 @@ def _json_object(line: str, number: int, source: Source) -> dict[str, Any]:
                          remedy="write one JSON object per line") from error
     except RecursionError as error:
         raise InputError("not readable JSON: nested too deeply", where=where, remedy="write flat objects") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not readable JSON: {error}", where=where, remedy="write such a number as a text") from error
     if not isinstance(value, dict):
         raise InputError(f"holds a JSON {_json_kind(value)}, not an object", where=where,
                          remedy='write one object per line, such as {"text": "..."}')
@@ -139,22 +142,32 @@ def _with_header(cells: Iterator[tuple[int, list[str]]], source: Source) -> Iter
         yield Row(dict(zip(header, row, strict=True)), number)
 
 
-def _parquet_file(source: Source) -> Any:
+def _parquet_file(source: Source) -> tuple[Any, list[str]]:
+    """Open a file, and name its columns. Raises `InputError` for a damaged one."""
     import pyarrow
     import pyarrow.parquet
 
     if source.compression is not None:
         raise InputError("parquet is compressed already", where=source.name,
                          remedy=f"unpack the .{source.compression} first")
+    with _whole(source):
+        file = pyarrow.parquet.ParquetFile(source.path)
+        return file, list(file.schema_arrow.names)
+
+
+@contextmanager
+def _whole(source: Source) -> Iterator[None]:
+    """Raise `InputError` for whatever a damaged parquet file makes the library raise."""
+    import pyarrow
+
     try:
-        return pyarrow.parquet.ParquetFile(source.path)
-    except (pyarrow.ArrowException, OSError) as error:
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise InputError("is not a whole parquet file", where=source.name, remedy="fetch or write it again") from error
 
 
 def _parquet(source: Source, columns: Sequence[str] | None) -> Iterator[Row]:
-    file = _parquet_file(source)
-    names = file.schema_arrow.names
+    file, names = _parquet_file(source)
     for column in columns or []:
         if column not in names:
             raise missing_column(column, names, source.name)
@@ -167,10 +180,6 @@ def _parquet(source: Source, columns: Sequence[str] | None) -> Iterator[Row]:
 
 def _parquet_rows(batches: Iterator[Any], source: Source) -> list[dict[str, Any]] | None:
     """Read the next rows; None at the end. Raises `InputError` for damaged ones."""
-    import pyarrow
-
-    try:
+    with _whole(source):
         batch = next(batches, None)
         return None if batch is None else batch.to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise InputError("is not a whole parquet file", where=source.name, remedy="fetch or write it again") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from saucier.errors import InputError
-from saucier.files import disk_errors, write_text
+from saucier.files import disk_errors, parse_json, write_text
 from saucier.training.config import Training
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
@@ -160,8 +160,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
+            line = parse_json(text)
+        except json.JSONDecodeError:
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), int):
             lines.append(line)

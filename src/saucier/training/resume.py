@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -32,8 +33,6 @@ from saucier.training.optimizers import Optimizer
 FOLDER, BEST, AVERAGE, CARRIED = "checkpoints", "best.json", "average", "carried.safetensors"
 SHOWN = 80
 """Letters of a key that an error shows."""
-LONGEST_NAME = 200
-"""Letters of a file's name: a damaged one may have any number, and no folder takes them."""
 Count = Annotated[int, Field(ge=0)]
 NAME = re.compile(r"step-(\d+)")
 Json = Mapping[str, Any]
@@ -126,9 +125,14 @@ def fill_from(model: Transformer, folder: Path) -> None:
 
 def seal(folder: Path, state: State) -> None:
     """Write `state.json` last, with the size of every other file, so that damage can be seen later."""
+    (folder / "state.json").write_text(json.dumps({**asdict(state), "files": sizes_in(folder)}, indent=2) + "\n",
+                                       encoding="utf-8")
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the size of every file in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-    (folder / "state.json").write_text(json.dumps({**asdict(state), "files": sizes}, indent=2) + "\n", encoding="utf-8")
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 def mark_best(run_folder: Path, best: Best) -> None:
@@ -136,13 +140,19 @@ def mark_best(run_folder: Path, best: Best) -> None:
     write_json(run_folder / FOLDER / BEST, asdict(best))
 
 
+@cache
+def adapters() -> tuple[TypeAdapter[dict[str, int]], TypeAdapter[State]]:
+    """Return what checks the sizes of files and the state: made once, which takes longer than to use them."""
+    return TypeAdapter(dict[str, Count]), TypeAdapter(State)
+
+
 def sealed(folder: Path) -> tuple[State, dict[str, int]]:
     """Read what `seal` wrote: the state, and the sizes of the files. Raises `InputError` for a damaged one."""
     path = folder / "state.json"
     values = read_object(path, finite=False)  # a held-out loss may be infinite
     try:
-        sizes = TypeAdapter(dict[str, Count]).validate_python(values.pop("files", None), strict=True)
-        state = TypeAdapter(State).validate_python(values)
+        sizes = adapters()[0].validate_python(values.pop("files", None), strict=True)
+        state = adapters()[1].validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         at = ".".join(map(str, first["loc"]))[:SHOWN] or "files"
@@ -160,11 +170,10 @@ def damage(folder: Path) -> str | None:
         _, sizes = sealed(folder)
     except InputError as error:
         return f"state.json cannot be read ({error.what})"
+    found = sizes_in(folder)  # a damaged name may be none that a folder takes: none is looked for
     for name, size in sizes.items():
-        path = folder / name[:LONGEST_NAME]
-        found = path.stat().st_size if path.is_file() else 0
-        if found != size:
-            return f"{name} has {found} of {size} bytes"
+        if found.get(name, 0) != size:
+            return f"{name} has {found.get(name, 0)} of {size} bytes"
     return None
 
 
@@ -188,9 +197,9 @@ def latest(run_folder: Path, note: Callable[[str], None] = lambda text: None) ->
 def usable_checkpoint(run_folder: Path) -> Path:
     """Return a run's best whole checkpoint, or else its newest. Raises `InputError` when there is none."""
     try:
-        name = str(read_object(run_folder / FOLDER / BEST, finite=False).get("name"))[:LONGEST_NAME]
-        best = run_folder / FOLDER / Path(name).name
-        if damage(best) is None:
+        name = read_object(run_folder / FOLDER / BEST, finite=False).get("name")
+        best = next((path for path in (run_folder / FOLDER).glob("*") if path.name == name), None)
+        if best is not None and damage(best) is None:
             return best
     except InputError:
         pass  # the pointer is damaged: the newest one is as good

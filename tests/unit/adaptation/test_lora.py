@@ -207,6 +207,13 @@ def test_bottlenecks(body: str) -> None:
         assert torch.equal(read(model), before)
 
 
+def test_a_bottleneck_has_the_size_that_the_paper_keeps_for_all_tasks() -> None:
+    """64, and both sublayers have one (Houlsby et al. 2019, §3.2)."""
+    model = rewrite(made("bert"), by=a.Adapter())
+    behind = [module.down for module in model.modules() if isinstance(module, Added)]
+    assert {one.out_features for one in behind} == {64} and len(behind) == 4
+
+
 def test_bottlenecks_behind_feed_forwards_alone() -> None:
     model = rewrite(made("bert"), by=a.Adapter(width=3, placement=a.Pfeiffer(), train=()))
     names = {name.split(".adapter")[0] for name in trainable(model)}

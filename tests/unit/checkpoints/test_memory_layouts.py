@@ -64,6 +64,14 @@ def test_names_of_clusters_and_shared_biases(tmp_path: Path) -> None:
     assert "transformer.layers.0.dec_attn.r_w_bias" not in names
 
 
+@pytest.mark.parametrize(("change", "activation"), [({}, "tanh"), ({"summary_activation": None}, "identity"),
+                                                    ({"summary_activation": "relu"}, "relu")])
+def test_null_is_no_activation_and_a_missing_field_is_the_default(change: dict[str, Any], activation: str) -> None:
+    document = {"vocab_size": 30, "d_model": 12, "n_head": 3, "n_layer": 1, "d_inner": 8, **change}
+    head = LAYOUTS["xlnet"].tree(document, "XLNetForSequenceClassification", "here").head
+    assert head.transform.activation == activation
+
+
 @pytest.mark.parametrize(("kind", "name", "change", "word"), [
     ("transfo-xl", "TransfoXLLMHeadModel", {"attn_type": 1}, "attn_type"),
     ("transfo-xl", "TransfoXLLMHeadModel", {"sample_softmax": 5}, "sample_softmax"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -58,3 +59,18 @@ def test_transformer_xl_has_the_size_of_its_release() -> None:
     layer = 3 * 1024**2 + 1024**2 + 1024**2 + 2 * 1024 + 2 * 2 * 1024 + 2 * 1024 * 4096 + 4096 + 1024
     head = 267735 + 3 * 1024 + 3 + 1024 * 1024
     assert c.parameters(config) == tables + maps + 18 * layer + head
+
+OTHER_WIDTHS = {"llama": 5120}
+"""Two thirds of four times the width, and from there to the next 256 (Touvron et al. 2023, §2.2)."""
+
+
+@pytest.mark.parametrize("family", [name for name, make in FAMILIES.items()
+                                    if (known := inspect.signature(make).parameters.get("hidden")) is not None
+                                    and known.default is None])
+def test_a_feed_forward_is_four_times_as_wide_as_the_model(family: str) -> None:
+    """Where a family is not told otherwise, and its heads divide its width."""
+    tree = FAMILIES[family](dim=1920)
+    stacks = [stack for stack in (tree.encoder, tree.decoder) if stack]
+    found = {layer.inner.hidden for stack in stacks for block in stack.blocks() for layer in block.sublayers
+             if isinstance(layer.inner, c.FeedForward | c.GatedFeedForward)}
+    assert found == {OTHER_WIDTHS.get(family, 4 * 1920)}

@@ -170,6 +170,18 @@ def test_the_three_forms_of_files_are_read_alike(tmp_path: Path) -> None:
     assert any(not answers for *_, answers in found[0])
 
 
+def test_questions_without_a_name_are_numbered_from_one(tmp_path: Path) -> None:
+    asked = [{"question": text, "answers": []} for text in ("Who cooks?", "Who eats?")]
+    path = lines(tmp_path / "a.jsonl", [{"context": "The cook waits.", "qas": asked}])
+    assert [one.name for one in read(path)] == ["a.jsonl:1:1", "a.jsonl:1:2"]
+
+
+def test_a_json_file_of_one_question_is_a_row(tmp_path: Path) -> None:
+    """It is an object, too, as SQuAD's own form is, and it has no `data`."""
+    path = lines(tmp_path / "a.json", [{"question": "Who cooks?", "context": "The cook waits.", "answers": "cook"}])
+    assert [(one.question, [said.text for said in one.answers]) for one in read(path)] == [("Who cooks?", ["cook"])]
+
+
 def test_answers_that_are_elsewhere_are_found_and_counted(tmp_path: Path) -> None:
     row = {"question": "what?", "context": "soup and soup and soup", "answers": [{"text": "soup", "answer_start": 10}]}
     tally = Tally()

@@ -177,10 +177,10 @@ def test_defaults_that_cannot_be_followed_are_refused_by_name() -> None:
     model = small("gpt2")
     model.generation = {"typical_p": 0.4, "num_beam_groups": 1, "use_cache": True, "assistant_lookbehind": 10}
     saucier.generate(model, prompt())  # nothing is drawn, so nothing reads typical_p
-    with pytest.raises(saucier.InputError, match=r"typical_p=0\.4"):
+    with pytest.raises(saucier.InputError, match=r"^typical_p: 0\.4"):
         saucier.generate(model, prompt(), do_sample=True)
     model.generation = {"num_beam_groups": 2}
-    with pytest.raises(saucier.InputError, match="num_beam_groups=2"):
+    with pytest.raises(saucier.InputError, match=r"^num_beam_groups: 2"):
         saucier.generate(model, prompt())
 
 
@@ -259,6 +259,9 @@ def test_models_that_do_not_write(t5: Transformer) -> None:
         saucier.generate(bert, prompt())
     with pytest.raises(InputError, match="decoder_start_token_id: nothing to begin the text with"):
         saucier.generate(t5, prompt())
+    for start in (-1, -(10**9), SIZES["vocab"]):
+        with pytest.raises(InputError, match=f"decoder_start_token_id: token {start} is outside the vocabulary"):
+            saucier.generate(t5, prompt(), decoder_start_token_id=start)
     with pytest.raises(InputError, match="needs a source"):
         saucier.generate(t5, decoder_start_token_id=0)
     with pytest.raises(InputError, match="decoder_start_token_id: token 99 is outside"):

@@ -207,11 +207,12 @@ def test_batches_survive_being_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names())
 def test_made_up_batches_fit_the_model(name: str) -> None:
     found = recipe(name)
+    longest = workload.row_tokens(found)
     for rows in workload.made_up(found, found.vocab).batches:
         tokens = [rows.source, rows.target] if isinstance(rows, PairRows) else [rows.tokens]
         assert min(ids.min() for ids in tokens) >= 0
         assert max(ids.max() for ids in tokens) < found.vocab
-        assert max(ids.shape[1] for ids in tokens) <= workload.row_tokens(found)
+        assert max(ids.shape[1] for ids in tokens) <= longest
 
 
 def test_positions_start_anew_with_every_document() -> None:

@@ -166,6 +166,7 @@ def test_verdicts_are_honest() -> None:
     low, high = Baseline(name="5-gram", bits_per_byte=1.5), Baseline(name="unigram", bits_per_byte=3.0)
     assert "does not beat 5-gram." in verdict(2.0, (low, high), 1.95)
     assert "not reached" in verdict(2.0, (low, high), 1.95)
+    assert "at most 1.95 (the upright mark): reached" in verdict(1.95, (low, high), 1.95)
     assert "beats" not in verdict(2.0, (), None)
     assert "does not beat 5-gram." in verdict(1.5, (low,), None), "a tie is no win"
 

@@ -56,6 +56,12 @@ def test_decoders_find_answers_as_likely_as_transformers_does(shared: Path, name
         assert nats == pytest.approx(want, abs=2e-4) and count == whole.shape[1] - len(before)
 
 
+def test_an_answer_alone_is_as_likely_as_among_others(shared: Path) -> None:
+    asked = speaker(shared, "gpt2")
+    (alone,), (among, _) = (asked.likelihoods(PROMPT, answers).nats for answers in (ANSWERS[1:2], ANSWERS[1:]))
+    assert alone == pytest.approx(among, abs=1e-4)
+
+
 def test_encoder_decoders_find_targets_as_likely_as_transformers_does(shared: Path) -> None:
     """The reference's own loss: the mean over the target's tokens, its end included."""
     asked, model = speaker(shared, "t5"), reference(shared, "t5", "T5ForConditionalGeneration")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from saucier.errors import InputError
 from saucier.tasks.framing import Frame, owners, windows
 from saucier.text.tokenizer import load_tokenizer
 
@@ -28,6 +29,14 @@ def test_a_framed_row_is_the_tokenizers_own(name: str) -> None:
     assert pair.size == len(row.ids) - len(ids[0]) - len(ids[1])
     single = Frame.of(tokenizer, first, 1)
     assert single.row(ids[0]).ids == tokenizer.encode(first)
+
+
+def test_a_row_that_its_special_tokens_fill_has_no_room() -> None:
+    frame = Frame(((1,), (2,), (2,)), ((0,), (0,), (1,)), (0, 1))
+    assert frame.room(9, 5, what="", where="", remedy="") == 1
+    for length, taken in ((8, 5), (3, 0), (1, 0), (0, 0), (-5, 0)):
+        with pytest.raises(InputError, match=f"row 1: rows of {length} tokens have no room for a word; give more"):
+            frame.room(length, taken, what="for a word", where="row 1", remedy="give more")
 
 
 @pytest.mark.parametrize(("length", "room", "step"),

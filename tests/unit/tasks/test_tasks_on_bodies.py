@@ -101,6 +101,27 @@ def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, token
         learn_and_answer(kind, body, tmp_path / "rows.jsonl", tokenizer)
 
 
+def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
+    """Nothing of such a model is new, left out, wider, or of new tokens."""
+    task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+    begun = prepared(build(BODIES["encoder"], seed=1), task.wanted, tokenizer)
+    kept = prepared(begun.model, task.wanted, tokenizer)
+    assert begun.adopted.new and kept.model is begun.model
+    assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
+
+
+@pytest.mark.parametrize("start", [-1, -(10**9), 10**12, "<s>", True, 1.0, [1]])
+def test_a_start_that_is_no_token_is_refused(start: Any, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """It stands in a model's generation_config.json, which anyone may have written."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS["text_to_text"]))
+    body = next(one for one in BODIES.values() if one.encoder is not None and one.decoder is not None
+                and one.default_target is None)
+    task = task_of("text_to_text")
+    with pytest.raises(InputError, match=r"decoder_start_token_id: .* is no token of a vocabulary of .*; write one"):
+        task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 32, body, start))
+
+
 def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer: Tokenizer) -> None:
     """Another last word changes what is told of the first one; in a decoder without prefix it does not."""
     def first_logits(body: str, words: str) -> torch.Tensor:

@@ -99,6 +99,7 @@ def test_null_and_blank_cells_are_counted(write: Write) -> None:
         ("a.jsonl", '{"text": "x"}\n{"text": oops}\n', r"a\.jsonl, line 2: not JSON: Expecting value at column 10"),
         ("a.jsonl", '{"text": "x"}\n[1, 2]\n', "line 2: holds a JSON array, not an object"),
         ("a.jsonl", "[" * 100_000, "line 1: not readable JSON: nested too deeply"),
+        ("a.jsonl", '{"text": ' + "9" * 6000 + "}", "line 1: not readable JSON: Exceeds the limit"),
         ("a.jsonl", '{"text": "x"}\n{"title": "y"}\n', "line 2: no column 'text'; columns: title"),
         ("a.jsonl", '{"text": 7}\n', "line 1: column 'text' holds int, not text"),
         ("a.jsonl", '{"title": "x", "body": "y"}\n', "which column holds the text. There are title, body; say which"),
@@ -114,6 +115,20 @@ def test_faults_name_the_place(write: Write, name: str, content: str, message: s
     with pytest.raises(InputError, match=message) as caught:
         list(read_documents([write(name, content)]))
     assert "\n" not in str(caught.value)
+
+
+def test_a_parquet_file_with_any_byte_changed_is_read_or_refused(tmp_path: Path) -> None:
+    """The names of columns are read from it, too: bytes there may be no text."""
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    whole, said = path.read_bytes(), []
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + b"\xdc" + whole[place + 1:])
+        try:
+            list(read_documents([str(path)], column="text"))
+        except InputError as error:
+            said.append(str(error))
+    assert 20 < len(said) < len(whole) // 3 and all(one.startswith(f"{path}") for one in said)
 
 
 def test_missing_column_lists_those_there_are(tmp_path: Path) -> None:

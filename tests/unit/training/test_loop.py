@@ -209,6 +209,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path: Path) -> None:
     assert equal(whole, again)
 
 
+@pytest.mark.parametrize("name", ["\u00e9" * 200, "x" * 999, "a\x00b", "..", "", None, ["step-2"], "/dev/zero"])
+def test_names_that_no_folder_has_are_looked_for_nowhere(name: object, tmp_path: Path) -> None:
+    """A damaged pointer or list of files may hold any name: too many bytes for a file's, or none that a file has."""
+    train(gpt(), study(), recipe(2), run_folder=tmp_path, reporters=[])
+    folder = tmp_path / "checkpoints"
+    (folder / "best.json").write_text(json.dumps({"name": name}))
+    assert resume.usable_checkpoint(tmp_path) == folder / "step-2"
+    if isinstance(name, str):
+        state = json.loads((folder / "step-2/state.json").read_text())
+        (folder / "step-2/state.json").write_text(json.dumps(state | {"files": state["files"] | {name: 5}}))
+        assert str(resume.damage(folder / "step-2")).endswith("has 0 of 5 bytes")
+
+
 def test_a_full_disk_is_one_clear_error_and_older_checkpoints_stay(tmp_path: Path,
                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     import resource

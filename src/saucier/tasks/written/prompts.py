@@ -183,7 +183,7 @@ def start_token(encoding: Encoding, target: Sequence[int]) -> int:
         case c.RotatedSource():
             return target[-1]
         case None:
-            return TokenIds.of(encoding.tokenizer).decoder_start if encoding.start is None else encoding.start
+            return encoding.begins(TokenIds.of(encoding.tokenizer).decoder_start)
 
 
 def together(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints) -> Sheet:

@@ -156,7 +156,7 @@ def manner(writing: Writing, encoding: Encoding) -> dict[str, Any]:
         case c.ShiftedSource(start=start):
             found["decoder_start_token_id"] = start
         case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = ids.decoder_start if encoding.start is None else encoding.start
+            found["decoder_start_token_id"] = encoding.begins(ids.decoder_start)
         case _:
             pass
     return {name: value for name, value in found.items() if value is not None}

@@ -144,6 +144,7 @@ def test_buckets_on_disk_give_the_groups_of_one_bucket(tmp_path: Path, monkeypat
                 sorted_buckets([part], dropped, tmp_path / "scratch") for start in np.unique(starts(keys))]
 
     whole = grouped()
+    assert not (tmp_path / "scratch").exists(), "few keys are sorted in memory"
     monkeypatch.setattr(key_module, "BUCKET", 100)
     assert grouped() == whole
     assert sum(map(len, whole)) == 1500

@@ -36,6 +36,19 @@ def test_looking_at_recipes_does_not_import_torch(verb: str) -> None:
     assert "torch" not in imported(f"from saucier.cli import main; assert main({verb.split()!r}) == 0")
 
 
+def test_other_modules_that_are_there_do_not_make_recipes_slow() -> None:
+    """Pydantic asks for the module of every frame; `inspect` must not look through all of them for each."""
+    program = """if True:
+        import inspect, sys, types
+        sys.modules |= {f"other{number}": types.ModuleType(f"other{number}") for number in range(2000)}
+        looked, real = [], inspect.ismodule
+        inspect.ismodule = lambda one: looked.append(0) or real(one)
+        import saucier.recipes.blueprints
+        print(len(looked))"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1_000_000
+
+
 def test_the_public_names_are_there() -> None:
     import saucier
 

@@ -33,9 +33,7 @@ PRELOADED = ["saucier.recipes", "saucier.runs.cook", "saucier.finetuning.asked",
              "saucier.runs.convert", "saucier.runs.backtranslation", "torch._dynamo", "pyarrow.parquet",
              "matplotlib.backends.backend_svg", "sacrebleu", "jinja2.sandbox", "sklearn.linear_model",
              "sklearn.feature_extraction.text", "scipy.stats", "pytest"]
-"""What the server imports, so that the processes that are forked from it need not. Ours come first: Pydantic looks
-through all modules that are there for each class whose docstrings it reads, so that after the others they take four
-times as long."""
+"""What the server imports, so that the processes that are forked from it need not."""
 
 EVENTS = "events.out.tfevents."
 """TensorBoard's files, one for each start; their names hold the time."""

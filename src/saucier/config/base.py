@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 LARGEST = 2**63 - 1
 """The largest whole number that tensors, arrays and files can hold."""
+
+# To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
+# finds none for the frames of `import` itself, and looks through all modules each time: six seconds after PyTorch.
+for part in ("_bootstrap", "_bootstrap_external"):
+    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{part}>"), f"importlib.{part}")
 
 
 class Config(BaseModel):

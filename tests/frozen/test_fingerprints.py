@@ -43,7 +43,7 @@ QUICK: dict[str, tuple[tuple[str, ...], Callable[[Path], Made]]] = {
     "recipes": (("recipes/",), fingerprints.recipes),
     "names": (("names/",), fingerprints.names),
     "verbs": (("verbs/",), fingerprints.verbs),
-    "codes": (("codes/",), lambda place: jobs.codes()),
+    "codes": (("codes/",), jobs.codes),
     "parameters": (("parameters/decoder ", "parameters/encoder ", "parameters/pair "),
                    lambda place: models.parameters(models.zoo())),
     "parameters of recipes": (tuple(f"parameters/recipe {name}/" for name in RECIPES),

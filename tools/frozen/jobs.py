@@ -127,13 +127,15 @@ def answers(place: Path) -> Iterator[tuple[str, Item]]:
         yield from on_disk(f"disk/{name}", place / name)
     for name, words in questions(place).items():
         yield from keys(f"json/{name}", json.loads(first(done(name, (*words, "--json")))))
-    yield from codes()
+    yield from codes(place)
 
 
-def codes() -> Iterator[tuple[str, Item]]:
-    """Yield the exit codes of command lines that are wrong."""
-    for name, words in WRONG.items():
-        yield f"codes/{name}", Exact(str(run(words)[0]))
+def codes(place: Path) -> Iterator[tuple[str, Item]]:
+    """Yield the exit codes of command lines that are wrong, called in the folder `place`."""
+    with contextlib.chdir(place):
+        found = {name: run(words)[0] for name, words in WRONG.items()}
+    for name, code in found.items():
+        yield f"codes/{name}", Exact(str(code))
 
 
 def first(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,10 +60,16 @@ def spin(seconds: float) -> None:
         pass
 
 
+def fill(size: int) -> None:
+    """Take memory that no earlier test has left to the process."""
+    with mmap.mmap(-1, size) as taken:
+        taken.write(b"x" * size)
+
+
 @pytest.mark.parametrize(("step", "says"), [
     (lambda: None, "sound"), (lambda: refuse("is wrong"), "refused"), (lambda: refuse("a\nb\x1b[31m"), "refused"),
     (lambda: {}["a"], "KeyError: 'a'"), (lambda: spin(9), "LateError"), (lambda: time.sleep(9), "LateError"),
-    (lambda: b"x" * (8 << 20), "memory: "), (lambda: int("x"), "ValueError"),
+    (lambda: fill(8 << 20), "memory: "), (lambda: int("x"), "ValueError"),
 ])
 def test_verdicts(step: cases.Step, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "SECONDS", 0.1)

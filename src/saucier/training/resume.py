@@ -24,6 +24,7 @@ from saucier.checkpoints.adapters import WEIGHTS
 from saucier.checkpoints.model_folder import fill, stored_weights, write_model
 from saucier.checkpoints.source import SAFE
 from saucier.checkpoints.tensors import read_tensors, write_tensors
+from saucier.config.base import LARGEST
 from saucier.errors import InputError
 from saucier.files import read_object, remove, write_atomically, write_json
 from saucier.model import Transformer
@@ -33,7 +34,7 @@ from saucier.training.optimizers import Optimizer
 FOLDER, BEST, AVERAGE, CARRIED = "checkpoints", "best.json", "average", "carried.safetensors"
 SHOWN = 80
 """Letters of a key that an error shows."""
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
 NAME = re.compile(r"step-(\d+)")
 Json = Mapping[str, Any]
 Modules = Mapping[str, nn.Module]

@@ -209,6 +209,17 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path: Path) -> None:
     assert equal(whole, again)
 
 
+@pytest.mark.parametrize("name", ["step", "tokens", "tokens_read", "stale"])
+def test_counts_that_no_run_reaches_are_damage(name: str, tmp_path: Path) -> None:
+    train(gpt(), study(), recipe(2), run_folder=tmp_path, reporters=[])
+    path = tmp_path / "checkpoints/step-2/state.json"
+    whole = json.loads(path.read_text())
+    assert resume.damage(path.parent) is None
+    for number in (-1, 2**63, 10**400):
+        path.write_text(json.dumps(whole | {name: number}))
+        assert name in str(resume.damage(path.parent))
+
+
 @pytest.mark.parametrize("name", ["\u00e9" * 200, "x" * 999, "a\x00b", "..", "", None, ["step-2"], "/dev/zero"])
 def test_names_that_no_folder_has_are_looked_for_nowhere(name: object, tmp_path: Path) -> None:
     """A damaged pointer or list of files may hold any name: too many bytes for a file's, or none that a file has."""

@@ -145,7 +145,8 @@ def told_of(family: str, published: str) -> dict[str, Ruling]:
 def contradiction(trial: Trial, outcome: experiment.Outcome) -> str:
     """Return what is wrong with an outcome: a fault, or that the tables say something else; empty where nothing is.
 
-    Of several fields any one may be what is refused, or what changes the numbers.
+    Of several fields any one may be what is refused, or what changes the numbers; an error that names a further field
+    of the config refuses both values together, which the tables do not list.
     """
     tied = trial.family in STORED and "tie_word_embeddings" in trial.changes
     if outcome.kind == experiment.ILLEGAL or tied or APART.keys() & trial.changes:
@@ -159,7 +160,8 @@ def contradiction(trial: Trial, outcome: experiment.Outcome) -> str:
         if idle and not GENERATES & trial.changes.keys():
             return "it is refused, and the tables say that it changes no number"
         listed = all(one is not None and listed_in(one, trial.changes[field]) for field, one in said.items())
-        return "it is refused, and the tables list it" if listed and len(said) == 1 else ""
+        further = any(re.search(rf"\b{name}\b", outcome.told) for name in told.keys() - said.keys())
+        return "it is refused, and the tables list it" if listed and len(said) == 1 and not further else ""
     if idle and outcome.acts:
         return "it changes numbers, and the tables say that it does not"
     for field, one in said.items():

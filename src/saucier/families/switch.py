@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import bare, encoder_alone, whole
+from saucier.checkpoints.choices import bare, whole
 from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.checkpoints.sides import tied_output
 from saucier.config.turns import in_turns
-from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, weights
+from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, reader, weights
 
 
 def switch_transformers(
@@ -132,7 +132,7 @@ SWITCH_LAYOUT = Layout(
          *EXPERTS),
     partial(weights, inner=feed_forward_rules),
     {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
-     "SwitchTransformersEncoderModel": encoder_alone},
+     "SwitchTransformersEncoderModel": reader},
     base="", fixed={"router_dtype": "float32"},
     free=(FREE) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
                                      "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",

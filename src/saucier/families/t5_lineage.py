@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, encoder_alone, keep_encoder, labelling, whole
+from saucier.checkpoints.choices import LABELS, SPANS, bare, encoder_alone, keep_encoder, labelling, only, whole
 from saucier.checkpoints.keys import Document, Key, Published, below, look_up
 from saucier.checkpoints.names import NameTable
 from saucier.checkpoints.rules import Rule, Rules
@@ -126,17 +126,22 @@ def reading_twice(published: Published, base: str) -> Published:
     return replace(published, keep=keep, keys=(*published.keys, start), base=base)
 
 
+READS = only("is_decoder", False)
+"""Of an encoder alone; with true the reference would build a decoder's blocks, which have no source to read."""
+reader = replace(encoder_alone, keys=(READS,))
+
+
 def classes(name: str) -> dict[str, Published]:
     """The published classes of a family."""
     dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
     end = Key("eos_token_id", ("head.pick.token",), default=1)
     text = labelling(c.ClassificationHead(pick=c.EndToken(token=1), transform=c.Transform(activation="tanh")),
                      "classification_head.out_proj", dense="classification_head.dense", keys=(LABELS, dropout, end))
-    token = labelling(c.TokenHead(), keys=(LABELS, replace(dropout, paths=("head.dropout",))))
+    token = labelling(c.TokenHead(), keys=(LABELS, replace(dropout, paths=("head.dropout",)), READS))
     return {
         f"{name}ForConditionalGeneration": Published(whole.keep, HEAD),
         f"{name}Model": bare,
-        f"{name}EncoderModel": encoder_alone,
+        f"{name}EncoderModel": reader,
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
             token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),

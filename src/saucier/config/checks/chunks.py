@@ -41,7 +41,8 @@ def check_kernel(path: str, attention: SelfAttention) -> None:
         raise InputError(f"kernel {kernel.kind} has chunks in place of a visibility", where=f"{path}.visibility",
                          remedy="use full or causal")
     if causal and chunks.after:
-        raise InputError("a causal attention has nothing to see in later chunks", where=f"{path}.kernel",
+        place = "kernel.chunks" if isinstance(kernel, Hashing) else "kernel"
+        raise InputError("a causal attention has nothing to see in later chunks", where=f"{path}.{place}.after",
                          remedy="use after: 0")
     if (chunks.multiple or chunks.length) % chunks.length:
         raise InputError(f"{chunks.multiple} positions are no whole chunks of {chunks.length}",

@@ -107,11 +107,12 @@ def test_a_process_that_dies_is_told_with_its_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kept", "faults"), [(True, 0), (False, 1)])
 def test_memory_that_a_process_takes_once_is_no_fault(kept: bool, faults: int, tmp_path: Path) -> None:
     """So do libraries that are loaded late; what a damaged file makes us take, it makes us take each time."""
-    held: list[bytes] = []
+    loaded: list[bool] = []
 
     def take() -> None:
-        block = held[0] if held else b"x" * (24 << 20)
-        held.extend([block] if kept else [])
+        if not loaded:
+            fill(24 << 20)
+        loaded.extend([True] * kept)
 
     def draw(drawn: object, stock: Path, place: Path) -> cases.Case:
         return cases.Case("", (take,), room=16 << 20)

@@ -11,7 +11,7 @@ from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Publish
 from saucier.checkpoints.rules import Rule, Rules
 from saucier.checkpoints.sides import tied_output
 from saucier.config.turns import in_turns
-from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, keys, reader, weights
+from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, encoder_model, keys, weights
 
 
 def switch_transformers(
@@ -132,7 +132,7 @@ SWITCH_LAYOUT = Layout(
          *EXPERTS),
     partial(weights, inner=feed_forward_rules),
     {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
-     "SwitchTransformersEncoderModel": reader},
+     "SwitchTransformersEncoderModel": encoder_model},
     base="", fixed={"router_dtype": "float32"},
     free=(FREE) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
                                      "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",

@@ -128,7 +128,7 @@ def reading_twice(published: Published, base: str) -> Published:
 
 READS = only("is_decoder", False)
 """Of an encoder alone; with true the reference would build a decoder's blocks, which have no source to read."""
-reader = replace(encoder_alone, keys=(READS,))
+encoder_model = replace(encoder_alone, keys=(READS,))
 
 
 def classes(name: str) -> dict[str, Published]:
@@ -141,7 +141,7 @@ def classes(name: str) -> dict[str, Published]:
     return {
         f"{name}ForConditionalGeneration": Published(whole.keep, HEAD),
         f"{name}Model": bare,
-        f"{name}EncoderModel": reader,
+        f"{name}EncoderModel": encoder_model,
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
             token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),

@@ -8,7 +8,7 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow check fingerprints bench guard book clean
+.PHONY: help demo test test-slow check house fingerprints bench guard book clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
 	@echo "make test-slow  the tests that take minutes each"
 	@echo "make check      ruff, mypy --strict, docstring check, size check"
+	@echo "make house      statements, files, doors and arrows of the package, beside their limits"
 	@echo "make fingerprints  compare hashes of what must not change; WHAT=write stores them anew"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
 	@echo "make guard BASE=COMMIT  measure whether anything became slower since a commit"
@@ -36,6 +37,9 @@ check: .venv/.check
 	.venv/bin/mypy
 	.venv/bin/python tools/check_docstrings.py src tools
 	.venv/bin/python tools/check_size.py src tools tests benchmarks
+
+house:
+	@$(PYTHON) tools/house.py --report
 
 fingerprints: .venv/.test
 	.venv/bin/python tools/fingerprints.py $(WHAT)

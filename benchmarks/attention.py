@@ -39,7 +39,7 @@ def learning(settings: dict[str, Any], attend: Callable[..., Any]) -> Turn:
     import torch
 
     from saucier.parts.kernels import Scores
-    from saucier.parts.visibility import Mask
+    from saucier.parts.masks import Mask
 
     rows = max(1, settings["positions"] // settings["length"])
     shape = (rows, settings["heads"], settings["length"], settings["width"])
@@ -57,21 +57,21 @@ def learning(settings: dict[str, Any], attend: Callable[..., Any]) -> Turn:
 
 def steps(settings: dict[str, Any]) -> Turn:
     """Our attention step by step: products, softmax and dropout as operations of their own."""
-    from saucier.parts.kernels import stepwise
+    from saucier.parts.kernels import attend_stepwise
 
-    return learning(settings, lambda *given: stepwise(*given)[0])
+    return learning(settings, lambda *given: attend_stepwise(*given)[0])
 
 
 def fused(settings: dict[str, Any]) -> Turn:
     """PyTorch's `scaled_dot_product_attention`."""
-    from saucier.parts.kernels import fused as kernel
+    from saucier.parts.kernels import attend_fused as kernel
 
     return learning(settings, kernel)
 
 
 def bits(settings: dict[str, Any]) -> Turn:
     """Our dropout, of which four values share one draw."""
-    from saucier.parts.dropout import dropout
+    from saucier.parts.norms import dropout
 
     return dropping(settings, dropout)
 

@@ -94,9 +94,9 @@ def measure(quick: bool) -> Section:
 
 def told_right(sentences: int) -> float:
     """Return the share of sentences, so many of each language, whose language is named right."""
-    from saucier.text.cleaning.language import identifier
+    from saucier.text.cleaning.rules import load_identifier
 
-    identify, _ = identifier()
+    identify, _ = load_identifier()
     right = []
     for path in sorted(needed("multilingual", "tatoeba").glob("*.tsv")):
         head, *lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -108,15 +108,14 @@ def told_right(sentences: int) -> float:
 
 def main(file: str, *changes: str) -> None:
     """Be the process that is measured."""
-    from saucier.inspection.machine import peak_resident
-    from saucier.runs.clean import Wishes, clean
-    from saucier.runs.clean_rules import cleaning
+    from saucier.jobs.cleaning.clean import CleaningOptions, clean, cleaning
+    from saucier.machine import peak_resident_memory
 
     rules = cleaning("all", changes)
     begin = time.process_time()
     report = clean([file], rules, Path(file).with_name("-".join(["out", *changes, str(Path(file).stat().st_size)])),
-                   wishes=Wishes(), say=lambda what, about: None)
-    print(json.dumps({"peak": peak_resident() / 1e9, "seconds": time.process_time() - begin,
+                   wishes=CleaningOptions(), say=lambda what, about: None)
+    print(json.dumps({"peak": peak_resident_memory() / 1e9, "seconds": time.process_time() - begin,
                       "bytes": report.tally.before.bytes}))
 
 

@@ -51,26 +51,26 @@ def cases() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def prepared(name: str, overrides: tuple[str, ...], folder: Path) -> Work:
     """Read the text and build everything as `saucier cook` does."""
-    from saucier.inspection.workload import tokens_in
+    from saucier.cost.workload import count_batch_tokens
+    from saucier.devices import choose_autocast_dtype
+    from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
+    from saucier.jobs.pretraining.data import prepare_data
+    from saucier.jobs.run.console import RunConsole
+    from saucier.jobs.run.folder import open_run
     from saucier.model import build
     from saucier.recipes import recipe
-    from saucier.runs.folder import open_run
-    from saucier.runs.pantry import stock
-    from saucier.runs.study import make_lessons, make_study
-    from saucier.runs.voice import Voice
     from saucier.training.optimizers import build_optimizer
-    from saucier.training.precision import choose_dtype
     from saucier.training.processes import Processes
     from saucier.training.update import Updater
 
     wanted = recipe(name, limited(name, overrides))
     run, _ = open_run(folder, wanted)
-    pantry = stock(wanted, run, Voice(silent=True))
-    study = make_study(wanted, pantry.tokenizer, pantry.train,
-                       make_lessons(wanted, pantry.tokenizer, pantry.collocations))
-    model = build(wanted.model_for(pantry.tokenizer.vocab_size)).train()
+    prepared_data = prepare_data(wanted, run, RunConsole(silent=True))
+    study = make_training_data(wanted, prepared_data.tokenizer, prepared_data.train,
+                               build_run_objectives(wanted, prepared_data.tokenizer, prepared_data.collocations))
+    model = build(wanted.model_for(prepared_data.tokenizer.vocab_size)).train()
     study.objective.bind(model)
-    dtype, _ = choose_dtype("auto", next(model.parameters()).device)
+    dtype, _ = choose_autocast_dtype("auto", next(model.parameters()).device)
     training = wanted.training
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=training.micro_batch, clip=training.clip,
                       failures=Path(mkdtemp()))
@@ -84,7 +84,7 @@ def prepared(name: str, overrides: tuple[str, ...], folder: Path) -> Work:
         optimizer.step(1e-3)
         updater.forget()
 
-    return Work(data, whole, tokens_in(study.batches[0]))
+    return Work(data, whole, count_batch_tokens(study.batches[0]))
 
 
 def limited(name: str, overrides: tuple[str, ...]) -> list[str]:

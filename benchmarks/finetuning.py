@@ -33,28 +33,26 @@ def saucier(settings: dict[str, Any]) -> Turn:
     """What `saucier finetune classification` does in an update."""
     import torch
 
-    from saucier.allocator import keep_memory
-    from saucier.finetuning.asked import Files, wanted_finetuning
-    from saucier.finetuning.data import read_splits
-    from saucier.finetuning.job import encoding_of
-    from saucier.finetuning.prepare import prepared
-    from saucier.finetuning.start import start_of
+    from saucier.devices import choose_autocast_dtype, keep_freed_memory
+    from saucier.jobs.finetuning.data import read_splits
+    from saucier.jobs.finetuning.finetune import choose_encoding
+    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.start import build_task_model, open_start
     from saucier.tasks.build import build_task
-    from saucier.tasks.sheet import Collate, SheetBatches
+    from saucier.tasks.encoded_examples import CollateExamples, EncodedBatches
     from saucier.training.optimizers import build_optimizer
-    from saucier.training.precision import choose_dtype
     from saucier.training.processes import Processes
-    from saucier.training.update import Study, Updater
+    from saucier.training.update import TrainingData, Updater
 
-    keep_memory()
+    keep_freed_memory()
     words = [f"data.limit={settings['rows']}", f"training.batch={settings['batch']}"]
-    wanted, _ = wanted_finetuning("classification", words, weights(), Files((str(DATA),), (str(DATA),)))
-    splits, start = read_splits(build_task(wanted.task), wanted.data), start_of(wanted)
+    wanted, _ = read_finetuning_words("classification", words, weights(), DataFiles((str(DATA),), (str(DATA),)))
+    splits, start = read_splits(build_task(wanted.task), wanted.data), open_start(wanted)
     tokenizer = start.tokenizer(splits)
-    sheet = splits.task.sheet(splits.train, encoding_of(wanted, start, tokenizer))
-    model = prepared(start.model(tokenizer), splits.task.wanted, tokenizer, start=start.place).model.train()
-    dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"))
-    study = Study(SheetBatches(sheet, wanted.training.batch), Collate(), splits.task.objective)
+    sheet = splits.task.sheet(splits.train, choose_encoding(wanted, start, tokenizer))
+    model = build_task_model(start.model(tokenizer), splits.task.wanted, tokenizer, start=start.place).model.train()
+    dtype, _ = choose_autocast_dtype(settings["dtype"], torch.device("cpu"))
+    study = TrainingData(EncodedBatches(sheet, wanted.training.batch), CollateExamples(), splits.task.objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))
     optimizer = build_optimizer(wanted.training.optimizer, model)
     done = 0

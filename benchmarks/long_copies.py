@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.cooking import kept
 from benchmarks.long_runs import RUNS, converted, muon
 from benchmarks.section import Row
-from saucier.adaptation.surgery.asked import Asked
+from saucier.adaptation.surgery.operations import OperationOptions
 
 SEEDS = (0, 1)
 
@@ -118,14 +118,15 @@ def rows(*, quick: bool) -> list[Row]:
 
 def by_rounds(case: Case) -> Iterator[Row]:
     """Tell what a model that learned in one chunk loses where it is read by hashes, as table 2 of the paper does."""
-    from saucier.runs.convert import convert
+    from saucier.jobs.convert import convert
 
     assert case.last.attention is not None, "the caller looked"
     run, chunks = place(case, f"stage{len(case.before) - 1}", 0), case.last.attention.rpartition(":")[0]
     text = str(written(case.last.copies, "held_out", 0))
     for rounds in ROUNDS:
         with TemporaryDirectory() as folder:
-            done = convert(str(run), Path(folder) / "read", asked=Asked(attention=f"{chunks}:{rounds}"), texts=(text,))
+            done = convert(str(run), Path(folder) / "read", asked=OperationOptions(attention=f"{chunks}:{rounds}"),
+                           texts=(text,))
         assert done.equivalence is not None and done.equivalence.loss is not None
         before, after = done.equivalence.loss
         yield Row(f"learned in one chunk, read by {rounds} round{'s' * (rounds > 1)} of hashes: nats a byte",
@@ -152,7 +153,7 @@ def copied(case: Case, name: str, seed: int, words: tuple[str, ...], *, quick: b
         found = learned(case, stage, run, seed, (*begun, *case.words, *stage.words, stage.length))
         begun, seconds = ["--from", str(run)], seconds + found["cost"]["phases"]["train"]
     if begun and case.last.attention:
-        begun = ["--from", str(converted(run, run / "converted", Asked(attention=case.last.attention)))]
+        begun = ["--from", str(converted(run, run / "converted", OperationOptions(attention=case.last.attention)))]
     last = replace(case.last, copies=QUICK, steps=6) if quick else case.last
     rest = (*begun, *case.words, *last.words, *words, *(["--no-calibrate"] if quick else []))
     found = learned(case, last, place(case, name, seed, quick=quick), seed, rest)

@@ -21,7 +21,7 @@ from benchmarks.section import Row, Section, at_least, at_most
 
 if TYPE_CHECKING:
     from saucier import config as c
-    from saucier.config.layers import Kernel
+    from saucier.config.kernels import Kernel
 
 SHAPE = {"heads": 12, "width": 64, "reach": 256, "globals": 2, "passes": 1}
 """`reach` neighbours on each side: Longformer's `attention_window=512`."""
@@ -72,9 +72,9 @@ def fixed(length: int) -> c.Visibility:
 
 def big_bird(length: int) -> c.Visibility:
     """Blocks of 64: a window, both ends, and three blocks that are drawn."""
-    from saucier.config.block_patterns import blocks
+    from saucier.config.visibility import build_bigbird_visibility
 
-    return blocks(64, 3, 32768)
+    return build_bigbird_visibility(64, 3, 32768)
 
 
 def by_kernel(length: int, *, kernel: Callable[[int], Kernel], causal: bool = False) -> c.SelfAttention:
@@ -149,7 +149,7 @@ def ours(settings: dict[str, Any]) -> Turn:
     from saucier import config as c
     from saucier.parts.attention import SelfAttention
     from saucier.parts.context import Context
-    from saucier.parts.visibility import Span
+    from saucier.parts.masks import Span
 
     config = c.SelfAttention(projection=c.Projection(heads=settings["heads"]),
                              visibility=c.Window(settings["reach"] + 1) | c.Global())
@@ -196,7 +196,7 @@ def growing(settings: dict[str, Any]) -> Turn:
 
     from saucier.parts.block import build_sublayer
     from saucier.parts.context import Context
-    from saucier.parts.visibility import Span
+    from saucier.parts.masks import Span
 
     case, length = next(one for one in GROWING if one.name == settings["case"]), settings["length"]
     module = build_sublayer(case.make(length), 256).eval()

@@ -12,7 +12,7 @@ from benchmarks.long_runs import RUNS, converted, muon
 from benchmarks.long_texts import COLOURS, hidden_keys, write_rows
 from benchmarks.section import Row
 from benchmarks.tuned import finetuned, named, said, scores, took
-from saucier.adaptation.surgery.asked import Asked
+from saucier.adaptation.surgery.operations import OperationOptions
 
 BOOKS = tuple(SHARED / "long" / name for name in ("middlemarch.txt", "moby_dick.txt", "pride_and_prejudice.txt"))
 HELD_OUT_BOOK = SHARED / "long" / "sherlock_holmes.txt"
@@ -123,7 +123,8 @@ def key_rows(case: Case, seed: int, *, quick: bool) -> list[Row]:
         runs.append(learned(folder / stage.name, begun, stage, seed, case.task, words))
         begun, words = str(runs[-1]), ()
         if case.table and stage.name == FIRST.name:
-            begun = str(converted(runs[-1], folder / "positions", Asked(positions=max(last.length, LED_TARGETS))))
+            begun = str(converted(runs[-1], folder / "positions",
+                                  OperationOptions(positions=max(last.length, LED_TARGETS))))
     long = learned(folder / last.name, begun, last, seed, case.task, words)
     cut = min(case.short, last.length // 4)
     short = learned(folder / "cut", begun, last, seed, case.task, (*words, f"training.length={cut}"))

@@ -34,7 +34,7 @@ def performer(length: int) -> c.Transformer:
     """GPT-2 by 256 random features."""
     from saucier import config as c
     from saucier.families import FAMILIES
-    from saucier.recipes.blueprints import with_kernel
+    from saucier.recipes.recipe import with_kernel
 
     return with_kernel(FAMILIES["gpt2"](**SIZES, length=length), c.Favor())
 
@@ -43,7 +43,7 @@ def linformer(length: int) -> c.Transformer:
     """BERT by 256 mixtures of keys."""
     from saucier import config as c
     from saucier.families import FAMILIES
-    from saucier.recipes.blueprints import with_kernel
+    from saucier.recipes.recipe import with_kernel
 
     return with_kernel(FAMILIES["bert"](**SIZES, length=length), c.LowRank(length=length, rank=256))
 
@@ -56,7 +56,7 @@ def longformer(length: int) -> c.Transformer:
 
 
 BODIES: dict[str, Callable[[int], c.Transformer]] = {"reformer": reformer, "performer": performer,
-                                                    "linformer": linformer, "longformer": longformer}
+                                                     "linformer": linformer, "longformer": longformer}
 
 
 def peak() -> float:
@@ -105,11 +105,11 @@ def text(settings: dict[str, Any]) -> Any:
 
 def loss(model: nn.Module, ids: Any) -> Any:
     """Return the cross-entropy of the tokens by their own vectors, in pieces as in training."""
-    from saucier.objectives.cross_entropy import cross_entropy
+    from saucier.objectives.cross_entropy import compute_cross_entropy
 
     hidden = model(ids, compute_logits=False).last_hidden_state
     table = model.get_parameter("embed.tokens.weight")
-    return cross_entropy(hidden[0, :, :table.shape[1]], table, None, ids[0]).loss
+    return compute_cross_entropy(hidden[0, :, :table.shape[1]], table, None, ids[0]).loss
 
 
 CONTENDERS: dict[str, Contender] = {"reading": reading, "learning": learning}

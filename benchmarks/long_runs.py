@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from saucier.adaptation.surgery.asked import Asked
+from saucier.adaptation.surgery.operations import OperationOptions
 
 RUNS = Path("runs/long_tasks")
 
 
-def converted(run: Path, folder: Path, asked: Asked) -> Path:
+def converted(run: Path, folder: Path, asked: OperationOptions) -> Path:
     """Give a model another shape, unless that is done: `saucier convert RUN FOLDER` with what is asked."""
-    from saucier.runs.convert import convert
+    from saucier.jobs.convert import convert
 
     if not folder.is_dir():
         convert(str(run), folder, asked=asked)

@@ -17,7 +17,7 @@ from benchmarks.section import Row, at_least
 if TYPE_CHECKING:
     from saucier import config as c
     from saucier.objectives import config as o
-    from saucier.text.store import TokenStore
+    from saucier.text.rows.store import TokenStore
 
 SIZE = {"dim": 256, "layers": 4, "heads": 4, "vocab": 1000, "segment": 128, "segments": 8, "rows": 4}
 CONTEXTS = (800, 1800, 3800)
@@ -31,16 +31,16 @@ def evaluating(settings: dict[str, Any], body: c.Transformer, objective: o.Causa
     import numpy as np
 
     from saucier.model import build
-    from saucier.objectives.base import Given, TokenIds
+    from saucier.objectives.base import ObjectiveInputs, TokenIds
     from saucier.objectives.build import build_objective
-    from saucier.text.store import Piece, write_store
+    from saucier.text.rows.store import Piece, write_store
     from saucier.training.evaluation import Evaluator
 
     folder = TemporaryDirectory()
     tokens = np.random.default_rng(0).integers(0, settings["vocab"], settings["context"] + settings["segment"]
                                                * settings["segments"] + 1)
     store = write_store(Path(folder.name) / "store", [Piece(tokens.tolist())], vocab=settings["vocab"])
-    corruption, learned = build_objective(objective, Given(TokenIds(settings["vocab"]), body))
+    corruption, learned = build_objective(objective, ObjectiveInputs(TokenIds(settings["vocab"]), body))
     evaluate = Evaluator(batches(store), corruption, learned.held_out())
     model = build(body)
 
@@ -57,7 +57,7 @@ def memory(settings: dict[str, Any]) -> Turn:
     """Transformer-XL: every token is read once, beside a memory."""
     from saucier.families import FAMILIES
     from saucier.objectives import config as o
-    from saucier.text.batches import ConsecutiveEvaluation
+    from saucier.text.rows.running import ConsecutiveEvaluation
 
     sizes = {key: settings[key] for key in ("dim", "layers", "heads", "vocab")}
     body = FAMILIES["transfo_xl"](**sizes, hidden=4 * settings["dim"], memory=settings["context"], division=1,
@@ -73,13 +73,13 @@ def sliding(settings: dict[str, Any]) -> Turn:
     """GPT-2 of the same size: the whole context is read again for each token."""
     from saucier.families import FAMILIES
     from saucier.objectives import config as o
-    from saucier.text.batches import EvaluationRows
+    from saucier.text.rows.running import PackedEvaluation
 
     sizes = {key: settings[key] for key in ("dim", "layers", "heads", "vocab")}
     body = FAMILIES["gpt2"](**sizes, length=settings["context"])
 
     def batches(store: TokenStore) -> Sequence[Any]:
-        rows = EvaluationRows(store, length=settings["context"], batch=settings["rows"], overlap=1, stride=1)
+        rows = PackedEvaluation(store, length=settings["context"], batch=settings["rows"], overlap=1, stride=1)
         return [rows[1]]  # the first batch holds the first row, all of whose tokens are targets
 
     return evaluating(settings, body, o.Causal(), batches)

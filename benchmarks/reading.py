@@ -25,9 +25,9 @@ VOCAB = 2048
 
 def make_file(path: Path, size: int) -> None:
     """Write about `size` bytes of text."""
-    from saucier.text.documentation import python_documentation
+    from saucier.text.reading.python_texts import read_python_documentation
 
-    text = "\n\n".join(document.text for document in python_documentation()).encode()
+    text = "\n\n".join(document.text for document in read_python_documentation()).encode()
     with path.open("wb") as file:
         for _ in range(-(-size // len(text))):
             file.write(text)
@@ -35,7 +35,7 @@ def make_file(path: Path, size: int) -> None:
 
 def read(file: Path) -> int:
     """Read everything as one document; return the bytes that were seen."""
-    from saucier.text.read import read_documents
+    from saucier.text.reading.documents import read_documents
 
     return sum(len(document.text.encode()) for document in read_documents([str(file)]))
 
@@ -43,13 +43,13 @@ def read(file: Path) -> int:
 def pack(file: Path) -> int:
     """Read, encode and store everything; return the bytes that were seen."""
     from saucier.text.config import ByteBPE
-    from saucier.text.documentation import python_documentation
-    from saucier.text.encode import frame, write_documents
-    from saucier.text.read import read_documents
-    from saucier.text.train_tokenizer import train_tokenizer
+    from saucier.text.reading.documents import read_documents
+    from saucier.text.reading.python_texts import read_python_documentation
+    from saucier.text.rows.store import get_document_frame, write_documents
+    from saucier.text.tokenizer.training import train_tokenizer
 
-    tokenizer = train_tokenizer(ByteBPE(vocab=VOCAB), (document.text for document in python_documentation()))
-    begin, end = frame(tokenizer)
+    tokenizer = train_tokenizer(ByteBPE(vocab=VOCAB), (document.text for document in read_python_documentation()))
+    begin, end = get_document_frame(tokenizer)
     return write_documents(file.with_name("store"), read_documents([str(file)]), tokenizer, begin=begin, end=end).bytes
 
 
@@ -83,11 +83,11 @@ def measure(quick: bool) -> Section:
 
 def main(work: str, file: str) -> None:
     """Be the process that is measured."""
-    from saucier.inspection.machine import peak_resident
+    from saucier.machine import peak_resident_memory
 
     begin = time.perf_counter()
     seen = WORK[work](Path(file))
-    print(json.dumps({"peak": peak_resident(), "seconds": time.perf_counter() - begin, "bytes": seen}))
+    print(json.dumps({"peak": peak_resident_memory(), "seconds": time.perf_counter() - begin, "bytes": seen}))
 
 
 if __name__ == "__main__":

@@ -90,10 +90,10 @@ def stamp() -> str:
     """Return when and on what this is measured."""
     import torch
 
-    from saucier.inspection.machine import description
+    from saucier.machine import describe_machine
 
     threads = torch.get_num_threads()
-    return f"{datetime.now(UTC):%Y-%m-%d}, {description()}, torch {torch.__version__}, {threads} threads"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {describe_machine()}, torch {torch.__version__}, {threads} threads"
 
 
 def keep(name: str, section: Section) -> None:

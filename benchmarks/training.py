@@ -44,21 +44,20 @@ def saucier(settings: dict[str, Any]) -> Turn:
     """Our loop: its updater and optimizer, as `saucier cook` runs them."""
     import torch
 
-    from saucier.allocator import keep_memory
+    from saucier.cost.probe import FixedBatches
+    from saucier.devices import choose_autocast_dtype, keep_freed_memory
     from saucier.families import FAMILIES
-    from saucier.inspection.probe import Fixed
     from saucier.model import build
-    from saucier.objectives.base import Given, TokenIds
+    from saucier.objectives.base import ObjectiveInputs, TokenIds
     from saucier.objectives.build import build_objective
     from saucier.objectives.config import Causal
-    from saucier.text.rows import Rows
+    from saucier.text.rows.batch import Rows
     from saucier.training.config import AdamW
     from saucier.training.optimizers import build_optimizer
-    from saucier.training.precision import choose_dtype
     from saucier.training.processes import Processes
-    from saucier.training.update import Study, Updater
+    from saucier.training.update import TrainingData, Updater
 
-    keep_memory()
+    keep_freed_memory()
     hyper = {key: settings[key] for key in ("dim", "layers", "heads", "vocab", "length", "dropout")}
     model = build(FAMILIES["gpt2"](**hyper)).train()
     ids = tokens(settings)
@@ -66,9 +65,9 @@ def saucier(settings: dict[str, Any]) -> Turn:
     each = np.arange(len(ids))
     none, no_text = np.zeros_like(each), np.zeros_like(ids)
     rows = Rows(ids, no_text, places, no_text, none, none, each, each)
-    corruption, objective = build_objective(Causal(), Given(TokenIds(settings["vocab"])))
-    dtype, _ = choose_dtype(settings["dtype"], torch.device("cpu"))
-    study = Study(Fixed((rows,), {}), corruption, objective)
+    corruption, objective = build_objective(Causal(), ObjectiveInputs(TokenIds(settings["vocab"])))
+    dtype, _ = choose_autocast_dtype(settings["dtype"], torch.device("cpu"))
+    study = TrainingData(FixedBatches((rows,), {}), corruption, objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))
     optimizer = build_optimizer(AdamW(), model)
 
@@ -86,9 +85,9 @@ def transformers(settings: dict[str, Any]) -> Turn:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     if settings.get("keep_memory"):
-        from saucier.allocator import keep_memory
+        from saucier.devices import keep_freed_memory
 
-        keep_memory()
+        keep_freed_memory()
     rate = settings["dropout"]
     config = GPT2Config(
         n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"], vocab_size=settings["vocab"],
@@ -127,7 +126,7 @@ def measure(quick: bool) -> Section:
     return Section("Training", about, rows, [
         "Saucier's default number format is bfloat16 where the processor has instructions for it; `transformers`' is "
         "float32.",
-        "Saucier tells the C library to keep freed memory (`allocator.py`); the rows “same allocator” give "
+        "Saucier tells the C library to keep freed memory (`devices.py`); the rows “same allocator” give "
         "`transformers` that too."])
 
 

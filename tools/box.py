@@ -81,8 +81,8 @@ def end(folder: Path) -> None:
 
 def make(box: Path) -> None:
     """Run every command inside the box, each in a process of its own."""
-    for name in ("matplotlib.pyplot", "saucier.comparison.compare", "saucier.finetuning.job", "saucier.runs.cook",
-                 "saucier.training.loop", "sklearn.linear_model", "torch._dynamo"):
+    for name in ("matplotlib.pyplot", "saucier.jobs.comparison.compare", "saucier.jobs.finetuning.finetune",
+                 "saucier.jobs.pretraining.cook", "saucier.training.loop", "sklearn.linear_model", "torch._dynamo"):
         importlib.import_module(name)  # a child has it then, and need not load it again
 
     write_all(box)
@@ -120,8 +120,9 @@ def run(one: contents.Artifact, box: Path) -> None:
 
 def done(one: contents.Artifact) -> int:
     """Run a command in this process."""
-    from saucier.adapters import open_adapter, save_adapter
     from saucier.cli import main as saucier
+    from saucier.folders.load import open_adapter
+    from saucier.folders.save import save_adapter
 
     if one.words[0] == "save_adapter":
         model = open_adapter(one.words[1], dtype="float32", device="cpu")

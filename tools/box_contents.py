@@ -63,7 +63,7 @@ BASES = (
            verb="train"),
     cooked("made/gpt", "gpt1-nano", *quiet(*TEXT, *NARROW, *LONG, *BASE, BYTES), verb="train"),
     cooked("made/t5", "t5-nano", *quiet(*TEXT, *NARROW, "model.head_dim=8", "model.hidden=32", "training.length=32",
-                                       "tokenizer.special.sentinels=8", *BASE, "tokenizer.vocab=72"), verb="train"),
+                                        "tokenizer.special.sentinels=8", *BASE, "tokenizer.vocab=72"), verb="train"),
     cooked("made/translation", "transformer-nano", *quiet(*PAIRS, *NARROW, *BASE, "model.hidden=32",
                                                           "training.length=24", "tokenizer.vocab=110"), verb="train"),
 )
@@ -84,7 +84,7 @@ RUNS = (
     cooked("runs/interrupted", "gpt2-nano", *quiet(*TEXT, *NARROW, *LONG, *SIX, DROPPED, BYTES),
            stop=Stop(3, by=signal.SIGINT)),
     cooked("runs/killed", "bert-nano", *quiet(*STORIES, *NARROW, *LONG, *SIX, DROPPED, PIECES,
-                                                       "training.evaluate_every=3"), stop=Stop(6)),
+                                              "training.evaluate_every=3"), stop=Stop(6)),
     cooked("runs/electra", "electra-nano", *quiet(
         *TEXT, *NARROW, *LONG, *SIX, DROPPED, PIECES, "model.hidden=32", "model.width=16",
         "objective.generator={width: 0.5, depth: 1.0}"), stop=Stop(4)),
@@ -206,7 +206,7 @@ OTHERS = (
     Artifact("cleanings/finished", ("clean", "raw-1.jsonl", "raw-2.jsonl", "--rules", "c4", "--keep-rejected",
                                     "--out", "cleanings/finished")),
     Artifact("cleanings/stopped", ("clean", "raw-1.jsonl", "raw-2.jsonl", "--rules", "c4", "--keep-rejected",
-                                   "--out", "cleanings/stopped"), Stop(2, "saucier.runs.clean:clean_piece")),
+                                   "--out", "cleanings/stopped"), Stop(2, "saucier.jobs.cleaning.clean:clean_piece")),
     Artifact("prompts/results", ("prompt", "prompts/kitchen.yaml", "--model", "models/gpt2", "--shots", "0,2",
                                  "--draws", "2", "--dtype", "float32", "--out", "prompts/results")),
     Artifact("backtranslations/made.tsv", ("backtranslate", "models/translation", "stories.txt", "--limit", "4",

@@ -34,10 +34,10 @@ EXCEPTIONS: dict[str, str] = {
     "src/saucier/cli/backtranslate.py: backtranslate": "typer reads a verb's options from its signature",
     "src/saucier/cli/prompt.py: prompt": "typer reads a verb's options from its signature",
     "src/saucier/cli/compare.py: compare": "typer reads a verb's options from its signature",
-    "src/saucier/generation/compiled.py: OneToken.forward": "torch.export gives a traced step its inputs by position",
+    "src/saucier/generation/compiled_step.py: OneToken.forward": "torch.export gives inputs by position",
     "src/saucier/families/reformer.py: reformer": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/transfo_xl.py: transfo_xl": "a family's hyper-parameters are its table of choices",
-    "src/saucier/families/etc.py: etc": "a family's hyper-parameters are its table of choices",
+    "src/saucier/families/unpublished.py: etc": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/longformer.py: longformer": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/llama.py: llama": "a family's hyper-parameters are its table of choices",
 }

@@ -19,11 +19,11 @@
 
 **What depends on the processor.** All but the last three rows do not: they are equal on every machine. Starting
 weights do (PyTorch draws normal numbers eight at a time where there is AVX2, with another logarithm), and so do sums.
-They are computed in a process of its own under `tools/same_bits.py`, which makes them equal on every x86-64 processor
-with one build of PyTorch. The file says by which build it was written. With another one, or another kind of machine,
-the bits are not compared, which is said, but figures: norms and products of tensors, losses and gradient norms, at
-the tolerances in `tools/frozen/items.py`; and of the written tokens those that stay the same where every weight is
-moved by 1e-5.
+They are computed in a process of its own under `tools/same_bits.py`, which makes them equal on all processors of a
+maker with one build of PyTorch. The file says by which build and for which processors it was written. With another
+build, or on another kind of machine, the bits are not compared, which is said, but figures: norms and products of
+tensors, losses and gradient norms, at the tolerances in `tools/frozen/items.py`; and of the written tokens those that
+stay the same where every weight is moved by 1e-5.
 `--native` leaves the settings out, to see this.
 
 Who changes something on purpose writes the file again, and reviews its difference line by line.

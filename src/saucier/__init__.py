@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from saucier import moved
+from saucier.plain import VERSION
+
 if TYPE_CHECKING:
     from saucier.errors import InputError as InputError
+    from saucier.folders.load import load as load
     from saucier.generation.generate import generate as generate
-    from saucier.loading import load as load
     from saucier.model import build as build
     from saucier.recipes.catalogue import recipe as recipe
     from saucier.retrieval.embed import embed as embed
-    from saucier.text.tokenizer import load_tokenizer as load_tokenizer
+    from saucier.text.tokenizer.tokenizer import load_tokenizer as load_tokenizer
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +35,7 @@ def public(name: str) -> Any:
     """Import one of the public names. Raises `AttributeError` for any other."""
     match name:
         case "load":
-            from saucier.loading import load
+            from saucier.folders.load import load
 
             return load
         case "InputError":
@@ -42,7 +47,7 @@ def public(name: str) -> Any:
 
             return generate
         case "build":
-            from saucier.model import build
+            from saucier.folders import build  # from there: a built model can be saved
 
             return build
         case "recipe":
@@ -54,7 +59,7 @@ def public(name: str) -> Any:
 
             return embed
         case "load_tokenizer":
-            from saucier.text.tokenizer import load_tokenizer
+            from saucier.text.tokenizer.tokenizer import load_tokenizer
 
             return load_tokenizer
     raise AttributeError(f"module 'saucier' has no attribute {name!r}")

@@ -1,13 +1,21 @@
-"""Where and in which number format a model runs: by what the hardware is, never by a timing that noise could turn."""
+"""Where a model runs: its device, its number format, and how the C library allocates memory for it.
+
+All of it is chosen by what the hardware is, never by a timing that noise could change.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import platform
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from saucier.errors import InputError, expect, nearest
+from saucier.errors import InputError, expect, suggest_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Names that `dtype=` takes beside "auto"."""
@@ -59,7 +67,7 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device, names: Sequence
     if dtype in DTYPES:
         return DTYPES[dtype]
     if dtype != names[-1]:
-        raise InputError(f"unknown dtype {dtype!r}", where="dtype", remedy=nearest(str(dtype), [*names, *DTYPES]))
+        raise InputError(f"unknown dtype {dtype!r}", where="dtype", remedy=suggest_name(str(dtype), [*names, *DTYPES]))
     return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
 
 
@@ -74,3 +82,68 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
+"""Names and numbers from glibc's malloc.h."""
+
+LARGEST_KEPT = 32 * 2**20
+"""Bytes of the largest block that glibc ever learns to keep by itself (DEFAULT_MMAP_THRESHOLD_MAX)."""
+
+KEPT_PRODUCTS = "32"
+"""So many prepared products oneDNN keeps, each with its own memory, instead of 1024: where the shapes of batches vary,
+that halves the peak and costs no time (transformer-small, 200 steps: 1.9 GB against 2.4 to 3.5)."""
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Keep all freed memory for the rest of this process, as training does. Returns whether it is so.
+
+    Measured, this alone makes a training step 1.4 to 1.7 times as fast on a CPU. Batches of one shape need no more
+    memory; those of ever new shapes leave holes (a nano BERT grew from 0.7 to 1.7 GB in 500 steps, and no further).
+    Giving the holes back now and then was tried: 13% less memory for 6% more time.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KEPT_PRODUCTS)
+    return set_malloc_option(M_MMAP_MAX, 0) and set_malloc_option(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@cache
+def keep_small_blocks() -> bool:
+    """Keep freed blocks of up to 32 MB, and 64 MB in all, as a model that is loaded does. Returns whether it is so.
+
+    glibc comes to these limits by itself once a program has freed a block of that size; weights that are mapped from
+    a file are no such blocks. Measured on one pass of ELECTRA-small (4 texts of 128 tokens): 3,700 pages zeroed again
+    each time, a tenth of the pass. Limits that are set in the environment are kept, and so is `keep_freed_memory`.
+    """
+    said = "MALLOC_MMAP_THRESHOLD_" in os.environ or "malloc.mmap_threshold" in os.environ.get("GLIBC_TUNABLES", "")
+    if said or keep_freed_memory.cache_info().currsize:
+        return False
+    return set_malloc_option(M_MMAP_THRESHOLD, LARGEST_KEPT) and set_malloc_option(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
+
+
+def set_malloc_option(name: int, value: int) -> bool:
+    """Set one of glibc's numbers. Returns whether there is a glibc that took it."""
+    return platform.libc_ver()[0] == "glibc" and bool(ctypes.CDLL(None).mallopt(name, value))
+
+
+AutocastDtype = Literal["float32", "bfloat16"]
+
+
+def choose_autocast_dtype(wanted: Literal["auto", "float32", "bfloat16"], device: torch.device) -> tuple[AutocastDtype,
+                                                                                                         str]:
+    """Return the format and a line that says why. `auto` is bfloat16 where the device has instructions for it."""
+    if wanted != "auto":
+        return wanted, f"{wanted} as asked"
+    if multiplies_bfloat16(device):
+        return "bfloat16", f"bfloat16: this {device.type} multiplies it faster"
+    return "float32", f"float32: this {device.type} has no bfloat16 instructions"
+
+
+def autocast(dtype: AutocastDtype, device: torch.device) -> torch.autocast:
+    """Return the context in which the forward pass runs."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def move_batch(batch: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Put a batch on the model's device."""
+    return {name: value.to(device, non_blocking=True) for name, value in batch.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST = 1200
+LONGEST_PART = 1200
 """Letters of each part of an error: names from a damaged file may have any number."""
 
 
@@ -26,9 +26,10 @@ class SaucierError(Exception):
         """
         where = repr(where) if where is not None and not where.strip() else where
         self.what, self.where, self.remedy = what, where, remedy
-        what, where, remedy = short(what), short(where or ""), short(remedy or "")
+        what, where, remedy = shorten_text(what), shorten_text(where or ""), shorten_text(remedy or "")
         head = f"{where}: {what}" if where else what
-        super().__init__("\n".join(map(visible, (f"{head}; {remedy}" if remedy else head, *map(short, more)))))
+        super().__init__("\n".join(map(escape_text,
+                                       (f"{head}; {remedy}" if remedy else head, *map(shorten_text, more)))))
 
 
 class InputError(SaucierError):
@@ -44,7 +45,7 @@ class WorkError(SaucierError):
 def expect(value: object, kinds: type | tuple[type, ...], name: str, remedy: str) -> None:
     """Raise `InputError` for an argument of a Python function that is of another kind."""
     if not isinstance(value, kinds):
-        raise InputError(f"is {type(value).__name__} {short(repr(value))[:80]}", where=name, remedy=remedy)
+        raise InputError(f"is {type(value).__name__} {shorten_text(repr(value))[:80]}", where=name, remedy=remedy)
 
 
 def expect_texts(values: object, name: str) -> None:
@@ -54,18 +55,18 @@ def expect_texts(values: object, name: str) -> None:
         expect(one, str, f"{name}[{place}]", "give a list of texts")
 
 
-def short(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return a text without its middle where it is longer than a person reads."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST // 2]} ... {text[-LONGEST // 2:]}"
+    return text if len(text) <= LONGEST_PART else f"{text[:LONGEST_PART // 2]} ... {text[-LONGEST_PART // 2:]}"
 
 
-def visible(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text with everything escaped that no terminal should be given."""
     return text if text.isprintable() else "".join(
         one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def nearest(name: str, known: list[str]) -> str:
+def suggest_name(name: str, known: list[str]) -> str:
     """Return the remedy for a wrong name: the closest known one, or the whole list when none is close."""
     import difflib
 

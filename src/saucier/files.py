@@ -34,7 +34,7 @@ SWAP, HERE = 2, -100
 """RENAME_EXCHANGE of renameat2 on Linux and RENAME_SWAP of renamex_np on macOS; AT_FDCWD."""
 
 
-def sync(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename after it is ordered after its content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -44,7 +44,7 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(target: Path) -> Iterator[None]:
+def report_disk_errors(target: Path) -> Iterator[None]:
     """Turn a full or read-only disk, or a place that cannot be written, into a `WorkError` that names the target."""
     try:
         yield
@@ -77,7 +77,7 @@ def refuse_unwritable(target: Path, *, folder: bool) -> None:
         raise InputError(wrong, where=str(known), remedy=f"give a new {'folder' if folder else 'file'}")
 
 
-def is_there(path: str | Path) -> bool:
+def path_exists(path: str | Path) -> bool:
     """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
     try:
         return Path(path).exists()
@@ -87,25 +87,25 @@ def is_there(path: str | Path) -> bool:
 
 def is_file(path: str | Path) -> bool:
     """Say whether a path is that of a file, whatever it is called."""
-    return is_there(path) and Path(path).is_file()
+    return path_exists(path) and Path(path).is_file()
 
 
 def is_folder(path: str | Path) -> bool:
     """Say whether a path is that of a folder, whatever it is called."""
-    return is_there(path) and Path(path).is_dir()
+    return path_exists(path) and Path(path).is_dir()
 
 
 def is_taken(folder: Path) -> bool:
     """Say whether a place holds something or is a file, so that no new folder can be there."""
-    return folder.exists() and (folder.is_file() or bool(entries(folder)))
+    return folder.exists() and (folder.is_file() or bool(list_entries(folder)))
 
 
-def entries(folder: Path) -> list[Path]:
+def list_entries(folder: Path) -> list[Path]:
     """Return what is in a folder, without what processes are writing or left half written."""
     return [path for path in folder.iterdir() if not TEMPORARY.fullmatch(path.name)]
 
 
-def first_free(wanted: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
+def find_free_name(wanted: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
     """Return `NAME`, or the first of `NAME-2`, `NAME-3`, ... that is not taken."""
     names = chain([wanted.name], (f"{wanted.name}-{number}" for number in count(2)))
     return next(path for path in map(wanted.with_name, names) if not taken(path))
@@ -120,38 +120,38 @@ def refuse_taken(folder: Path) -> None:
 def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file or folder next to `target`, sync it, and rename it into place."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with disk_errors(target):
+    with report_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        recover(target)
+        recover_target(target)
         try:
             write(temporary)
             for path in [*temporary.rglob("*"), temporary] if temporary.is_dir() else [temporary]:
-                sync(path)
-            replace(temporary, target)
-            sync(target.parent)
+                flush_to_disk(path)
+            replace_path(temporary, target)
+            flush_to_disk(target.parent)
         finally:
-            remove(temporary)
+            remove_path(temporary)
 
 
-def recover(target: Path) -> None:
+def recover_target(target: Path) -> None:
     """Remove what killed processes left of `target` half written; a folder that they had moved aside is put back."""
     found = [(path, match) for path in target.parent.iterdir()
              if (match := TEMPORARY.fullmatch(path.name)) and match["name"] == target.name]
     for path, match in found:
-        if int(match["process"]) != os.getpid() and is_alive(int(match["process"])):
+        if int(match["process"]) != os.getpid() and is_process_alive(int(match["process"])):
             continue
         if path.suffix == ".old" and not target.exists():
             os.replace(path, target)
-        remove(path)
+        remove_path(path)
 
 
-def sweep(folder: Path) -> None:
+def recover_all(folder: Path) -> None:
     """Do the same for all names in a folder that is finished, in which nothing will be written again."""
     for name in {match["name"] for path in folder.iterdir() if (match := TEMPORARY.fullmatch(path.name))}:
-        recover(folder / name)
+        recover_target(folder / name)
 
 
-def is_alive(process: int) -> bool:
+def is_process_alive(process: int) -> bool:
     """Say whether a process of this machine runs."""
     try:
         os.kill(process, 0)
@@ -162,27 +162,27 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def replace(source: Path, target: Path) -> None:
+def replace_path(source: Path, target: Path) -> None:
     """Rename over `target`. A folder in the way changes places with the new one, and is removed then.
 
     On Linux and macOS that is one step: there is always a whole folder. On a file system that cannot do it, such as
     NFS, the old folder is moved aside first: for a moment there is none, and after a kill in that moment the next
-    writer puts the old one back (`recover`).
+    writer puts the old one back (`recover_target`).
     """
     if not target.is_dir():
         os.replace(source, target)
         return
-    if exchange(source, target):
+    if exchange_paths(source, target):
         aside = source
     else:
         aside = target.with_name(f".{target.name}.{os.getpid()}.old")
         os.replace(target, aside)
         os.replace(source, target)
-    sync(target.parent)  # the old one goes only once the new one is on the disk
-    remove(aside)
+    flush_to_disk(target.parent)  # the old one goes only once the new one is on the disk
+    remove_path(aside)
 
 
-def exchange(first: Path, second: Path) -> bool:
+def exchange_paths(first: Path, second: Path) -> bool:
     """Let two paths of a file system change places in one step; False where that cannot be done."""
     system = ctypes.CDLL(None)
     names = os.fsencode(first), os.fsencode(second)
@@ -191,7 +191,7 @@ def exchange(first: Path, second: Path) -> bool:
     return hasattr(system, "renameat2") and bool(system.renameat2(HERE, names[0], HERE, names[1], SWAP) == 0)
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file or a folder, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -225,7 +225,7 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
         text = path.read_bytes().decode("utf-8")
         value = json.loads(text, parse_constant=refuse_constant if finite else None)
         if "\\ud" in text or "\\uD" in text:
-            refuse_halves(value)
+            refuse_surrogates(value)
     except UnicodeEncodeError as error:
         raise InputError("holds half of a surrogate pair, which is no text", where=str(path),
                          remedy="write it again") from error
@@ -254,7 +254,7 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError(str(error), "", 0) from error
 
 
-def refuse_halves(value: Any) -> None:
+def refuse_surrogates(value: Any) -> None:
     """Refuse halves of surrogate pairs, which JSON can spell and no text holds. Raises `UnicodeEncodeError`."""
     json.dumps(value, ensure_ascii=False).encode("utf-8")
 

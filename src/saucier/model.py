@@ -6,45 +6,51 @@ Letters: B batch, L length, S source length, D dim, V vocab, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.asked import reads_first, reads_padding
-from saucier.errors import InputError, nearest
+from saucier.config.questions import list_key_widths, reads_first_token, reads_padding
+from saucier.errors import InputError, suggest_name
 from saucier.parts.adaptive import AdaptiveHead
-from saucier.parts.cache import Cache
-from saucier.parts.changed import Applied, Origin
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
-from saucier.parts.front import Front, fill_cache, key_widths, of_text, put_before, put_before_sides
-from saucier.parts.global_input import put_globals
-from saucier.parts.global_tokens import refuse_named
-from saucier.parts.heads import Pooler, Reading, build_head
-from saucier.parts.initialize import initialize
+from saucier.parts.global_attention import prepend_global_input, refuse_global_mask
+from saucier.parts.heads import build_head
+from saucier.parts.initialization import initialize_weights
 from saucier.parts.input_checks import check_build, check_inputs
-from saucier.parts.inputs import Inputs, Side, boolean, given_mask
-from saucier.parts.layer_mix import LayerMix
+from saucier.parts.inputs import (
+    EncoderMemory,
+    Inputs,
+    Side,
+    as_boolean_mask,
+    build_first_side,
+    build_second_side,
+    derive_target,
+    flatten_choices,
+    known_ids,
+    read_memory,
+    resolve_mask,
+)
 from saucier.parts.linear import Linear
-from saucier.parts.memory import Memory, read_memory
-from saucier.parts.output import Output
-from saucier.parts.permutation import places_asked, refuse_unread
-from saucier.parts.ragged import Ragged, ragged_of, worth_packing
-from saucier.parts.recurrence import recalled
-from saucier.parts.source import SourceEncoder
-from saucier.parts.stack import Stack
-from saucier.parts.targets import derived
-from saucier.parts.tied import tie_blocks
+from saucier.parts.masks import Ragged, find_ragged, is_worth_packing
+from saucier.parts.output import Cache, Output
+from saucier.parts.pooling import LayerMix, Pooler, Reading
+from saucier.parts.prefix import VirtualTokens, drop_prompt, fill_cache_with_prefix, prepend_to_side, prepend_to_sides
+from saucier.parts.provenance import Applied, Origin
+from saucier.parts.segment_memory import find_query_positions, recall_memory, refuse_unused_inputs
+from saucier.parts.stack import SourceEncoder, Stack, tie_blocks
 
-__all__ = ["Output", "Transformer", "build", "on_meta", "retie", "unfilled"]
+__all__ = ["Output", "Transformer", "allocate_model", "build", "build_on_meta", "retie_head"]
 
 
 @dataclass(slots=True)
-class Wanted:
+class PassOptions:
     """What to record on the way."""
 
     hidden: bool = False
@@ -56,7 +62,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Pass:
+class StackResult:
     """One stack's result: hidden vectors still packed, if they were, and the records unpacked."""
 
     hidden: Tensor
@@ -78,6 +84,9 @@ class Pass:
 class Transformer(nn.Module):
     """Any model of the family, built from a config."""
 
+    writer: ClassVar[Callable[[Transformer, str | Path], str] | None] = None
+    """Writes a model folder; `saucier.folders` hands it in."""
+
     def __init__(self, config: c.Transformer) -> None:
         """Build with empty weights; `build` fills them. Raises `InputError` for an illegal combination."""
         super().__init__()
@@ -93,7 +102,7 @@ class Transformer(nn.Module):
         """Tensors of the published file that its reference stores and never reads."""
         self.origin: Origin | None = None
         self.rewrites: list[Applied] = []
-        self.front: Front | None = None
+        self.front: VirtualTokens | None = None
         self.embed = Embedding(config.embed, config.reader_dim)
         self.source = SourceEncoder(config.source, config.reader_dim) if config.source else None
         self.encoder = Stack(config.encoder, config.reader_dim) if config.encoder else None
@@ -126,32 +135,32 @@ class Transformer(nn.Module):
         """
         if unknown := inputs.keys() - Inputs.__annotations__.keys():
             raise InputError(f"unknown input {', '.join(sorted(unknown))}", where="model(...)",
-                             remedy=nearest(min(unknown), sorted(Inputs.__annotations__)))
-        wanted = Wanted(output_hidden_states, output_attentions, compute_logits, last_only)
+                             remedy=suggest_name(min(unknown), sorted(Inputs.__annotations__)))
+        wanted = PassOptions(output_hidden_states, output_attentions, compute_logits, last_only)
         check_inputs(self.config, input_ids, attention_mask, inputs, cache=cache, front=self.front)
         choices = input_ids.shape[1] if input_ids is not None and input_ids.dim() == 3 else None
         if input_ids is not None and choices is not None:
-            input_ids, attention_mask, inputs = flat_choices(input_ids, attention_mask, inputs)
-        attention_mask = given_mask(attention_mask, input_ids, inputs)
+            input_ids, attention_mask, inputs = flatten_choices(input_ids, attention_mask, inputs)
+        attention_mask = resolve_mask(attention_mask, input_ids, inputs)
         if attention_mask is None and input_ids is not None and self.config.input_embed.padding is not None:
             attention_mask = input_ids != self.config.input_embed.padding
-        first = first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
+        first = build_first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
         if self.encoder is None or self.decoder is None:
             output = self.one_stack(first, cache, wanted, choices)
             return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
-        second = second_side(self.with_target(inputs, first), cache, self.config.output_embed.first_position)
-        return self.two_stacks(first, second,
-                               Memory(inputs.get("encoder_output"), boolean(attention_mask), inputs.get("documents"),
-                                      states=tuple(inputs.get("encoder_states") or ())), wanted)
+        second = build_second_side(self.with_target(inputs, first), cache, self.config.output_embed.first_position)
+        return self.two_stacks(first, second, EncoderMemory(inputs.get("encoder_output"),
+                                                            as_boolean_mask(attention_mask), inputs.get("documents"),
+                                                            states=tuple(inputs.get("encoder_states") or ())), wanted)
 
     def with_target(self, inputs: Inputs, source: Side | None) -> Inputs:
         """Give the decoder the source to read, moved by one place, where the batch gives it nothing."""
         target = self.config.default_target
-        if inputs.get("decoder_input_ids") is not None or target is None or source is None or known(source) is None:
+        if inputs.get("decoder_input_ids") is not None or target is None or source is None or known_ids(source) is None:
             return inputs
-        return {**inputs, "decoder_input_ids": derived(target, source.ids)}
+        return {**inputs, "decoder_input_ids": derive_target(target, source.ids)}
 
-    def one_stack(self, side: Side | None, cache: Cache | None, wanted: Wanted, choices: int | None) -> Output:
+    def one_stack(self, side: Side | None, cache: Cache | None, wanted: PassOptions, choices: int | None) -> Output:
         """Run a model that is an encoder or a decoder alone."""
         if side is None:
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
@@ -159,13 +168,14 @@ class Transformer(nn.Module):
         assert stack is not None, "check() refuses a model without stacks"
         side.cache, side.past = cache, self.recalled(stack, side, cache)
         if self.front is not None:
-            put_before(self.front, side, self.embed)
-        put_globals(stack.config, side)
+            prepend_to_side(self.front, side, self.embed)
+        prepend_global_input(stack.config, side)
         memory = read_memory(side.inputs) if self.encoder is None else None
         simple = self.packs and side.cache is None and not wanted.weights and side.documents is None and stack.packs
         simple = simple and memory is None
-        if simple and choices is None and worth_packing(side.mask):  # published values of choices hold those of padding
-            side.layout = ragged_of(side.mask) if side.mask is not None else None
+        # published values of choices hold those of padding
+        if simple and choices is None and is_worth_packing(side.mask):
+            side.layout = find_ragged(side.mask) if side.mask is not None else None
         done = self.run(stack, self.embed, side, wanted, memory)
         whole = done.unpacked() if self.mix is None else self.mix(done.states)
         states = tuple(one[:, side.prompt:] for one in done.states or ()) if wanted.hidden else None
@@ -173,8 +183,9 @@ class Transformer(nn.Module):
         output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
                         hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
-        read = whole if reads_first(self.config) else hidden
-        return self.finish(output, Reading(read, None, known(side), None, side.text_mask, side.inputs, choices), wanted)
+        read = whole if reads_first_token(self.config) else hidden
+        return self.finish(output, Reading(read, None, known_ids(side), None, side.text_mask, side.inputs, choices),
+                           wanted)
 
     def compared(self, output: Output, inputs: Inputs) -> Output:
         """Give the candidates of each row their vectors, and scores by inner product with the row's own."""
@@ -188,7 +199,8 @@ class Transformer(nn.Module):
         output.relevance_score = torch.einsum("be,bne->bn", output.embeddings, output.candidate_embeddings)
         return output
 
-    def two_stacks(self, source: Side | None, target: Side | None, memory: Memory, wanted: Wanted) -> Output:
+    def two_stacks(self, source: Side | None, target: Side | None, memory: EncoderMemory,
+                   wanted: PassOptions) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
         assert self.encoder is not None and self.decoder is not None, "forward() sends other models to one_stack"
         if target is None or (source is None and memory.hidden is None):
@@ -199,10 +211,10 @@ class Transformer(nn.Module):
                              remedy="give both documents and decoder_documents, or neither")
         output = Output(cache=target.cache)
         if self.front is not None:
-            put_before_sides(self.front, source, target, memory, embeds=(self.embed, self.decoder_embed or self.embed))
+            prepend_to_sides(self.front, source, target, memory, embeds=(self.embed, self.decoder_embed or self.embed))
         if memory.hidden is None and source is not None:
             source = self.fed(source)
-            self.pack_both(source, target, wanted)
+            self.pack_sides(source, target, wanted)
             done = self.run(self.encoder, self.embed, source, wanted)
             memory.hidden, memory.layout, memory.states = done.hidden, done.layout, done.finals
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
@@ -214,11 +226,12 @@ class Transformer(nn.Module):
         output.encoder_states = memory.states or None
         done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
         output.last_hidden_state = hidden = done.unpacked()[:, target.prompt:]
-        output.decoder_hidden_states, output.cross_attentions = (of_text(one, target.prompt)
+        output.decoder_hidden_states, output.cross_attentions = (drop_prompt(one, target.prompt)
                                                                  for one in (done.states, done.cross))
         output.decoder_attentions, output.decoder_router_logits = done.attentions, done.routers
-        read = None if source is None else known(source)
-        return self.finish(output, Reading(hidden, None, known(target), read, target.text_mask, target.inputs), wanted)
+        read = None if source is None else known_ids(source)
+        return self.finish(output, Reading(hidden, None, known_ids(target), read, target.text_mask, target.inputs),
+                           wanted)
 
     def fed(self, side: Side) -> Side:
         """Return the encoder's side with the vectors of what feeds it, if anything does. Vectors in a batch go first.
@@ -226,24 +239,25 @@ class Transformer(nn.Module):
         if self.source is None or side.vectors is not None:
             return side
         given = Side(side.ids, side.mask, side.positions, side.documents)
-        read = self.run(self.source.stack, self.source.embed, given, Wanted()).unpacked()
+        read = self.run(self.source.stack, self.source.embed, given, PassOptions()).unpacked()
         return replace(side, vectors=read)
 
-    def pack_both(self, source: Side, target: Side, wanted: Wanted) -> None:
+    def pack_sides(self, source: Side, target: Side, wanted: PassOptions) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""
         simple = target.cache is None and not wanted.weights and source.documents is None and target.documents is None
-        if not simple or not worth_packing(source.mask, target.mask):
+        if not simple or not is_worth_packing(source.mask, target.mask):
             return
-        layouts = [ragged_of(torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask)
+        layouts = [find_ragged(torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask)
                    for side in (source, target)]
         if all(layout is not None for layout in layouts):
             source.layout, target.layout = layouts
 
-    def run(self, stack: Stack, embed: Embedding, side: Side, wanted: Wanted, memory: Memory | None = None) -> Pass:
+    def run(self, stack: Stack, embed: Embedding, side: Side, wanted: PassOptions,
+            memory: EncoderMemory | None = None) -> StackResult:
         """Embed one side and send it through its stack."""
-        refuse_named(stack.config, side.named)
-        refuse_unread(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
-        asked = places_asked(side.inputs.get("target_mapping"))
+        refuse_global_mask(stack.config, side.named)
+        refuse_unused_inputs(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
+        asked = find_query_positions(side.inputs.get("target_mapping"))
         every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)
         span = side.span(every if wanted.weights else asked)
         context = Context(span, side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
@@ -257,8 +271,8 @@ class Transformer(nn.Module):
         if side.cache is not None:
             side.cache.length += side.ids.shape[1]
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
-        done = Pass(hidden, side.layout, states, None, None, mems=context.remembered,
-                    routers=tuple(context.router_logits) or None, finals=tuple(context.final_states))
+        done = StackResult(hidden, side.layout, states, None, None, mems=context.remembered,
+                           routers=tuple(context.router_logits) or None, finals=tuple(context.final_states))
         if wanted.weights:
             done.attentions = tuple(context.attentions) if asked is None else tuple(
                 weights.chunk(2, dim=2) for weights in context.attentions)
@@ -270,7 +284,7 @@ class Transformer(nn.Module):
         """Return what a stack remembers of earlier segments, [B, M, D] for each block; None where it has no memory."""
         mems = side.inputs.get("mems")
         like = self.embed.tokens.weight.new_zeros(self.config.dim)
-        past = recalled(stack.config, mems, side.ids.shape[0], like)
+        past = recall_memory(stack.config, mems, side.ids.shape[0], like)
         if past is not None and (cache is not None or side.documents is not None):
             raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
                              remedy="give mems alone, and one text a row")
@@ -283,7 +297,7 @@ class Transformer(nn.Module):
             return False
         return (memory.training if self.training else memory.evaluation) if said is None else said
 
-    def finish(self, output: Output, reading: Reading, wanted: Wanted) -> Output:
+    def finish(self, output: Output, reading: Reading, wanted: PassOptions) -> Output:
         """Apply pooler and head; the pooler of an encoder-decoder reads the encoder."""
         paired = self.encoder is not None and self.decoder is not None
         if paired and output.pooler_output is None and c.reads_pooled(self.config):
@@ -303,10 +317,10 @@ class Transformer(nn.Module):
     def new_cache(self, batch: int, length: int) -> Cache:
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
         assert self.config.decoder is not None, "only a decoder reads a cache"
-        widths = key_widths(self.config.decoder, self.config.dim)
+        widths = list_key_widths(self.config.decoder, self.config.dim)
         weight, ahead = self.embed.tokens.weight, 0 if self.front is None else self.front.length
         cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
-        fill_cache(cache, self.front, batch)
+        fill_cache_with_prefix(cache, self.front, batch)
         return cache
 
     def save(self, folder: str | Path) -> str:
@@ -315,84 +329,42 @@ class Transformer(nn.Module):
         The layout is a published one where one can express the model, and our own otherwise; its `model_type` is
         returned. Raises `InputError` for a folder that holds something else.
         """
-        from saucier.saving import save
-
-        return save(self, folder)
-
-
-def first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:
-    """Return the input of the first stack, or None where nothing was given for it. `first`: where positions begin."""
-    vectors = inputs.get("inputs_embeds")
-    positions = counted(inputs.get("position_ids"), inputs.get("places"), first)
-    if ids is None and vectors is not None:
-        ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
-    if ids is None:
-        return None
-    named = inputs.get("global_attention_mask")
-    return Side(ids, boolean(mask), positions, inputs.get("documents"), inputs.get("token_type_ids"),
-                inputs.get("prefix_length"), vectors=vectors, inputs=inputs,
-                named=None if named is None else named.bool())
-
-
-def counted(positions: Tensor | None, places: Tensor | None, first: int) -> Tensor | None:
-    """Return positions as the published classes count them; `first`: that of a text's first token. Shapes: [B, L]."""
-    return places + first if positions is None and places is not None else positions
-
-
-def second_side(inputs: Inputs, cache: Cache | None, first: int) -> Side | None:
-    """Return the input of an encoder-decoder's decoder, or None where none was given. `first`: as in `first_side`."""
-    ids = inputs.get("decoder_input_ids")
-    if ids is None:
-        return None
-    positions = counted(inputs.get("decoder_position_ids"), inputs.get("decoder_places"), first)
-    return Side(ids, boolean(inputs.get("decoder_attention_mask")), positions, inputs.get("decoder_documents"),
-                prefix=inputs.get("prefix_length"), cache=cache, inputs=inputs)
-
-
-def known(side: Side) -> Tensor | None:
-    """Return a side's ids, or None where vectors stand in for them."""
-    return side.ids if side.vectors is None else side.text
-
-
-def flat_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tensor, Tensor | None, Inputs]:
-    """Make one batch of all choices. Shapes: [B, N, L] -> [B·N, L], for all that has a place for each token."""
-    shape = ids.shape
-    flat = {name: value.flatten(0, 1) if isinstance(value, Tensor) and value.shape[:3] == shape else value
-            for name, value in inputs.items()}
-    return ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1), flat  # type: ignore[return-value]
+        if self.writer is None:
+            raise RuntimeError("nothing has handed in how a model is written: import saucier.folders first")
+        return self.writer(folder)
 
 
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
           device: torch.device | str | None = None) -> Transformer:
     """Build a model with starting weights drawn from `seed`. Raises `InputError` for an illegal combination."""
     if (place := check_build(config, seed, dtype, device)).type == "meta":
-        return on_meta(config)
-    model = unfilled(config, dtype=torch.float32, device=place)
-    initialize(model, config, int(seed))
+        return build_on_meta(config)
+    model = allocate_model(config, dtype=torch.float32, device=place)
+    initialize_weights(model, config, int(seed))
     return model if dtype is None else model.to(dtype)
 
 
-def on_meta(config: c.Transformer) -> Transformer:
+def build_on_meta(config: c.Transformer) -> Transformer:
     """Return the model with shapes alone. Raises `InputError` for an illegal combination."""
     with torch.device("meta"):
         return Transformer(config)
 
 
-def unfilled(config: c.Transformer, *, dtype: torch.dtype, device: torch.device | str) -> Transformer:
+def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.device | str) -> Transformer:
     """Return the model with weights that are allocated and hold nothing yet.
 
     `Module.to_empty` would do the same, and load half of torch's compiler for it.
     """
-    model = on_meta(config)
+    model = build_on_meta(config)
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
-    retie(model)
+    retie_head(model)
     return model
 
 
-def retie(model: Transformer) -> None:
+def retie_head(model: Transformer) -> None:
     """Make a tied head share the token table again, after the tensors were replaced."""
     language = model.config.output_layer
     if language is not None and language.tied and model.head is not None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import saucier
-from saucier.checkpoints.published import published_tree
-from saucier.families import bert
-from saucier.families.layouts import LAYOUTS
+from saucier.checkpoints.layout import published_tree
+from saucier.families import LAYOUTS, bert
 
 
 @pytest.fixture(scope="module")

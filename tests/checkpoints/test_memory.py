@@ -16,7 +16,7 @@ PROGRAM = """
 import sys, saucier
 from pathlib import Path
 from saucier.families import gpt2
-from saucier.loading import load
+from saucier.folders.load import load
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -14,10 +14,11 @@ from tests.tolerances import assert_close
 from torch import Tensor
 
 import saucier
-from saucier.adaptation import config as a
-from saucier.adaptation.low_rank import named_pairs
+from saucier.adaptation import tuning as a
+from saucier.adaptation.lora import list_named_pairs
 from saucier.adaptation.rewrite import rewrite, share
-from saucier.adapters import open_adapter, save_adapter
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save_adapter
 
 pytest.importorskip("transformers")
 if not all(map(importlib.util.find_spec, ("peft", "accelerate"))):
@@ -43,7 +44,7 @@ def ours(folder: Path) -> saucier.model.Transformer:
 def learned(model: Any) -> None:
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for _, _, pair in named_pairs(model).values():
+        for _, _, pair in list_named_pairs(model).values():
             pair.up.weight.normal_(0.0, 0.2, generator=generator)
             pair.down.weight.normal_(0.0, 0.2, generator=generator)
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 import saucier
 from saucier import InputError
-from saucier.adaptation import config as a
-from saucier.adaptation.rewrite import rewrite, trainable
-from saucier.adapters import save_adapter
+from saucier.adaptation import tuning as a
+from saucier.adaptation.rewrite import list_trainable, rewrite
+from saucier.folders.save import save_adapter
 
 transformers = pytest.importorskip("transformers")
 peft = pytest.importorskip("peft")
@@ -52,7 +52,7 @@ def test_peft_reads_ours(body: str, kind: str, tmp_path: Path) -> None:
     model = saucier.load(tmp_path / "base", dtype="float32", device="cpu")
     plain = model(IDS, **inputs(body)).logits
     rewrite(model, by=KINDS[kind])
-    drawn(trainable(model).values())
+    drawn(list_trainable(model).values())
     assert save_adapter(model, tmp_path / "adapter") == "peft"
     size = (tmp_path / "adapter/adapter_model.safetensors").stat().st_size
     assert size < 0.2 * (tmp_path / "base/model.safetensors").stat().st_size
@@ -75,7 +75,7 @@ def test_prompts_of_the_target_are_saved_in_our_form(side: a.BeforeTarget | a.Be
     base_model("t5", tmp_path / "base")
     model = saucier.load(tmp_path / "base", dtype="float32", device="cpu")
     rewrite(model, by=a.Prompt(length=LENGTH, side=side))
-    drawn(trainable(model).values())
+    drawn(list_trainable(model).values())
     with pytest.raises(InputError, match="PEFT gives a decoder beside an encoder no prompt"):
         save_adapter(model, tmp_path / "adapter", layout="peft")
     assert save_adapter(model, tmp_path / "adapter") == "own"
@@ -111,7 +111,7 @@ def test_a_prompt_before_a_classifier(tmp_path: Path) -> None:
     reference = transformers.BertForSequenceClassification(config).eval()
     reference.save_pretrained(tmp_path / "base")
     model = rewrite(saucier.load(tmp_path / "base", dtype="float32", device="cpu"), by=KINDS["prompt"])
-    drawn(trainable(model).values())
+    drawn(list_trainable(model).values())
     assert save_adapter(model, tmp_path / "adapter") == "peft"
     adapted = peft.PeftModel.from_pretrained(reference, str(tmp_path / "adapter")).eval()
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])

@@ -12,15 +12,16 @@ from safetensors.torch import load_file, save_file
 import saucier
 from saucier import config as c
 from saucier import devices
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adaptation.surgery.config import Positions
 from saucier.adaptation.surgery.operate import operate
-from saucier.adapters import open_adapter, save_adapter
+from saucier.adaptation.surgery.operations import Positions
 from saucier.families import bert, gpt2
-from saucier.runs.merge import merge
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save_adapter
+from saucier.jobs.merge import merge_adapter
 from saucier.text.config import BPE
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 LINES = [f"the {one} and the {two} go to the {three}" for one in ("cat", "dog", "fox", "hen") for two in
          ("mouse", "house", "horse") for three in ("market", "river", "hill")]
@@ -88,7 +89,7 @@ def test_an_adapter_merged_by_loading_is_as_exact_as_saucier_merge(tmp_path: Pat
                 parameter.add_(torch.linspace(-0.1, 0.1, parameter.numel()).view_as(parameter))
     save_adapter(model, tmp_path / "adapter")
     saucier.load(tmp_path / "adapter", device="cpu").save(tmp_path / "loaded")
-    merge(tmp_path / "adapter", tmp_path / "merged")
+    merge_adapter(tmp_path / "adapter", tmp_path / "merged")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("loaded", "merged"))
     assert {value.dtype for value in one.values()} == {torch.float32}
     for name, value in other.items():
@@ -124,7 +125,7 @@ def test_a_tokenizer_of_another_is_not_replaced(tmp_path: Path) -> None:
     other = published(tmp_path / "b")
     (other / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(saucier.InputError, match=r"b: the folder holds something else \(tokenizer.json\); "
-                                                 "give a new folder"):
+                       "give a new folder"):
         saucier.load(folder, device="cpu").save(other)
     assert (other / "tokenizer.json").read_text(encoding="utf-8") == "{}"
 

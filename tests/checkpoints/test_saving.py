@@ -12,12 +12,11 @@ import torch
 
 import saucier
 from saucier import config as c
-from saucier.checkpoints.keys import Key
-from saucier.checkpoints.model_folder import MODEL_TYPE
-from saucier.families import bert, gpt2
-from saucier.families.layouts import LAYOUTS
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.own_folder import MODEL_TYPE
+from saucier.families import LAYOUTS, bert, gpt2
+from saucier.folders.save import check_expressible, save
 from saucier.recipes import names
-from saucier.saving import expresses, save
 
 
 def test_a_recipes_model_is_written_as_transformers_reads_it(tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_every_layout_expresses_a_model_or_says_that_it_cannot(name: str) -> Non
     refusals = {}
     for layout in LAYOUTS.values():
         try:
-            expresses(layout, model)
+            check_expressible(layout, model)
         except saucier.InputError as error:
             refusals[layout.model_type] = str(error)
     assert len(refusals) >= len(LAYOUTS) - 3  # RoBERTa, XLM-RoBERTa and CamemBERT are spelled alike

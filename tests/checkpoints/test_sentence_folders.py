@@ -16,7 +16,7 @@ import saucier
 from saucier import config as c
 from saucier.families import bert
 from saucier.text.config import WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 TEXTS = ["A man is eating food.", "A man is eating a piece of bread.", "The girl is carrying a baby.",
          "A cheetah is running behind its prey.", "Someone has a meal.", "The stock market fell today."]

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import saucier
+from saucier.checkpoints.hub import is_hub_id
 from saucier.errors import InputError
-from saucier.hub import is_hub_id
 
 
 @pytest.fixture

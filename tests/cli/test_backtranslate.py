@@ -10,10 +10,10 @@ from tests.cli.conftest import Saucier
 
 from saucier.cli import main
 from saucier.errors import InputError
+from saucier.opened import RunFolder
 from saucier.recipes import recipe
-from saucier.runs.folder import RunFolder
 from saucier.text.config import PairData, SyntheticPairs, Tail
-from saucier.text.corpus import PairCorpus
+from saucier.text.reading.corpus import PairCorpus
 
 SMALL = ("tokenizer.vocab=60", "model.dim=32", "model.heads=2", "model.layers=1", "training.steps=3",
          "training.batch=4", "sampling.samples=0", "training.events=off", "--no-calibrate")

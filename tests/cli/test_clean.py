@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Saucier
 
-from saucier.runs import clean as job
-from saucier.runs.clean_rules import as_text, cleaning
-from saucier.text.cleaning import piece as piece_module
+from saucier.jobs.cleaning import clean as job
+from saucier.jobs.cleaning.clean import cleaning, rules_to_yaml
+from saucier.text.cleaning import pieces as piece_module
 from saucier.text.config import TextData
-from saucier.text.read import read_documents
+from saucier.text.reading.documents import read_documents
 
 GOOD = ("The cook number {0} stirs the sauce of day {0} in a large pot. He tastes it {0} times with a long spoon. "
         "It needs a little more salt, and the guests of table {0} have to wait.")
@@ -168,15 +168,15 @@ def test_what_is_wrong_is_said_before_any_work(saucier: Saucier, tmp_path: Path,
 
 def test_missing_extras_are_named(saucier: Saucier, crawl: Path, tmp_path: Path,
                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    from saucier.text.cleaning.language import identifier
+    from saucier.text.cleaning.rules import load_identifier
 
-    identifier.cache_clear()
+    load_identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     monkeypatch.setitem(sys.modules, "datatrove.executor", None)
     for arguments in (["--language", "en"], ["--workers", "2"]):
         answer = saucier("clean", crawl, "--out", tmp_path / "out", *arguments)
         assert (answer.code, "pip install 'saucier[clean]'" in answer.error) == (2, True)
-    identifier.cache_clear()
+    load_identifier.cache_clear()
 
 
 def test_standard_input_is_cleaned_and_starts_over(crawl: Path, tmp_path: Path) -> None:
@@ -226,4 +226,4 @@ def test_rules_are_a_file_and_back() -> None:
     found = cleaning("all", ["language.code=de", "order={kind: unshuffled}", "bullets=off"])
     assert [rule.kind for rule in found.rules if rule.kind in ("language", "bullets")] == ["language"]
     assert found.order.kind == "unshuffled"
-    assert "kind: language\n  code: de" in as_text(found)
+    assert "kind: language\n  code: de" in rules_to_yaml(found)

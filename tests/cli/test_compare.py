@@ -12,7 +12,7 @@ from tests.cli.conftest import Answer, Saucier
 from saucier.cli import main
 from saucier.objectives.config import ReplaceSpans
 from saucier.recipes import recipe
-from saucier.text.store import TokenStore
+from saucier.text.rows.store import TokenStore
 
 TINY = ("tokenizer.vocab=290", "model.dim=16", "model.heads=2", "model.layers=1", "training.length=32",
         "training.batch=4", "training.dtype=float32", "data.document=line")
@@ -253,12 +253,12 @@ def test_a_study_file_says_the_same(saucier: Saucier, tmp_path: Path, text_file:
 
 def test_runs_are_points_of_a_scaling_law(compared: Path) -> None:
     """What is read of a run is what its files say."""
-    from saucier.comparison.scaling_runs import finished_runs, points
+    from saucier.jobs.comparison.scaling import finished_runs, read_points
 
     runs = finished_runs([compared])
     assert [run.relative_to(compared).as_posix() for run in runs] == [
         "gpt-nano/seed-0", "gpt-nano/seed-1", "llama-nano/seed-0", "llama-nano/seed-1"]
-    for run, point in zip(runs, points(runs), strict=True):
+    for run, point in zip(runs, read_points(runs), strict=True):
         results = json.loads((run / "evaluation.json").read_text())
         assert (point.loss, point.flops) == (results["held_out"]["loss"], results["cost"]["training_flops"])
         assert point.tokens == 512

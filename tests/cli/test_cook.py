@@ -13,10 +13,10 @@ import yaml
 from tests.cli.conftest import TINY, Saucier
 
 import saucier as library
-from saucier.inspection.results import read_results
+from saucier.jobs.run.passport import read_passport
 from saucier.recipes import recipe
-from saucier.runs.passport import read_passport
-from saucier.text.tokenizer import load_tokenizer
+from saucier.report.results import read_results
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 FILES = ("recipe.yaml", "passport.json", "plan.json", "evaluation.json", "metrics.jsonl", "samples.txt", "report.html",
          "tokenizer/tokenizer.json", "store/train/store.json", "store/held_out/store.json",
@@ -197,7 +197,7 @@ def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) ->
     ("prefix-lm-nano", 28, ["model.head_dim=16", "training.length=24"]),
     ("t5-lm-nano", 60, ["model.head_dim=16", "training.length=32"])])
 def test_damaged_texts_are_written_by_both_kinds_of_bodies(saucier: Saucier, text_file: Path, tmp_path: Path,
-                                                          recipe: str, vocab: int, own: list[str]) -> None:
+                                                           recipe: str, vocab: int, own: list[str]) -> None:
     answer = saucier("cook", recipe, "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
                      f"tokenizer.vocab={vocab}", "data.document=paragraph", "model.dim=32", "model.heads=2",
                      "training.steps=3", "model.layers=1", *own)

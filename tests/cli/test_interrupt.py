@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.cli.conftest import TINY, Saucier
 
-from saucier.runs.passport import read_passport
-from saucier.training.resume import checkpoints
+from saucier.checkpoints.steps import list_checkpoints
+from saucier.jobs.run.passport import read_passport
 
 
 def test_interrupt_saves_and_the_run_goes_on(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_interrupt_saves_and_the_run_goes_on(saucier: Saucier, text_file: Path, 
     assert process.wait(timeout=60) == 1, (seen, rest)
     assert "error: " in rest
     assert "interrupted after step" in rest
-    saved = checkpoints(out)
+    saved = list_checkpoints(out)
     assert len(saved) == 1
     steps = int(saved[0].name.removeprefix("step-"))
     assert 5 <= steps < 100000

@@ -11,10 +11,10 @@ from tests.cli.conftest import Saucier
 
 import saucier as library
 from saucier.cli import main
-from saucier.inspection.results import read_results
+from saucier.opened import RunFolder
 from saucier.recipes import recipe
-from saucier.runs.folder import RunFolder
-from saucier.text.store import PairStore
+from saucier.report.results import read_results
+from saucier.text.rows.store import PairStore
 
 WORDS = {"eng": ("the cook", "a guest", "stirs", "tastes", "soup", "milk"),
          "deu": ("der Koch", "ein Gast", "rührt", "probiert", "Suppe", "Milch"),
@@ -122,11 +122,11 @@ def test_a_files_header_tells_its_directions(saucier: Saucier, run: Path, tmp_pa
 
 def test_what_is_learned_first_is_the_target_language(run: Path) -> None:
     """The decoder reads the end token, then the language; both stand in the labels but for the first."""
-    from saucier.runs.study import make_lessons, make_study
+    from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
 
     found, tokenizer = recipe(run / "recipe.yaml"), library.load_tokenizer(run)
-    lessons = make_lessons(found, tokenizer)
-    study = make_study(found, tokenizer, PairStore(RunFolder(run).train_store), lessons)
+    lessons = build_run_objectives(found, tokenizer)
+    study = make_training_data(found, tokenizer, PairStore(RunFolder(run).train_store), lessons)
     batch = lessons[0].corruption(study.batches[0], seed=0, step=0)
     languages = {tokenizer.token_to_id(f"__{name}__") for name in WORDS}
     assert set(batch["decoder_input_ids"][:, 0].tolist()) == {tokenizer.eos_id}

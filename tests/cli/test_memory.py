@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from tests.cli.conftest import TINY, Saucier, rhymes
 
 from saucier.config import Stack
-from saucier.loading import load
+from saucier.folders.load import load
 from saucier.model import Transformer, build
-from saucier.text.store import TokenStore
+from saucier.text.rows.store import TokenStore
 
 SMALL = [one for one in TINY if not one.startswith("model.length")] + [
     "model.memory=24", "model.hidden=64", "model.cutoffs=[100]", "training.length=8", "tokenizer.vocab=290"]

@@ -11,7 +11,7 @@ import saucier as package
 from saucier.families import bert, gpt2
 from saucier.files import refuse_unwritable, write_text
 from saucier.text.config import BPE, WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 FOLDERS = {"cook": ("cook", "gpt-nano", "--out"), "train": ("train", "gpt-nano", "--out"),
            "clean": ("clean", "x.txt", "--out"),

@@ -9,12 +9,12 @@ import pytest
 from tests.cli.conftest import Saucier, rhymes
 
 import saucier as package
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import save_adapter
 from saucier.families import gpt2
+from saucier.folders.save import save_adapter
 from saucier.text.config import BPE
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 TASK = """
 name: kitchen

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 from tests.cli.conftest import Saucier
 
-from saucier.tasks.scores.job import Asked, score_files, short_names
-from saucier.tasks.scores.table import render
+from saucier.jobs.score import ScoreRequest, render_report, score_files, short_names
 
 
 def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
@@ -32,7 +31,7 @@ def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path:
 
 
 def test_entities_of_real_data_are_all_found_by_their_own_golds(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
-    from saucier.tasks.scores.golds import read_golds
+    from saucier.tasks.prediction_files import read_golds
 
     gold = shared / "data/ner/conll2003/dev.tsv"
     rows = [{"prediction": row.gold} for row in read_golds(str(gold)).rows]
@@ -73,7 +72,7 @@ def test_a_comparison_of_runs_is_shown_whole(tmp_path: Path, width: int) -> None
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         files.append(str(path))
     console = Console(width=width, file=io.StringIO(), highlight=False)
-    console.print(render(score_files(Asked(tuple(files)))))
+    console.print(render_report(score_files(ScoreRequest(tuple(files)))))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, shown.splitlines())) <= width
     for whole in ("difference", "95 % interval", "p (exchanged)", "p (bootstrap)", "+0.1850",

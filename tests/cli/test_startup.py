@@ -43,7 +43,7 @@ def test_other_modules_that_are_there_do_not_make_recipes_slow() -> None:
         sys.modules |= {f"other{number}": types.ModuleType(f"other{number}") for number in range(2000)}
         looked, real = [], inspect.ismodule
         inspect.ismodule = lambda one: looked.append(0) or real(one)
-        import saucier.recipes.blueprints
+        import saucier.recipes.recipe
         print(len(looked))"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1_000_000
@@ -60,7 +60,7 @@ def test_the_public_names_are_there() -> None:
 
 def test_a_warning_is_a_note() -> None:
     """A person reads ours without the code that gave them; those of others keep it."""
-    from saucier.cli import told
+    from saucier.cli import format_warning
 
-    assert told(UserWarning("two rows were cut"), UserWarning, "code.py", 3) == "note: two rows were cut\n"
-    assert "code.py:3" in told(DeprecationWarning("old"), DeprecationWarning, "code.py", 3)
+    assert format_warning(UserWarning("two rows were cut"), UserWarning, "code.py", 3) == "note: two rows were cut\n"
+    assert "code.py:3" in format_warning(DeprecationWarning("old"), DeprecationWarning, "code.py", 3)

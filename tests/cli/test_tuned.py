@@ -12,10 +12,11 @@ from tests.cli.conftest import Saucier
 from tests.unit.training.toy import gpt, small
 
 import saucier as package
-from saucier.adaptation import config as a
-from saucier.adaptation.low_rank import named_pairs
+from saucier.adaptation import tuning as a
+from saucier.adaptation.lora import list_named_pairs
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import open_adapter, save_adapter
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save_adapter
 from saucier.model import build
 
 
@@ -25,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     gpt(dropout=0.0).save(tmp_path / "base")
     model = rewrite(package.load(tmp_path / "base", dtype="float32", device="cpu"), by=a.Lora(where=("qkv",), rank=2))
     with torch.no_grad():
-        for _, _, pair in named_pairs(model).values():
+        for _, _, pair in list_named_pairs(model).values():
             pair.up.weight.normal_(0.0, 0.1, generator=torch.Generator().manual_seed(1))
     assert save_adapter(model, tmp_path / "adapter") == "peft"
     return tmp_path / "adapter"
@@ -76,7 +77,7 @@ def other_base(kind: str, folder: Path) -> None:
         case "names":
             build(small("bert")).save(folder)
         case _:
-            package.saving.save(gpt(dropout=0.0), folder, layout="own")
+            package.folders.save.save(gpt(dropout=0.0), folder, layout="own")
 
 
 @pytest.mark.parametrize(("form", "kind", "said"), [
@@ -112,7 +113,7 @@ def test_a_base_that_does_not_fit_is_named_beside_the_one_that_would(
 def test_what_is_no_adapter_or_no_text_is_named(saucier: Saucier, folder: Path, tmp_path: Path) -> None:
     answer = saucier("merge", tmp_path / "base", "--out", tmp_path / "merged")
     assert (answer.code, answer.error) == (2, f"{tmp_path}/base: holds no adapter; give a folder with "
-                                              "adapter_config.json, or a tuned run")
+                                           "adapter_config.json, or a tuned run")
     (tmp_path / "picture.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     for name, said in (("nowhere.txt", "no such file"), ("picture.txt", "byte")):
         answer = saucier("merge", folder, "--out", tmp_path / "merged", "--text", tmp_path / name)

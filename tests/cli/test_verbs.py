@@ -80,7 +80,7 @@ def test_generate_repeats_itself_with_a_seed(saucier: Saucier, cooked: Path) -> 
 
 @pytest.mark.parametrize("options",
                          [("--temperature", 0), ("--beams", 3), ("--top-k", 5, "--top-p", 0.9, "--samples", 2),
-                                     ("--repetition-penalty", 1.3, "--no-repeat-ngram", 2), ("--stop", "a")])
+                          ("--repetition-penalty", 1.3, "--no-repeat-ngram", 2), ("--stop", "a")])
 def test_generate_takes_every_way_of_choosing(saucier: Saucier, cooked: Path, options: tuple[object, ...]) -> None:
     answer = saucier("generate", cooked, "the", "--tokens", 6, "--json", *options)
     assert answer.code == 0

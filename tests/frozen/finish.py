@@ -25,8 +25,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import saucier
-from saucier.adapters import open_adapter
 from saucier.cli import main
+from saucier.folders.load import open_adapter
 
 IDS = torch.tensor([[5, 9, 12, 7, 3, 16, 19, 18]])
 """Tokens that every model is given."""

@@ -14,13 +14,13 @@ from torch import Tensor
 
 import saucier
 from saucier import config as c
-from saucier.families.layouts import LAYOUTS
+from saucier.families import LAYOUTS
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, Objective
-from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
-from saucier.objectives.marginal import MarginalPrediction
-from saucier.objectives.prediction import NextSentence, Prediction
-from saucier.parts.targets import derived
+from saucier.objectives.labels import ClassLabels, MultiLabels, NumberLabels, ReplacedTokenLabels, SpanLabels
+from saucier.objectives.masked import NextSentence
+from saucier.objectives.prediction import MarginalPrediction, Prediction
+from saucier.parts.inputs import derive_target
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden checkpoints are not beside this checkout")
@@ -54,19 +54,19 @@ def objective(model: Transformer, given: Batch, kind: str) -> tuple[Objective, B
     labels = given.get("labels")
     match head:
         case c.SpanHead() | c.QuestionSpanHead():
-            return Spans(), given
+            return SpanLabels(), given
         case _ if "relevance_score" in given:
             return MarginalPrediction(), given
         case c.ClassificationHead(classes=1):
-            return Numbers(), given
+            return NumberLabels(), given
         case c.ClassificationHead() if labels is not None and labels.is_floating_point():
-            return ManyLabels(), given
+            return MultiLabels(), given
         case c.ClassificationHead() | c.TokenHead() | c.ChoiceHead():
-            return Classes(), given
+            return ClassLabels(), given
         case c.ReplacedTokenHead():
-            return Replaced(), given
+            return ReplacedTokenLabels(), given
         case _ if labels is None:
-            return Classes(), given | {"labels": given["next_sentence_label"]}
+            return ClassLabels(), given | {"labels": given["next_sentence_label"]}
         case _ if model.config.encoder and model.config.decoder:
             return Prediction(), teacher_forced(model, given)
         case c.PretrainingHead():
@@ -83,7 +83,8 @@ def teacher_forced(model: Transformer, given: Batch) -> Batch:
     """The decoder reads the labels one place later, behind the start token or the last of them (a language)."""
     start, padding = (model.generation.get(f"{name}_token_id") for name in ("decoder_start", "pad"))
     labels = given["labels"].masked_fill(given["labels"] == -100, padding)
-    return given | {"decoder_input_ids": derived(model.config.default_target or c.ShiftedSource(start=start), labels)}
+    return given | {"decoder_input_ids": derive_target(model.config.default_target or c.ShiftedSource(start=start),
+                                                       labels)}
 
 
 @pytest.mark.parametrize(("folder", "name"), cases())

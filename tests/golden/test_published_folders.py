@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import saucier
-from saucier.checkpoints.foreign import write_foreign
-from saucier.checkpoints.source import Weights
-from saucier.families.layouts import LAYOUTS
+from saucier.checkpoints.published_folder import write_published
+from saucier.checkpoints.weight_files import Weights
+from saucier.families import LAYOUTS
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden checkpoints are not beside this checkout")
@@ -77,7 +77,7 @@ def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> Non
     """Tensor by tensor, whatever the form of the file that was read."""
     model = saucier.load(GOLDEN / name, dtype="float32", device="cpu")
     layout = LAYOUTS[family(GOLDEN / name)]
-    write_foreign(model, layout, tmp_path / "out")
+    write_published(model, layout, tmp_path / "out")
     first, second = Weights(GOLDEN / name), Weights(tmp_path / "out")
     dropped = {key.replace("@", base) for key in DROPPED.get(name, DROPPED.get(family(GOLDEN / name), set()))
                for base in layout.bases}

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import saucier
-from saucier.objectives.labelling import Classes
+from saucier.objectives.labels import ClassLabels
 from saucier.objectives.prediction import Prediction
 from saucier.parts.adaptive import AdaptiveHead
 
@@ -72,6 +72,6 @@ def test_loss_of_a_class() -> None:
     found, tensors = cases("transfo-xl-sequence-classification")
     model = saucier.load(GOLDEN / "transfo-xl-sequence-classification", dtype="float32", device="cpu")
     for case in found:
-        loss = Classes()(model, given(case, tensors))  # type: ignore[arg-type]  # a batch
+        loss = ClassLabels()(model, given(case, tensors))  # type: ignore[arg-type]  # a batch
         torch.testing.assert_close(loss.total / loss.weight, tensors[case["outputs"]["loss"]],  # type: ignore[index]
                                    atol=case["atol"], rtol=case["rtol"])

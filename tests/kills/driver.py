@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate")
-PRELOADED = ["saucier.recipes", "saucier.runs.cook", "saucier.finetuning.asked", "saucier.finetuning.job",
-             "saucier.comparison.compare", "saucier.runs.clean", "saucier.prompting.job", "saucier.prompting.opening",
-             "saucier.runs.convert", "saucier.runs.backtranslation", "torch._dynamo", "pyarrow.parquet",
-             "matplotlib.backends.backend_svg", "sacrebleu", "jinja2.sandbox", "sklearn.linear_model",
-             "sklearn.feature_extraction.text", "scipy.stats", "pytest"]
+PRELOADED = ["saucier.recipes", "saucier.jobs.pretraining.cook", "saucier.jobs.finetuning.settings",
+             "saucier.jobs.finetuning.finetune", "saucier.jobs.comparison.compare", "saucier.jobs.cleaning.clean",
+             "saucier.jobs.prompting.evaluation", "saucier.jobs.prompting.prompted_model", "saucier.jobs.convert",
+             "saucier.jobs.writing.batches", "torch._dynamo", "pyarrow.parquet", "matplotlib.backends.backend_svg",
+             "sacrebleu", "jinja2.sandbox", "sklearn.linear_model", "sklearn.feature_extraction.text", "scipy.stats",
+             "pytest"]
 """What the server imports, so that the processes that are forked from it need not."""
 
 EVENTS = "events.out.tfevents."
@@ -71,10 +72,10 @@ def run(verb: Sequence[str], folder: Path, moment: Moment | None = None, seconds
 def called(work: Callable[..., int], given: tuple[Any, ...], folder: Path, moment: Moment | None = None,
            seconds: float = 300) -> Ended:
     """Call a function in a process of its own; what it returns is the exit code."""
-    with speaking(folder) as voice:
+    with speaking(folder) as run_console:
         process = started(work, given, folder, moment)
         process.join(seconds)
-        said = os.read(voice, ROOM).decode(errors="replace")
+        said = os.read(run_console, ROOM).decode(errors="replace")
     events = Path(f"{folder}.trace").read_text(encoding="utf-8", errors="replace")
     if process.exitcode is None:
         process.kill()
@@ -88,13 +89,13 @@ def speaking(folder: Path) -> Iterator[int]:
     path = Path(f"{folder}.log")
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    voice = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-    fcntl.fcntl(voice, fcntl.F_SETPIPE_SZ, ROOM)
+    run_console = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.fcntl(run_console, fcntl.F_SETPIPE_SZ, ROOM)
     try:
-        os.write(voice, b"\n")  # it is never empty
-        yield voice
+        os.write(run_console, b"\n")  # it is never empty
+        yield run_console
     finally:
-        os.close(voice)
+        os.close(run_console)
 
 
 def started(work: Callable[..., int], given: tuple[Any, ...], folder: Path,

@@ -32,15 +32,15 @@ def write_inputs(folder: str) -> int:
     import torch
 
     from saucier import load
-    from saucier.adaptation.config import Lora
-    from saucier.adaptation.rewrite import rewrite, trainable
-    from saucier.adapters import save_adapter
+    from saucier.adaptation.rewrite import list_trainable, rewrite
+    from saucier.adaptation.tuning import Lora
     from saucier.families.bert import bert
     from saucier.families.gpt2 import gpt2
     from saucier.families.t5 import t5
+    from saucier.folders.save import save_adapter
     from saucier.model import build
     from saucier.text.config import ByteBPE, Unigram, WordPiece
-    from saucier.text.train_tokenizer import train_tokenizer
+    from saucier.text.tokenizer.training import train_tokenizer
 
     torch.manual_seed(0)
     place = Path(folder)
@@ -67,7 +67,7 @@ def write_inputs(folder: str) -> int:
               seed=1).save(place / name)
         known.save(place / name)
     tuned = rewrite(load(place / "gpt2", dtype="float32", device="cpu"), by=Lora(rank=2))
-    for one in trainable(tuned).values():
+    for one in list_trainable(tuned).values():
         torch.nn.init.normal_(one)
     save_adapter(tuned, place / "lora")
     return 0
@@ -82,14 +82,14 @@ def be_rank(rank: int, port: str, folder: str, work: str) -> int:
     from tests.unit.training.toy import gpt, recipe, study
 
     from saucier.training.loop import train
-    from saucier.training.processes import processes
+    from saucier.training.processes import join_processes
 
     if work == "train":
         train(gpt(), study(), recipe(100_000), run_folder=Path(folder) / "run", reporters=[])
         return 0
-    with processes() as us:
+    with join_processes() as processes:
         (Path(folder) / f"rank-{rank}").touch()
-        if us.first:
+        if processes.first:
             time.sleep(600)  # packs a long text
-        us.wait()
+        processes.wait()
     return 0

@@ -57,7 +57,7 @@ attention_positions = st.one_of(
     st.builds(c.Disentangled, content_to_position=st.booleans(), position_to_content=st.booleans(),
               distances=st.sampled_from([c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=9)]),
               maps=st.sampled_from([c.OwnMaps(), c.OwnMaps(key_bias=False), c.SharedMaps()]), norm=st.one_of(st.none(),
-                                                                                                            norms)),
+                                                                                                             norms)),
     st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings, values=st.booleans(),
               pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()),
     st.builds(c.TransformerXL, clamp=st.sampled_from([None, 2]), shared_biases=st.booleans(), dropout=dropouts))

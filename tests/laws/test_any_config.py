@@ -16,7 +16,8 @@ from torch import Tensor
 import saucier
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.model import Output, Transformer, build
+from saucier.model import Transformer, build
+from saucier.parts.output import Output
 
 LENGTH = 7
 WITHOUT_LOGITS = (c.SpanHead, c.EmbeddingHead, c.ReaderHead)

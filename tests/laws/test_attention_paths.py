@@ -8,8 +8,9 @@ from tests.laws.zoo import attentions, everything, longest, scrambled, tokens, w
 from tests.tolerances import MODEL, assert_close
 
 from saucier import config as c
-from saucier.config.visibility import repeats
-from saucier.model import Output, Transformer
+from saucier.config.questions import counts_repeats
+from saucier.model import Transformer
+from saucier.parts.output import Output
 
 MODELS = everything()
 
@@ -48,7 +49,7 @@ def test_weights_are_weights(name: str) -> None:
     expected = sum("attention" in part.kind for part in inner) + len(recurrent)
     assert len(found) == expected
     local = any(part.attention.kind == "luong" and part.attention.reach.kind != "global" for part in recurrent)
-    once = [not repeats(attention.visibility) for attention in attentions(model.config)] + [not local]
+    once = [not counts_repeats(attention.visibility) for attention in attentions(model.config)] + [not local]
     for weights in found:
         assert (weights >= 0).all()
         elsewhere = 0 if output.global_attentions is None else 1  # the weights of the first token, which is global
@@ -58,7 +59,7 @@ def test_weights_are_weights(name: str) -> None:
     padded = [*(output.encoder_attentions or output.attentions or ()), *(output.cross_attentions or ())]
     length = longest(model.config)  # the weights of sliding windows stand by distance, not by key
     # Where a batch may hide keys from single queries, what is padded or hidden still sees itself.
-    itself = any(c.permutes(residual.inner.visibility) for stack in stacks for block in stack.blocks()
+    itself = any(c.hides_keys(residual.inner.visibility) for stack in stacks for block in stack.blocks()
                  for residual in block.sublayers if isinstance(residual.inner, c.SelfAttention))
     assert all(not weights[1, :, :-1 if itself else None, -1].any() for weights in padded
                if weights.shape[-1] == length)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.model import Transformer
-from saucier.parts.cache import Cache
+from saucier.parts.output import Cache
 from saucier.recipes import recipe
 
 WITH_RECIPES = {f"recipe-{name}": recipe(name).model for name in runnable_recipes()}

@@ -8,8 +8,8 @@ from tests.laws.zoo import VOCAB, everything, longest, tokens
 from torch.utils.flop_counter import FlopCounterMode
 
 from saucier import config as c
-from saucier.config.checks.cells import recurrent_parts
-from saucier.config.visibility import visible_keys
+from saucier.config.counting.layers import visible_keys
+from saucier.config.questions import list_recurrent_parts
 from saucier.model import build
 from saucier.recipes import names, recipe
 
@@ -67,7 +67,7 @@ def test_counted_flops_are_the_executed_ones(name: str) -> None:
     once = 2 * config.dim**2 if config.pooler and config.pooler.dense else 0
     once += 2 * config.dim * (config.head.longest + 1) if isinstance(config.head, c.LengthHead) else 0
     once += 2 * config.dim * config.head.classes if isinstance(config.head, c.PretrainingHead) else 0
-    once += sum(2 * config.dim * sum(part.all_states(config.dim)) for part in recurrent_parts(config.decoder)
+    once += sum(2 * config.dim * sum(part.all_states(config.dim)) for part in list_recurrent_parts(config.decoder)
                 if isinstance(part.start, c.FromLastLayer | c.FromMean))
     if isinstance(config.head, c.EmbeddingHead):
         once += sum(2 * given * one.width for given, one in zip(config.head.widths(config.dim), config.head.maps,

@@ -11,15 +11,19 @@ from tests.laws.zoo import FAMILY_OPTIONS, SMALL, everything, steady
 from torch import Tensor, nn
 
 import saucier
-from saucier.families import FAMILIES
-from saucier.families.layouts import LAYOUTS
-from saucier.inspection.doctor import drawn_rows, examine
-from saucier.inspection.doctor_checks import finite_weights, saved_bits, ties, vocabulary
-from saucier.inspection.doctor_laws import LAWS
-from saucier.inspection.doctor_rows import Row, difference
+from saucier.diagnosis.doctor import (
+    check_finite_weights,
+    check_saved_bits,
+    check_ties,
+    check_vocabulary,
+    diagnose,
+    draw_rows,
+    examine_model,
+)
+from saucier.diagnosis.laws import LAWS, TextRow, relative_difference
+from saucier.families import FAMILIES, LAYOUTS
 from saucier.model import Transformer
-from saucier.parts.cache import Cache
-from saucier.runs.diagnosis import diagnose
+from saucier.parts.output import Cache
 
 MODELS = everything()
 CHOSEN = [name for name in MODELS if not name.startswith("recipe-")]
@@ -27,7 +31,7 @@ CHOSEN = [name for name in MODELS if not name.startswith("recipe-")]
 
 def failing(model: Transformer) -> dict[str, float]:
     """Return the laws that fail, with their difference."""
-    return {one.name: one.difference or 0.0 for one in examine(model, drawn_rows(model)) if one.verdict == "fails"}
+    return {one.name: one.difference or 0.0 for one in examine_model(model, draw_rows(model)) if one.verdict == "fails"}
 
 
 @pytest.mark.parametrize("name", [name if place % 8 == 0 else pytest.param(name, marks=pytest.mark.slow)
@@ -35,7 +39,7 @@ def failing(model: Transformer) -> dict[str, float]:
 def test_every_model_of_the_zoo_is_sound(name: str) -> None:
     """No false alarm for any part; where a law does not apply, it is said why."""
     model = steady(MODELS[name])
-    found = list(examine(model, drawn_rows(model)))
+    found = list(examine_model(model, draw_rows(model)))
     assert [one for one in found if one.verdict == "fails"] == []
     assert len(found) == len(LAWS) and all(one.why for one in found if one.verdict == "does not apply")
     assert sum(one.verdict == "holds" for one in found) >= 1
@@ -59,7 +63,7 @@ def family(name: str) -> Transformer:
 
 def test_a_model_that_reads_padding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mask is dropped on its way in."""
-    monkeypatch.setattr("saucier.model.boolean", lambda mask: None)
+    monkeypatch.setattr("saucier.parts.inputs.as_boolean_mask", lambda mask: None)
     found = failing(family("bert"))
     assert {"right padding changes nothing", "left padding changes nothing",
             "what stands in the padding does not matter"} <= found.keys()
@@ -104,16 +108,16 @@ def test_a_weight_that_is_no_number_is_found() -> None:
     model = family("bert")
     with torch.no_grad():
         next(iter(model.encoder.parameters()))[0] = float("nan")  # type: ignore[union-attr]
-    assert finite_weights(model).verdict == "fails" and "not finite" in finite_weights(model).why
+    assert check_finite_weights(model).verdict == "fails" and "not finite" in check_finite_weights(model).why
     assert all(gap == float("inf") for gap in failing(model).values()) and failing(model)
-    assert saved_bits(model).verdict == "holds", "even NaN comes back"
+    assert check_saved_bits(model).verdict == "holds", "even NaN comes back"
 
 
 def test_an_output_layer_that_came_loose_is_found() -> None:
     model = family("gpt2")
-    assert [one.verdict for one in ties(model)] == ["holds"]
+    assert [one.verdict for one in check_ties(model)] == ["holds"]
     model.head.weight = nn.Parameter(model.head.weight.clone())  # type: ignore[union-attr]
-    [found] = ties(model)
+    [found] = check_ties(model)
     assert found.verdict == "fails" and "is another tensor" in found.why
 
 
@@ -121,24 +125,24 @@ def test_a_tokenizer_that_is_too_large_is_found() -> None:
     class Tokens:
         vocab_size = 38
 
-    found = vocabulary("the tokenizer fits", family("gpt2").config.input_embed, Tokens())  # type: ignore[arg-type]
+    found = check_vocabulary("the tokenizer fits", family("gpt2").config.input_embed, Tokens())  # type: ignore[arg-type]
     assert found.why == "38 ids, and the model has 37 rows for them"
 
 
 def test_a_loss_on_the_way_to_the_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = family("gpt2")
-    assert saved_bits(model).verdict == "holds"
-    open_model = saucier.loading.open_model
+    assert check_saved_bits(model).verdict == "holds"
+    open_model = saucier.folders.load.open_model
 
     def rounded(*given: object, **named: object) -> Transformer:
         return open_model(*given, **named).bfloat16().float()  # type: ignore[arg-type]
 
-    monkeypatch.setattr("saucier.inspection.doctor_checks.open_model", rounded)
-    assert "has other bits" in saved_bits(model).why
+    monkeypatch.setattr("saucier.diagnosis.doctor.open_model", rounded)
+    assert "has other bits" in check_saved_bits(model).why
 
 
 def test_differences_are_beside_the_numbers_size() -> None:
-    assert difference(torch.tensor([1e6 + 10]), torch.tensor([1e6])) == pytest.approx(1e-5)
-    assert difference(torch.tensor([0.5]), torch.tensor([0.0])) == 0.5
-    assert difference(torch.tensor([float("nan")]), torch.tensor([0.0])) == float("inf")
-    assert Row((1, 2, 3), (4, 5)).cut(1) == Row((1,), (4,))
+    assert relative_difference(torch.tensor([1e6 + 10]), torch.tensor([1e6])) == pytest.approx(1e-5)
+    assert relative_difference(torch.tensor([0.5]), torch.tensor([0.0])) == 0.5
+    assert relative_difference(torch.tensor([float("nan")]), torch.tensor([0.0])) == float("inf")
+    assert TextRow((1, 2, 3), (4, 5)).cut(1) == TextRow((1,), (4,))

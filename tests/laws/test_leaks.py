@@ -14,29 +14,37 @@ from tests.laws import zoo
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.block_patterns import blocks
+from saucier.config.visibility import build_bigbird_visibility
 from saucier.errors import InputError
-from saucier.model import Output, Transformer
+from saucier.model import Transformer
+from saucier.parts.output import Output
 
 LENGTH = 9
 PREFIX = 4
 GLOBAL = (2, 6)
 """The tokens that the batch names global."""
-VISIBILITIES: dict[str, c.Visibility] = {
-    "full": c.Full(), "causal": c.Causal(), "prefix": c.Prefix(), "window": c.Window(2), "window-1": c.Window(1),
-    "causal-window": c.Causal() & c.Window(3), "prefix-window": c.Prefix() & c.Window(3),
-    "causal-or-window": c.Causal() | c.Window(2),
-    "permutation": c.Permutation(), "same-length": c.SameLength(), "causal-same-length": c.Causal() & c.SameLength(),
-    "global": c.Global(), "window-or-global": c.Window(2) | c.Global(), "causal-and-global": c.Causal() & c.Global(),
-    "blocks": c.BlockWindow(size=2, reach=1), "own-block": c.BlockWindow(size=4, reach=0),
-    "global-blocks": c.BlockWindow(size=2, reach=0) | c.GlobalBlocks(size=2), "bigbird": blocks(1, 1, 64),
-    "bigbird-short": blocks(2, 1, 64), "causal-blocks": c.Causal() & blocks(1, 1, 64),
-    "random": c.Window(1) + c.RandomBlocks(size=2, count=2, length=64),
-    "dilated": c.Dilated(size=2, dilation=3), "strided": c.Causal() & c.Strided(stride=3),
-    "columns": (c.Causal() & c.Columns(stride=4, count=2)) | c.Window(1),
-    "by-head": c.ByHead(terms=(c.Causal() & c.Window(2), c.Causal() & c.Strided(stride=4))),
-    "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),
-}
+VISIBILITIES: dict[str, c.Visibility] = {"full": c.Full(), "causal": c.Causal(), "prefix": c.Prefix(),
+                                         "window": c.Window(2), "window-1": c.Window(1),
+                                         "causal-window": c.Causal() & c.Window(3),
+                                         "prefix-window": c.Prefix() & c.Window(3),
+                                         "causal-or-window": c.Causal() | c.Window(2), "permutation": c.Permutation(),
+                                         "same-length": c.SameLength(),
+                                         "causal-same-length": c.Causal() & c.SameLength(), "global": c.Global(),
+                                         "window-or-global": c.Window(2) | c.Global(),
+                                         "causal-and-global": c.Causal() & c.Global(),
+                                         "blocks": c.BlockWindow(size=2, reach=1),
+                                         "own-block": c.BlockWindow(size=4, reach=0),
+                                         "global-blocks": c.BlockWindow(size=2, reach=0) | c.GlobalBlocks(size=2),
+                                         "bigbird": build_bigbird_visibility(1, 1, 64),
+                                         "bigbird-short": build_bigbird_visibility(2, 1, 64),
+                                         "causal-blocks": c.Causal() & build_bigbird_visibility(1, 1, 64),
+                                         "random": c.Window(1) + c.RandomBlocks(size=2, count=2, length=64),
+                                         "dilated": c.Dilated(size=2, dilation=3),
+                                         "strided": c.Causal() & c.Strided(stride=3),
+                                         "columns": (c.Causal() & c.Columns(stride=4, count=2)) | c.Window(1),
+                                         "by-head": c.ByHead(terms=(c.Causal() & c.Window(2),
+                                                                    c.Causal() & c.Strided(stride=4))),
+                                         "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),}
 ATTENTIONS: dict[str, c.SelfAttention] = {
     name: c.SelfAttention(projection=zoo.GROUPED, positions=positions)
     for name, positions in {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=3), "rotary": c.Rotary(),

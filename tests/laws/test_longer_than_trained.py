@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.model import Transformer, build
-from saucier.text.documentation import python_documentation
+from saucier.text.reading.python_texts import read_python_documentation
 
 TRAINED, TESTED, STEPS, ROWS = 32, 128, 1200, 32
 
@@ -55,7 +55,7 @@ def growth(model: Transformer, train: Tensor, test: Tensor) -> float:
 
 @pytest.mark.slow
 def test_rotary_and_alibi_hold_where_learned_positions_fail() -> None:
-    text = "\n\n".join(document.text for document in python_documentation()).encode()
+    text = "\n\n".join(document.text for document in read_python_documentation()).encode()
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     train, test = data[:-200_000], data[-200_000:]
     learned = growth(character_model(c.Learned(length=TESTED), c.NoPositions()), train, test)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.model import Transformer
-from saucier.parts import ragged
+from saucier.parts import masks
 
 MODELS = everything()
 SINGLE = {**decoders(), **encoders()}
@@ -66,7 +66,7 @@ def right_mask(lengths: list[int]) -> Tensor:
 @pytest.mark.parametrize("name", ANY_LENGTH)
 def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of leaving padding out (rows packed without it, and a mask) give what the row gives alone."""
-    monkeypatch.setattr(ragged, "WORTH", worth)
+    monkeypatch.setattr(masks, "MOST_REAL", worth)
     model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     ids, mask = tokens(model.config, len(lengths), max(lengths)), right_mask(lengths)
@@ -80,7 +80,7 @@ def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pyt
 @pytest.mark.parametrize("name", MASKED)
 def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other ids under the padding leave the real positions equal to the last bit."""
-    monkeypatch.setattr(ragged, "WORTH", worth)
+    monkeypatch.setattr(masks, "MOST_REAL", worth)
     model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     ids, mask = tokens(model.config, len(lengths), max(lengths)), right_mask(lengths)
@@ -105,7 +105,7 @@ def test_left_padding_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize(("name", "side"), [(name, "right") for name in ANY_LENGTH] + [(name, "left") for name in LEFT])
 def test_padding_leaves_gradients_as_they_are(name: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training on padded rows moves every weight as training on the rows alone would, and nothing becomes NaN."""
-    monkeypatch.setattr(ragged, "WORTH", 0.9 if side == "right" else 0.0)
+    monkeypatch.setattr(masks, "MOST_REAL", 0.9 if side == "right" else 0.0)
     model = steady(MODELS[name])
     lengths = lengths_for(model.config)
     mask = right_mask(lengths) if side == "right" else right_mask(lengths).flip(1)

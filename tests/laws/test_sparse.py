@@ -16,18 +16,17 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from saucier import config as c
-from saucier.config.block_patterns import blocks
 from saucier.config.factors import FixedFactors, Merged, StridedFactors
-from saucier.config.visibility import repeats, terms_of
+from saucier.config.questions import counts_repeats, list_terms
+from saucier.config.visibility import build_bigbird_visibility
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
+from saucier.parts.masks import Span, find_ragged
 from saucier.parts.positions import T5BiasTable
-from saucier.parts.ragged import ragged_of
-from saucier.parts.sparse import choice
-from saucier.parts.sparse.candidates import Row
-from saucier.parts.sparse.plan import Facts, Planner, width
+from saucier.parts.sparse import dispatch
+from saucier.parts.sparse.candidates import RowShape
+from saucier.parts.sparse.plan import Planner, RowFacts, count_places
 from saucier.parts.stack import Stack
-from saucier.parts.visibility import Span
 
 DIM, HEADS = 24, 4
 BIG_BIRD_ETC = (c.BlockWindow(size=8) + c.RandomBlocks(size=8, count=2)) | c.Global(otherwise=c.FirstTokens(count=5))
@@ -37,13 +36,14 @@ NEVER, ALWAYS = 10**9, 0
 def drawn_visibility(chance: random.Random, depth: int = 2) -> c.Visibility:
     """Draw from the whole algebra that plans can be made of."""
     size, reach = chance.choice([1, 3, 8, 40]), chance.randint(0, 2)
-    leaves: list[c.Visibility] = [
-        c.Window(chance.choice([1, 2, 17, 60])), c.Causal(), c.Prefix(), c.Global(), c.SameLength(), c.Full(),
-        c.BlockWindow(size=size, reach=reach), c.GlobalBlocks(size=size), blocks(chance.choice([4, 16]), 2, 4096),
-        c.Beyond(length=chance.choice([10, 500]), inner=c.Window(5)),
-        c.Dilated(size=chance.choice([1, 4, 20]), dilation=chance.choice([1, 2, 7])),
-        c.Strided(stride=chance.choice([1, 3, 16, 400])), c.Columns(stride=chance.choice([1, 5, 40]), count=2),
-        c.ByHead(terms=(c.Window(5), c.Causal() & c.Strided(stride=8)))]
+    leaves: list[c.Visibility] = [c.Window(chance.choice([1, 2, 17, 60])), c.Causal(), c.Prefix(), c.Global(),
+                                  c.SameLength(), c.Full(), c.BlockWindow(size=size, reach=reach),
+                                  c.GlobalBlocks(size=size), build_bigbird_visibility(chance.choice([4, 16]), 2, 4096),
+                                  c.Beyond(length=chance.choice([10, 500]), inner=c.Window(5)),
+                                  c.Dilated(size=chance.choice([1, 4, 20]), dilation=chance.choice([1, 2, 7])),
+                                  c.Strided(stride=chance.choice([1, 3, 16, 400])),
+                                  c.Columns(stride=chance.choice([1, 5, 40]), count=2),
+                                  c.ByHead(terms=(c.Window(5), c.Causal() & c.Strided(stride=8)))]
     if not depth or chance.random() < 0.4:
         return chance.choice(leaves)
     terms = (drawn_visibility(chance, depth - 1), drawn_visibility(chance, depth - 1))
@@ -75,8 +75,8 @@ def drawn_span(chance: random.Random, rows: int) -> Span:
 def attended(config: c.SelfAttention, span: Span, length: int, monkeypatch: pytest.MonkeyPatch,
              dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], bool]:
     """Return what one attention gives at real queries, with the gradients, and whether a plan was used."""
-    monkeypatch.setattr(choice, "LENGTH", length)
-    monkeypatch.setattr(choice, "SHARE", 1e9)
+    monkeypatch.setattr(dispatch, "LEAST_LENGTH", length)
+    monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
     rows = span.named.shape[0] if span.named is not None else 2
     generator = torch.Generator().manual_seed(span.keys)
     head, groups = DIM // HEADS, config.projection.kv_heads or HEADS
@@ -101,7 +101,8 @@ def attended(config: c.SelfAttention, span: Span, length: int, monkeypatch: pyte
 
 def gaps_that_count(visibility: c.Visibility) -> bool:
     """Say whether keys count more than once beside gaps, which stays dense."""
-    return repeats(visibility) and any(isinstance(term, c.Dilated | c.Strided) for term in terms_of(visibility))
+    return counts_repeats(visibility) and any(isinstance(term, c.Dilated | c.Strided)
+                                              for term in list_terms(visibility))
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -147,8 +148,8 @@ def scrambled(config: c.SelfAttention, dim: int) -> SelfAttention:
     return attention
 
 
-@pytest.mark.parametrize("visibility", [c.Window(9) | c.Global(), c.Causal() & c.Window(30), blocks(8, 1, 4096)],
-                         ids=["global", "causal", "blocks"])
+@pytest.mark.parametrize("visibility", [c.Window(9) | c.Global(), c.Causal() & c.Window(30),
+                                        build_bigbird_visibility(8, 1, 4096)], ids=["global", "causal", "blocks"])
 @pytest.mark.parametrize("maps", [False, True], ids=["shared maps", "own maps"])
 def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, maps: bool,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +160,12 @@ def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, ma
                              global_maps=c.GlobalMaps() if maps else None)
     attention, length = scrambled(config, DIM), 150
     mask = torch.arange(length) < torch.tensor([[150], [70], [1]])
-    layout, named = ragged_of(mask), torch.zeros(3, length, dtype=torch.bool)
+    layout, named = find_ragged(mask), torch.zeros(3, length, dtype=torch.bool)
     named[:2, [0, 40]] = True
     found: list[list[Tensor]] = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(choice, "LENGTH", least)
-        monkeypatch.setattr(choice, "SHARE", 1e9)
+        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(1, 221, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         context = Context(Span(length, length, 0, x.device, named=named), torch.arange(length)[None], layout=layout,
                           rows=3)
@@ -175,15 +176,16 @@ def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, ma
         assert_scaled(sparse, expected)
 
 
-@pytest.mark.parametrize("visibility", [blocks(8, 2, 4096), BIG_BIRD_ETC], ids=["internal", "extended"])
+@pytest.mark.parametrize("visibility", [build_bigbird_visibility(8, 2, 4096), BIG_BIRD_ETC],
+                         ids=["internal", "extended"])
 def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monkeypatch: pytest.MonkeyPatch) -> None:
     """BigBird in training, with global blocks and with added tokens: each head reads what was drawn for it."""
     config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=visibility)
     attention = scrambled(config, DIM)
     found = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(choice, "LENGTH", least)
-        monkeypatch.setattr(choice, "SHARE", 1e9)
+        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         context = Context(Span(333, 333, 0, x.device), torch.arange(333)[None], rows=2)
         output = attention(x, context)
@@ -207,8 +209,8 @@ def test_added_tokens_in_any_block_read_all_keys(count: int, training: bool, nam
     mask[1, 300] = True
     found = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(choice, "LENGTH", least)
-        monkeypatch.setattr(choice, "SHARE", 1e9)
+        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         span = Span(333, 333, 0, x.device, named=mask if named else None)
         context = Context(span, torch.arange(333)[None], rows=2)
@@ -226,9 +228,9 @@ def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> 
     for length in (4096, 16384):
         stride = math.isqrt(length)
         factors = (StridedFactors(stride=stride), FixedFactors(stride=stride, count=1))[number]
-        row = Row(Merged().turn(factors.terms())[0], length, length, end=length)
-        tiles = list(Planner(row, Facts(), torch.device("cpu")).tiles(rows=True))
-        pairs.append(sum(width(tile.queries) * sum(map(width, tile.keys)) for tile in tiles))
+        row = RowShape(Merged().turn(factors.terms())[0], length, length, end=length)
+        tiles = list(Planner(row, RowFacts(), torch.device("cpu")).tiles(rows=True))
+        pairs.append(sum(count_places(tile.queries) * sum(map(count_places, tile.keys)) for tile in tiles))
         assert pairs[-1] <= 5 * length * stride
     assert pairs[1] <= 10 * pairs[0]
 
@@ -272,7 +274,7 @@ def test_the_published_forms_of_gaps(name: str, length: int, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.FirstToken()), c.Causal() & c.Window(64),
-                                        blocks(32, 1, 4096)], ids=["global", "causal", "blocks"])
+                                        build_bigbird_visibility(32, 1, 4096)], ids=["global", "causal", "blocks"])
 def test_memory_grows_with_the_length_alone(visibility: c.Visibility) -> None:
     """Four times the text needs no tensor of more than four times the size, forward and backward."""
     attention = scrambled(c.SelfAttention(projection=c.Projection(heads=2), visibility=visibility), 16)
@@ -300,7 +302,7 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
     for parameter in stack.parameters():
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)
     for least in (NEVER, 512):
-        monkeypatch.setattr(choice, "LENGTH", least)
+        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
         x = torch.randn(1, 2048, 16, generator=torch.Generator().manual_seed(1)).requires_grad_()
         with Largest() as seen:
             output = stack(x, Context(Span(2048, 2048, 0, x.device), torch.arange(2048)[None]))
@@ -313,7 +315,7 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
 
 def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout the mean over many draws is the attention without, and the gradient belongs to the same draw."""
-    monkeypatch.setattr(choice, "LENGTH", ALWAYS)
+    monkeypatch.setattr(dispatch, "LEAST_LENGTH", ALWAYS)
     config = c.SelfAttention(projection=c.Projection(heads=2), visibility=c.Window(5), kernel=c.Softmax(dropout=0.3))
     attention, x = scrambled(config, 8), torch.randn(1, 40, 8, generator=torch.Generator().manual_seed(0))
 
@@ -347,8 +349,8 @@ def test_a_token_from_a_cache_reads_its_window_alone(monkeypatch: pytest.MonkeyP
     """Written one by one behind 700 keys, tokens read the keys of their window, and give what dense attention gives."""
     config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=c.Causal() & c.Window(20))
     span = Span(1, 700, 699, torch.device("cpu"))
-    (tile,) = Planner(Row(config.visibility, 1, 700, start=699, end=700), Facts(), span.device).tiles(rows=True)
-    assert [width(run) for run in tile.keys] == [20]
+    (tile,) = Planner(RowShape(config.visibility, 1, 700, start=699, end=700), RowFacts(), span.device).tiles(rows=True)
+    assert [count_places(run) for run in tile.keys] == [20]
     dense, _ = attended(config, span, NEVER, monkeypatch)
     sparse, used = attended(config, span, ALWAYS, monkeypatch)
     assert used
@@ -358,7 +360,7 @@ def test_a_token_from_a_cache_reads_its_window_alone(monkeypatch: pytest.MonkeyP
 
 def test_a_query_that_sees_nothing_gives_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first positions under fixed columns see no key: zeros, and gradients that are finite and zero there."""
-    monkeypatch.setattr(choice, "LENGTH", ALWAYS)
+    monkeypatch.setattr(dispatch, "LEAST_LENGTH", ALWAYS)
     attention = scrambled(c.SelfAttention(projection=c.Projection(heads=2), visibility=FIXED[1]), 8).eval()
     query, key, value = (torch.randn(1, 2, 70, 4, generator=torch.Generator().manual_seed(seed)).requires_grad_()
                          for seed in range(3))

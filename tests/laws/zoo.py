@@ -9,13 +9,13 @@ from tests.laws.zoo_recurrent import recurrent_decoders, recurrent_encoders, rec
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.block_patterns import blocks
-from saucier.config.checks.cells import recurrent_parts
 from saucier.config.factors import FixedFactors
+from saucier.config.questions import list_recurrent_parts
+from saucier.config.visibility import build_bigbird_visibility
+from saucier.diagnosis.scope import attentions, left_reason, padding_reason, right_reason
 from saucier.families import FAMILIES
-from saucier.inspection.doctor_scope import attentions, left_reason, padding_reason, right_reason
 from saucier.model import Transformer, build
-from saucier.parts.initialize import fold_scale
+from saucier.parts.initialization import fold_scale
 from saucier.recipes import names, recipe
 
 VOCAB = 37
@@ -43,7 +43,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
                  "local": c.Chunks(length=3), "lsh": c.Hashing(chunks=c.Chunks(length=4), rounds=2, seed=1)},
     "etc": {"global_tokens": 2, "radius": 2, "reach": 2, "stretch": 3},
     "sparse_transformer": {"length": LENGTH, "factors": FixedFactors(stride=3, count=1)},
-    "big_bird": {"length": LENGTH, "visibility": blocks(1, 1, LENGTH)},
+    "big_bird": {"length": LENGTH, "visibility": build_bigbird_visibility(1, 1, LENGTH)},
     "dpr": {"length": LENGTH, "width": 10}, "realm": {"length": LENGTH, "width": 10},
     "xlm": {"length": LENGTH, "languages": 3}, "xlnet": {"hidden": 40, "memory": 5},
     "albert": {"length": LENGTH, "width": 12}, "distilbert": {"length": LENGTH},
@@ -296,7 +296,7 @@ def of_packed_pairs(models: dict[str, c.Transformer]) -> list[str]:
     A recurrent decoder that begins in what the encoder ended in refuses them.
     """
     return [name for name, config in models.items()
-            if all(isinstance(part.start, c.FromZero) for part in recurrent_parts(config.decoder))]
+            if all(isinstance(part.start, c.FromZero) for part in list_recurrent_parts(config.decoder))]
 
 
 def runnable_recipes() -> list[str]:

@@ -11,11 +11,11 @@ from tests.unit.training.toy import Counting, CountingOn, Doubling, recipe, smal
 
 from saucier.model import build
 from saucier.objectives import config as o
-from saucier.text.rows import PairRows, Rows
+from saucier.text.rows.batch import PairRows, Rows
 from saucier.training import config as t
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
-from saucier.training.update import Study
+from saucier.training.update import TrainingData
 
 Scores = dict[str, float]
 
@@ -95,7 +95,7 @@ CASES = {
 }
 
 
-def learned(family: str, learning: Study, training: t.Training, folder: Path) -> tuple[Scores, Scores]:
+def learned(family: str, learning: TrainingData, training: t.Training, folder: Path) -> tuple[Scores, Scores]:
     """Return the held-out scores before and after training."""
     model = build(small(family, dropout=0.0), seed=1)
     held_out = dataclasses.replace(learning.batches, seed=77)

@@ -24,9 +24,9 @@ from tests.parity.field_values import ABSENT
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import saucier
-from saucier.checkpoints.published import published_tree
+from saucier.checkpoints.layout import published_tree
 from saucier.errors import InputError
-from saucier.families.layouts import LAYOUTS
+from saucier.families import LAYOUTS
 
 transformers.utils.logging.set_verbosity(logging.CRITICAL)
 ATOL = RTOL = 1e-4

@@ -26,9 +26,9 @@ from tests.parity import writing_experiment as writing
 from tests.parity.field_values import ABSENT, fields, values
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from saucier.checkpoints.common_fields import GENERATION, SPECIAL_IDS
-from saucier.families.layouts import LAYOUTS
-from saucier.inspection.published import Ruling, rulings
+from saucier.checkpoints.fields import GENERATION, SPECIAL_IDS
+from saucier.families import LAYOUTS
+from saucier.report.published import Ruling, rule_fields
 
 FAMILIES = sorted(path.stem for path in Path(draws.__path__[0]).glob("*.py") if path.stem != "__init__")
 WRITES = re.compile("ConditionalGeneration|CausalLM|LMHead|MaskedLM|Decoder|PreTraining|MTModel")
@@ -139,7 +139,7 @@ def in_pairs(family: str) -> list[Trial]:
 @cache
 def told_of(family: str, published: str) -> dict[str, Ruling]:
     """Return what the tables say of each field, as `saucier families` shows it."""
-    return {found.name: found for found in rulings(LAYOUTS[experiment.drawn(family, 0)[0].model_type], published)}
+    return {found.name: found for found in rule_fields(LAYOUTS[experiment.drawn(family, 0)[0].model_type], published)}
 
 
 def contradiction(trial: Trial, outcome: experiment.Outcome) -> str:

@@ -11,8 +11,8 @@ import transformers
 from transformers.activations import ACT2FN
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from saucier.checkpoints.common_fields import COMMON
-from saucier.checkpoints.keys import Layout
+from saucier.checkpoints.fields import COMMON
+from saucier.checkpoints.layout import Layout
 
 ABSENT = "(absent)"
 """Stands for a field that the config has not."""

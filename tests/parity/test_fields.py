@@ -23,7 +23,7 @@ from tests.parity.field_values import ABSENT  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
 from saucier.errors import InputError  # noqa: E402
-from saucier.families.layouts import LAYOUTS  # noqa: E402
+from saucier.families import LAYOUTS  # noqa: E402
 
 FOUND: list[tuple[str, str, dict[str, Any], str]] = [
     ("albert", "AlbertForMaskedLM", {"hidden_act": ABSENT}, "obeyed"),

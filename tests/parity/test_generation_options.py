@@ -15,12 +15,12 @@ from tests.parity import field_experiment as experiment  # noqa: E402
 from tests.parity import writing_experiment as writing  # noqa: E402
 
 import saucier  # noqa: E402
-from saucier.checkpoints.foreign import generation_defaults  # noqa: E402
+from saucier.checkpoints.published_folder import read_generation_defaults  # noqa: E402
 from saucier.errors import InputError  # noqa: E402
-from saucier.generation.feed import Prompt  # noqa: E402
-from saucier.generation.options import GenerationOptions, resolve  # noqa: E402
-from saucier.generation.processors import process  # noqa: E402
-from saucier.generation.rules import rules_of  # noqa: E402
+from saucier.generation.feeds import Prompt  # noqa: E402
+from saucier.generation.options import GenerationOptions, resolve_options  # noqa: E402
+from saucier.generation.processors import apply_processors  # noqa: E402
+from saucier.generation.prompt import make_search_rules  # noqa: E402
 
 EVERY = sorted(transformers.GenerationConfig().to_dict())
 VOCAB, LENGTH, LIMIT = 23, 6, 9
@@ -53,9 +53,9 @@ def theirs(reference: Any, said: dict[str, Any], prompt: torch.Tensor) -> Any:
 def test_scores_are_changed_as_the_reference_changes_them(reference: Any, seed: int) -> None:
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     said = {name: rng.choice(values) for name, values in DRAWN.items()}
-    options = resolve(said, {})
+    options = resolve_options(said, {})
     prompt = torch.randint(0, VOCAB, (2, LENGTH), generator=generator)
-    ours = rules_of(options, Prompt(prompt), limit=LIMIT, copies=1, tokenizer=None)
+    ours = make_search_rules(options, Prompt(prompt), limit=LIMIT, copies=1, tokenizer=None)
     other = theirs(reference, said, prompt)
     for length in range(LENGTH, LIMIT):
         ids = torch.randint(0, VOCAB, (2, length), generator=generator)
@@ -63,7 +63,7 @@ def test_scores_are_changed_as_the_reference_changes_them(reference: Any, seed: 
         scores = torch.randn(2, VOCAB, generator=generator) * 3
         if said["remove_invalid_values"]:
             scores[0, 1], scores[1, 7], scores[1, 8] = float("nan"), float("inf"), -float("inf")
-        got, want = process(ours.processors, ids, scores), other(ids, scores.clone())
+        got, want = apply_processors(ours.processors, ids, scores), other(ids, scores.clone())
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True, msg=lambda told: f"{told} {said}")
 
 
@@ -74,7 +74,7 @@ def test_every_option_of_the_reference_is_tried() -> None:
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in GenerationOptions.model_fields])
 def test_an_option_of_the_reference_that_is_given_is_refused_by_its_name(name: str) -> None:
     with pytest.raises(InputError) as error:
-        resolve({name: 1}, {})
+        resolve_options({name: 1}, {})
     assert error.value.where == name
     assert "\n" not in str(error.value)
 
@@ -84,13 +84,14 @@ def test_an_option_of_the_reference_that_is_given_is_refused_by_its_name(name: s
     {"prompt_lookup_num_tokens": 0}, {"top_h": 0.0}])
 def test_a_default_of_zero_that_the_reference_follows_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(InputError) as error:
-        resolve({}, {**said, "do_sample": True})
+        resolve_options({}, {**said, "do_sample": True})
     assert error.value.where == next(iter(said))
 
 
 def test_what_asks_for_nothing_is_no_fault() -> None:
-    resolve({}, {"guidance_scale": 1.0, "max_time": None, "cache_implementation": "static", "num_beam_groups": 1,
-                 "typical_p": 0.5, "use_mtp": False, "diversity_penalty": 0.0, "encoder_repetition_penalty": 1.0})
+    resolve_options({}, {"guidance_scale": 1.0, "max_time": None, "cache_implementation": "static",
+                         "num_beam_groups": 1, "typical_p": 0.5, "use_mtp": False, "diversity_penalty": 0.0,
+                         "encoder_repetition_penalty": 1.0})
 
 
 def test_a_folder_that_asks_for_drawing_draws_from_fifty_tokens_as_in_the_reference(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_folder_that_asks_for_drawing_draws_from_fifty_tokens_as_in_the_refere
     for said, count in (({"do_sample": True}, 50), ({"do_sample": True, "top_k": None}, 50),
                         ({"do_sample": True, "top_k": 0}, 0), ({"do_sample": False}, None)):
         experiment.store(writing.weights(start), start.document, folder, said)
-        assert generation_defaults(folder, {}).get("top_k") == count
+        assert read_generation_defaults(folder, {}).get("top_k") == count
     assert writing.attempt_writing(start, writing.FILES[0], {"do_sample": True}, folder).kind == experiment.OBEYED
 
 
@@ -108,4 +109,4 @@ def test_a_model_of_ours_that_draws_from_all_tokens_says_so_in_a_published_folde
     model = saucier.load(tmp_path / "one")
     model.generation = {"do_sample": True}
     model.save(tmp_path / "two")
-    assert generation_defaults(tmp_path / "two", {}) == {"do_sample": True, "top_k": 0}
+    assert read_generation_defaults(tmp_path / "two", {}) == {"do_sample": True, "top_k": 0}

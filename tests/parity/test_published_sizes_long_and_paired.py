@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from saucier import config as c
-from saucier.families.layouts import LAYOUTS
+from saucier.families import LAYOUTS
 
 transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
 

@@ -12,14 +12,15 @@ import torch
 from tests.tolerances import MODEL, assert_close
 
 from saucier import config as c
-from saucier.adaptation.surgery.asked import Asked
+from saucier.adaptation.surgery.operations import OperationOptions
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
 from saucier.families.reformer import reformer
 from saucier.families.reformer_tables import REFORMER_LAYOUT
-from saucier.loading import load
+from saucier.folders.load import load
+from saucier.jobs.convert import convert
 from saucier.model import build
-from saucier.parts.random_blocks import Draw, random_counts
-from saucier.runs.convert import convert
+from saucier.parts.masks import Draw
+from saucier.parts.visibility import count_random_blocks
 
 transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
 
@@ -63,7 +64,7 @@ def test_the_blocks_that_are_drawn(length: int, size: int, count: int, longest: 
             for other in row:
                 wanted[head, block, int(other)] += 1
     ours = c.RandomBlocks(size=size, count=count, length=longest)
-    assert torch.equal(random_counts(ours, length // size, Draw(3, layer)), wanted)
+    assert torch.equal(count_random_blocks(ours, length // size, Draw(3, layer)), wanted)
 
 
 def test_the_published_size_of_big_bird() -> None:
@@ -94,7 +95,7 @@ def test_other_hashes_are_read_as_by_the_reference(tmp_path: Path, chunk: int, r
         axial_pos_shape=[8, 16], axial_pos_embds_dim=[12, 20], max_position_embeddings=128, hash_seed=3,
         is_decoder=True))
     there.save_pretrained(tmp_path / "before")
-    convert(tmp_path / "before", tmp_path / "after", asked=Asked(attention=f"hashes:{chunk}:{rounds}"))
+    convert(tmp_path / "before", tmp_path / "after", asked=OperationOptions(attention=f"hashes:{chunk}:{rounds}"))
     wanted = transformers.ReformerModel.from_pretrained(tmp_path / "after").eval()
     assert (wanted.config.lsh_attn_chunk_length, wanted.config.num_hashes) == (chunk, rounds)
     ids = torch.randint(3, 50, (2, 45))

@@ -10,7 +10,7 @@ import pytest
 
 BLOCKS = """
 import ctypes, resource
-from saucier import allocator
+from saucier import devices
 print({call})
 library = ctypes.CDLL(None)
 library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
@@ -42,7 +42,7 @@ def test_left_alone_the_library_gives_the_pages_back() -> None:
     assert pages("None")[1] > 1000
 
 
-@pytest.mark.parametrize("call", ["allocator.keep_little()", "allocator.keep_memory()"])
+@pytest.mark.parametrize("call", ["devices.keep_small_blocks()", "devices.keep_freed_memory()"])
 def test_freed_memory_is_used_again(call: str) -> None:
     said, count = pages(call)
     assert said == "True"
@@ -50,11 +50,11 @@ def test_freed_memory_is_used_again(call: str) -> None:
 
 
 def test_limits_that_the_environment_sets_are_obeyed() -> None:
-    assert pages("allocator.keep_little()", MALLOC_MMAP_THRESHOLD_="1048576")[0] == "False"
-    assert pages("allocator.keep_little()", GLIBC_TUNABLES="glibc.malloc.mmap_threshold=1048576")[0] == "False"
+    assert pages("devices.keep_small_blocks()", MALLOC_MMAP_THRESHOLD_="1048576")[0] == "False"
+    assert pages("devices.keep_small_blocks()", GLIBC_TUNABLES="glibc.malloc.mmap_threshold=1048576")[0] == "False"
 
 
 def test_a_process_that_keeps_all_is_not_told_to_keep_less() -> None:
-    said, count = pages("[allocator.keep_memory(), allocator.keep_little()][1]")
+    said, count = pages("[devices.keep_freed_memory(), devices.keep_small_blocks()][1]")
     assert said == "False"
     assert count < 100

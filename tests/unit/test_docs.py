@@ -165,8 +165,7 @@ def test_the_python_of_the_scores_page_runs(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_tasks_of_the_prompting_page_are_tasks(shared: Path, tmp_path: Path) -> None:
     """Both tasks load, and word the real rows."""
-    from saucier.prompting.config import read_task
-    from saucier.prompting.questions import read_questions
+    from saucier.jobs.prompting.questions import read_questions, read_task
 
     (tmp_path / "repository").mkdir()
     (tmp_path / "shared").symlink_to(shared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saucier.errors import LONGEST, InputError
+from saucier.errors import LONGEST_PART, InputError
 
 
 @pytest.mark.parametrize(("where", "shown"), [
@@ -17,7 +17,7 @@ def test_the_place_is_shown_whatever_its_name(where: str | None, shown: str) -> 
 
 def test_names_of_any_length_are_cut_in_the_middle() -> None:
     text = str(InputError("is wrong", where="x" * 10**6))
-    assert LONGEST < len(text) < LONGEST + 30 and text.endswith("x: is wrong")
+    assert LONGEST_PART < len(text) < LONGEST_PART + 30 and text.endswith("x: is wrong")
 
 
 def test_more_faults_are_lines_of_their_own() -> None:

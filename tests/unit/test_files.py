@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from saucier import files
-from saucier.errors import InputError, SaucierError, WorkError, nearest
-from saucier.files import entries, exchange, is_taken, replace, write_atomically, write_json, write_text
+from saucier.errors import InputError, SaucierError, WorkError, suggest_name
+from saucier.files import exchange_paths, is_taken, list_entries, replace_path, write_atomically, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_json_that_cannot_be_read_is_one_kind_of_error(text: str | bytes, says: 
 def test_names_that_no_file_has_are_no_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    assert not files.is_file(name) and files.is_there(name) == files.is_folder(name) == (name == "")
+    assert not files.is_file(name) and files.path_exists(name) == files.is_folder(name) == (name == "")
     assert files.is_file("file") and not files.is_folder("file") and files.is_folder(tmp_path)
 
 
@@ -90,7 +90,7 @@ def test_a_file_replaces_a_folder(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "x").touch()
     (tmp_path / "new").write_text("n", encoding="utf-8")
-    replace(tmp_path / "new", tmp_path / "there")
+    replace_path(tmp_path / "new", tmp_path / "there")
     assert (tmp_path / "there").read_text(encoding="utf-8") == "n"
 
 
@@ -122,7 +122,7 @@ def test_errors_say_what_where_and_remedy() -> None:
 @pytest.mark.parametrize(("name", "remedy"), [("layes", "did you mean 'layers'?"), ("zzz", "known: dim, layers")])
 def test_a_wrong_name_gets_the_nearest(name: str, remedy: str) -> None:
     """Or the whole list, when none is near."""
-    assert nearest(name, ["dim", "layers"]) == remedy
+    assert suggest_name(name, ["dim", "layers"]) == remedy
 
 
 def folder_of(text: str) -> Callable[[Path], None]:
@@ -177,7 +177,7 @@ def can_swap(folder: Path) -> bool:
     """Say whether the file system lets two folders change places."""
     for name in "ab":
         (folder / name).mkdir()
-    swapped = exchange(folder / "a", folder / "b")
+    swapped = exchange_paths(folder / "a", folder / "b")
     for name in "ab":
         (folder / name).rmdir()
     return swapped
@@ -187,7 +187,7 @@ def can_swap(folder: Path) -> bool:
 def test_killed_between_two_renames_the_old_folder_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                at: int) -> None:
     """Where places cannot be changed in one step: the next writer finds the old one, and leaves the new one alone."""
-    monkeypatch.setattr(files, "exchange", lambda first, second: False)
+    monkeypatch.setattr(files, "exchange_paths", lambda first, second: False)
     target = tmp_path / "folder"
     write_atomically(target, folder_of("old"))
     killed_while_writing(target, at=at)
@@ -217,7 +217,7 @@ def test_what_a_killed_process_left_is_no_content_and_goes(tmp_path: Path) -> No
     assert not is_taken(target.parent)
     write_text(target, "new")
     assert sorted(path.name for path in target.parent.iterdir()) == [f".out.{os.getppid()}.tmp", "out"]
-    assert [path.name for path in entries(target.parent)] == ["out"]
+    assert [path.name for path in list_entries(target.parent)] == ["out"]
 
 
 def test_an_error_names_what_was_to_be_written(tmp_path: Path) -> None:

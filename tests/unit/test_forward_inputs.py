@@ -10,11 +10,11 @@ from torch import Tensor
 
 import saucier
 from saucier import config as c
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
 from saucier.families import bert, gpt2, longformer, t5, xlnet
 from saucier.model import Transformer
-from saucier.parts.front import SoftPrompt, TargetPrompt
+from saucier.parts.prefix import SoftPrompt, TargetPrompt
 
 IDS = torch.arange(10).view(2, 5) + 5
 
@@ -39,7 +39,7 @@ def ones(*shape: int) -> Tensor:
 def test_a_mask_of_another_shape_is_refused(models: dict[str, Transformer], kind: str, shape: tuple[int, ...]) -> None:
     more = {"decoder_input_ids": IDS} if kind == "pair" else {}
     with pytest.raises(saucier.InputError, match=rf"^attention_mask: shape \[{', '.join(map(str, shape))}\] does not "
-                                                 r"go with input_ids of \[2, 5\]; give \[2, 5\]$"):
+                       r"go with input_ids of \[2, 5\]; give \[2, 5\]$"):
         models[kind](IDS, ones(*shape), **more)
 
 

@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 
 import saucier
-from saucier.comparison.reading import experiment, sort_words
 from saucier.errors import InputError
-from saucier.finetuning.asked import Files, wanted_finetuning
-from saucier.finetuning.config import finetuning, read_finetuning
-from saucier.finetuning.start import start_of
-from saucier.inspection.subject import subject
-from saucier.runs.opened import find_run
-from saucier.text.sources import find_sources
+from saucier.jobs.comparison.experiment import read_experiment, sort_words
+from saucier.jobs.finetuning.settings import DataFiles, make_finetuning, read_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.start import open_start
+from saucier.lens.subject import find_subject
+from saucier.opened import find_run
+from saucier.text.reading.sources import find_sources
 
 TASK = {"kind": "classification", "labels": ["bad", "good"]}
 ASK: dict[str, Callable[[str], object]] = {
-    "recipe": saucier.recipe, "load": saucier.load, "load_tokenizer": saucier.load_tokenizer, "subject": subject,
-    "compare": lambda name: experiment(sort_words([name, name], ()), {}), "run": lambda name: find_run(Path(name)),
+    "recipe": saucier.recipe, "load": saucier.load, "load_tokenizer": saucier.load_tokenizer, "subject": find_subject,
+    "compare": lambda name: read_experiment(sort_words([name, name], ()), {}), "run": lambda name: find_run(Path(name)),
     "text": lambda name: find_sources([name]), "settings": lambda name: read_finetuning(Path(name)),
-    "task": lambda name: wanted_finetuning(name, (), "bert-nano", Files(("rows.tsv",), ())),
-    "start": lambda name: start_of(finetuning({"model": name, "task": TASK, "data": {"train": ["rows.tsv"]}})),
+    "task": lambda name: read_finetuning_words(name, (), "bert-nano", DataFiles(("rows.tsv",), ())),
+    "start": lambda name: open_start(make_finetuning({"model": name, "task": TASK, "data": {"train": ["rows.tsv"]}})),
 }
 
 

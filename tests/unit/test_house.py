@@ -12,33 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools.house import House, read_budget
 
 PACKAGE = "saucier"
 
-GROUND = {"errors", "files", "plain", "expressions", "devices"}
-"""What every part may import; these import one another alone."""
-# What a part of the house may import of the house, apart from itself and the ground. Lazy imports inside functions
-# count too, except those named in LATE.
-ALLOWED: dict[str, set[str]] = {
-    **{name: set() for name in GROUND},
-    "config": set(),
-    "parts": {"config"},
-    "model": {"config", "parts"},
-    "families": {"config", "checkpoints"},  # the tables of names, which are data
-    "checkpoints": {"config", "parts", "model"},
-    "text": {"config", "hub"},
-    "objectives": {"config", "parts", "model", "text"},
-    "adaptation": {"config", "model", "parts", "checkpoints"},
-    "tasks": {"config", "model", "parts", "objectives", "text", "training", "inspection", "adaptation",
-              "generation"},
-    "training": {"config", "parts", "model", "objectives", "text", "checkpoints", "adaptation",
-                 "allocator"},
-    "generation": {"config", "parts", "model", "text"},
-}
-LATE = {
-    ("model", "saving"),  # `model.save(folder)` is part of the contract
-    ("checkpoints", "training"),  # `saucier.load(run_folder)` asks which checkpoint is whole
-}
 HEAVY = ("torch", "pydantic", "numpy", "yaml", "tokenizers", "pyarrow", "rich", "typer", "matplotlib", "transformers")
 
 
@@ -49,46 +26,32 @@ def sources(root: Path) -> Iterator[tuple[str, Path]]:
         yield path.relative_to(folder).parts[0].removesuffix(".py"), path
 
 
-def imported(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield (part of the house, whether at the top of the file) for every import of ours."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            names = [f"{PACKAGE}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-        for name in names:
-            if name.startswith(f"{PACKAGE}."):
-                yield name.split(".")[1], node in tree.body
+@pytest.fixture(scope="module")
+def house(root: Path) -> House:
+    """Read the whole package."""
+    return House(root / "src")
 
 
-def test_imports_flow_one_way(root: Path) -> None:
-    """The core knows nothing of what stands on it."""
-    wrong = [f"{path.relative_to(root)} imports {found}" for part, path in sources(root) if part in ALLOWED
-             for found, top in imported(path)
-             if found not in ALLOWED[part] | GROUND | {part, "__version__"}
-             and (top or (part, found) not in LATE)]
-    assert wrong == []
+def test_imports_flow_one_way(house: House) -> None:
+    """Every folder has its place, and imports what lies below it only: lazily and for type checking, too."""
+    assert house.arrows_up(read_budget().layers) == []
 
 
 @pytest.mark.parametrize("part", ["objectives", "training", "checkpoints", "generation"])
-def test_no_family_is_known_to(root: Path, part: str) -> None:
+def test_no_family_is_known_to(house: House, part: str) -> None:
     """What learns, saves and generates works for every family because it names none."""
-    for found, path in sources(root):
-        assert found != part or "families" not in {name for name, _ in imported(path)}, path
+    assert [f"{module} -> {one}" for module, found in house.imports.items() if house.folder(module) == part
+            for one in found if house.folder(one) == "families"] == []
 
 
-def test_nothing_imports_the_command_line(root: Path) -> None:
+def test_nothing_imports_the_command_line(house: House) -> None:
     """The command line is a door; only it goes through it."""
-    assert [str(path) for part, path in sources(root) if part not in ("cli", "__main__")
-            and "cli" in {name for name, _ in imported(path)}] == []
+    assert [f"{module} -> {one}" for module, found in house.imports.items()
+            if house.folder(module) not in ("cli", "__main__") for one in found if house.folder(one) == "cli"] == []
 
 
-RESTRICTED = ("checkpoints/source.py", "torch.load(path, map_location='cpu', weights_only=True, "
-                                       "mmap=zipfile.is_zipfile(path))")
+RESTRICTED = ("checkpoints/weight_files.py", "torch.load(path, map_location='cpu', weights_only=True, "
+              "mmap=zipfile.is_zipfile(path))")
 """The one call that reads a pytorch_model.bin: PyTorch's reader that builds tensors and refuses all other objects."""
 
 

@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "no such option": ("cook", "gpt-nano", "--outt", "x"), "no such folder": ("generate", "nowhere"),
     "no such key": ("show", "gpt-nano", "training.stepz=3"), "no such kind": ("show", "gpt-nano", "tokenizer.kind=x"),
     "not a number": ("show", "gpt-nano", "model.dim=wide"), "heads that do not divide": ("show", "gpt-nano",
-                                                                                        "model.heads=5"),
+                                                                                         "model.heads=5"),
     "no text": ("cook", "gpt-nano", "--data", "nothing.txt", "--out", "run"), "no task": ("finetune", "taste"),
     "no budget": ("compare", "gpt-nano", "llama-nano"), "help": ("--help",), "version": ("--version",),
 }

@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from saucier.comparison.config import Classification as Judge
-from saucier.comparison.transfer import encoded, read_labelled
-from saucier.finetuning.asked import Files, wanted_finetuning
-from saucier.finetuning.config import Finetuning, finetuning
-from saucier.finetuning.data import read_splits
-from saucier.finetuning.job import encoding_of
-from saucier.finetuning.start import start_of
+from saucier.jobs.comparison.experiment import Classification as Judge
+from saucier.jobs.comparison.transfer import encode_labelled_texts, read_labelled
+from saucier.jobs.finetuning.data import read_splits
+from saucier.jobs.finetuning.finetune import choose_encoding
+from saucier.jobs.finetuning.settings import DataFiles, Finetuning, make_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.start import open_start
 from saucier.tasks.build import build_task
-from saucier.tasks.sheet import Collate
-from saucier.text.bucketed import BucketedTexts, Ends, Limits
+from saucier.tasks.encoded_examples import CollateExamples
 from saucier.text.config import WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.rows.bucketed import BatchLimits, BucketedTexts, TextEnds
+from saucier.text.tokenizer.training import train_tokenizer
 from tools.frozen.items import Exact, Item, digest
 from tools.frozen.rows import SEEDS, STEPS, VIEWS, arrays, tensors
 from tools.frozen.text import numbers, prose, sentence, word, write_lines, write_table
@@ -116,11 +115,11 @@ def write_documents(folder: Path, first: list[str], second: list[str], third: li
     write_lines(folder / "choices.jsonl", [
         {"id": f"c{number}", "question": one, "choices": [two, three, one], "answer": "ABC"[number % 3]}
         for number, (one, two, three) in enumerate(zip(first, second, third, strict=True))])
-    write_lines(folder / "talks.jsonl", [{"messages": [
-        {"role": "system", "content": "Be short."}] * (number % 4 == 0) + [
-        {"role": "user", "content": one}, {"role": "assistant", "content": two}] + [
-        {"role": "user", "content": three}, {"role": "assistant", "content": one}] * (number % 3 == 0)}
-        for number, (one, two, three) in enumerate(zip(first, second, third, strict=True))])
+    write_lines(folder / "talks.jsonl",
+                [{"messages": [{"role": "system", "content": "Be short."}] * (number % 4 == 0)
+                  + [{"role": "user", "content": one}, {"role": "assistant", "content": two}]
+                  + [{"role": "user", "content": three}, {"role": "assistant", "content": one}] * (number % 3 == 0)}
+                 for number, (one, two, three) in enumerate(zip(first, second, third, strict=True))])
     write_lines(folder / "written.jsonl", [{"prompt": one, "completion": two}
                                            for one, two in zip(first, second, strict=True)])
     write_lines(folder / "reasons.jsonl", [{"input": one, "target": two, "rationale": three}
@@ -132,16 +131,16 @@ def mixture(place: Path, seed: int) -> Finetuning:
     tasks = {"two": {"task": {"kind": "label_to_text", "prefix": "class: "}},
              "scores": {"task": {"kind": "number_to_text", "prefix": "number: "}},
              "written": {"task": {"kind": "text_to_text", "prefix": "turn: "}}}
-    return finetuning({"name": "mixture", "model": "t5-nano", "data": {
+    return make_finetuning({"name": "mixture", "model": "t5-nano", "data": {
         "train": [str(place / f"{name}.tsv") for name in tasks]}, "task": {"kind": "mixture", "tasks": tasks}},
-        [T5[1], f"training.seed={seed}", "training.batch=5"])
+                           [T5[1], f"training.seed={seed}", "training.batch=5"])
 
 
 def settings(case: str, place: Path, seed: int) -> Finetuning:
     """Return the settings of a case."""
     kind, file, (model, *words) = CASES[case]
-    return wanted_finetuning(kind, [f"training.seed={seed}", "training.batch=5", *words], model,
-                             Files((str(place / file),)))[0]
+    return read_finetuning_words(kind, [f"training.seed={seed}", "training.batch=5", *words], model,
+                                 DataFiles((str(place / file),)))[0]
 
 
 def tasks(place: Path, cases: Sequence[str] = tuple(CASES), seeds: Sequence[int] = SEEDS) -> Iterator[tuple[str, Item]]:
@@ -156,11 +155,11 @@ def tasks(place: Path, cases: Sequence[str] = tuple(CASES), seeds: Sequence[int]
 
 def of_task(name: str, settings: Finetuning) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of one task: its labels, its batches for every process, its held-out rows."""
-    start = start_of(settings)
+    start = open_start(settings)
     splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known = start.tokenizer(splits)
     tokenizer = splits.task.spelled(known if splits.task.wanted.kind == "language" else known.of_sources())
-    encoding = encoding_of(settings, start, tokenizer)
+    encoding = choose_encoding(settings, start, tokenizer)
     sheet = splits.task.sheet(splits.train, encoding)
     task = splits.task.fitted(sheet)
     yield f"{name}/task", Exact(digest(task.config.model_dump(mode="json"), list(task.wanted.labels)))
@@ -171,7 +170,7 @@ def of_task(name: str, settings: Finetuning) -> Iterator[tuple[str, Item]]:
 
 def of_batches(name: str, batches: Any, corruption: Any = None) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of batches for every process."""
-    corruption = corruption or Collate()
+    corruption = corruption or CollateExamples()
     for rank, world in VIEWS:
         found: list[Any] = []
         for step in range(STEPS):
@@ -185,6 +184,6 @@ def of_judge(name: str, place: Path, seed: int) -> Iterator[tuple[str, Item]]:
     judge = Judge(train=str(place / "one.tsv"), dev=str(place / "one.tsv"))
     texts = read_labelled(judge.train)
     tokenizer = train_tokenizer(WordPiece(vocab=150), list(texts.texts))
-    task = encoded(texts, sorted(set(texts.labels)), place / f"judge-{seed}", tokenizer)
-    limits = Limits(batch=5, length=16, ends=Ends(tokenizer.sep_id, tokenizer.pad_id or 0))
+    task = encode_labelled_texts(texts, sorted(set(texts.labels)), place / f"judge-{seed}", tokenizer)
+    limits = BatchLimits(batch=5, length=16, ends=TextEnds(tokenizer.sep_id, tokenizer.pad_id or 0))
     yield from of_batches(name, BucketedTexts(task.store, limits, seed=seed), task.labelling)

@@ -20,14 +20,14 @@ from tests.laws.zoo import decoders, encoders, family, pairs, scrambled
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.config import Tuning
 from saucier.adaptation.rewrite import rewrite
+from saucier.adaptation.tuning import Tuning
+from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
+from saucier.jobs.pretraining.data import prepare_data
+from saucier.jobs.run.console import RunConsole
 from saucier.model import Transformer, build
+from saucier.opened import RunFolder
 from saucier.recipes import names, recipe
-from saucier.runs.folder import RunFolder
-from saucier.runs.pantry import stock
-from saucier.runs.study import make_lessons, make_study
-from saucier.runs.voice import Voice
 from saucier.training.loop import train
 from saucier.training.progress import Progress
 from tools.frozen.items import Bits, Exact, Item, digest, figures, grouped, rounded, short
@@ -188,11 +188,11 @@ def steps(place: Path, recipes: list[str]) -> Iterator[tuple[str, Item]]:
     for name in recipes:
         wanted = recipe(name, small(name, place))
         folder = place / "steps" / name
-        pantry = stock(wanted, RunFolder(folder), Voice(silent=True))
-        lessons = make_lessons(wanted, pantry.tokenizer, pantry.collocations)
-        study = make_study(wanted, pantry.tokenizer, pantry.train, lessons)
-        model = build(wanted.model_for(pantry.tokenizer.vocab_size), seed=wanted.training.seed)
-        spelled(model, pantry.tokenizer)
+        prepared_data = prepare_data(wanted, RunFolder(folder), RunConsole(silent=True))
+        lessons = build_run_objectives(wanted, prepared_data.tokenizer, prepared_data.collocations)
+        study = make_training_data(wanted, prepared_data.tokenizer, prepared_data.train, lessons)
+        model = build(wanted.model_for(prepared_data.tokenizer.vocab_size), seed=wanted.training.seed)
+        spelled(model, prepared_data.tokenizer)
         study.objective.bind(model)
         told = Told()
         before = {key: one.detach().clone() for key, one in everything(model, study.objective.modules)}
@@ -209,9 +209,9 @@ def steps(place: Path, recipes: list[str]) -> Iterator[tuple[str, Item]]:
 
 def spelled(model: Transformer, tokenizer: Any) -> None:
     """Give a model that reads characters the spelling of its vocabulary."""
-    from saucier.spelling import spell
+    from saucier.folders.load import set_token_spellings
 
-    spell(model, tokenizer)
+    set_token_spellings(model, tokenizer)
 
 
 def everything(model: nn.Module, modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
+from saucier.jobs.pretraining.data import PreparedData, prepare_data
+from saucier.jobs.run.console import RunConsole
+from saucier.opened import RunFolder
 from saucier.recipes import Recipe, recipe
-from saucier.runs.folder import RunFolder
-from saucier.runs.pantry import Pantry, stock
-from saucier.runs.study import make_evaluator, make_lessons, make_study
-from saucier.runs.voice import Voice
 from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
-from saucier.training.update import Study
+from saucier.training.update import TrainingData
 from tools.frozen.items import Exact, Item, digest
 
 SEEDS = (1, 2)
@@ -125,17 +125,18 @@ def batches(place: Path, kinds: Sequence[str] = tuple(KINDS),
 
 def of_run(name: str, recipe: Recipe, folder: Path) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of one run: what was read, the tokenizer, the batches of every process, what is measured."""
-    pantry = stock(recipe, RunFolder(folder), Voice(silent=True))
-    lessons = make_lessons(recipe, pantry.tokenizer, pantry.collocations)
-    study = make_study(recipe, pantry.tokenizer, pantry.train, lessons)
-    yield f"{name}/text", Exact(digest(pantry.digests, pantry.counts.model_dump(mode="json", exclude={"source"})))
+    prepared_data = prepare_data(recipe, RunFolder(folder), RunConsole(silent=True))
+    lessons = build_run_objectives(recipe, prepared_data.tokenizer, prepared_data.collocations)
+    study = make_training_data(recipe, prepared_data.tokenizer, prepared_data.train, lessons)
+    yield f"{name}/text", Exact(digest(prepared_data.digests,
+                                       prepared_data.counts.model_dump(mode="json", exclude={"source"})))
     yield f"{name}/steps of an epoch", Exact(str(study.batches.steps_per_epoch))
     for rank, world in VIEWS:
         yield f"{name}/rank {rank} of {world}", Exact(of_process(study, recipe.training.seed, rank, world))
-    yield f"{name}/held out", Exact(held_out(recipe, pantry))
+    yield f"{name}/held out", Exact(held_out(recipe, prepared_data))
 
 
-def of_process(study: Study, seed: int, rank: int, world: int) -> str:
+def of_process(study: TrainingData, seed: int, rank: int, world: int) -> str:
     """Hash what one process learns from: rows, and batches."""
     found = []
     for step in range(STEPS):
@@ -159,10 +160,11 @@ def tensors(batch: dict[str, Any]) -> Iterator[Any]:
         yield from (name, batch[name].detach().cpu().numpy())
 
 
-def held_out(recipe: Recipe, pantry: Pantry) -> str:
+def held_out(recipe: Recipe, prepared_data: PreparedData) -> str:
     """Hash the first batches that are measured with."""
-    lessons = make_lessons(recipe, pantry.tokenizer, pantry.collocations)
-    found = make_evaluator(recipe, pantry.tokenizer, pantry.held_out, lessons, whole=True, processes=Processes())
+    lessons = build_run_objectives(recipe, prepared_data.tokenizer, prepared_data.collocations)
+    found = make_evaluator(recipe, prepared_data.tokenizer, prepared_data.held_out, lessons, whole=True,
+                           processes=Processes())
     return digest(*measured(found))
 
 

@@ -17,19 +17,19 @@ import typer
 from pydantic import BaseModel, TypeAdapter
 
 import saucier
-from saucier.adaptation.surgery import config as surgery
+from saucier.adaptation.surgery import operations as surgery
 from saucier.cli import app
-from saucier.comparison.config import Experiment
-from saucier.comparison.outcome import Outcome
-from saucier.comparison.scaling import Fit
-from saucier.comparison.scores import Scores
-from saucier.finetuning.config import Finetuning
+from saucier.cost.planning import Plan
 from saucier.generation.options import GenerationOptions
-from saucier.inspection.plan import Plan
-from saucier.inspection.results import Results
-from saucier.prompting.config import PromptTask
+from saucier.jobs.comparison.experiment import Experiment
+from saucier.jobs.comparison.judging import TrialScores
+from saucier.jobs.comparison.outcome import Outcome
+from saucier.jobs.comparison.scaling import Fit
+from saucier.jobs.finetuning.settings import Finetuning
+from saucier.jobs.prompting.questions import PromptTask
+from saucier.jobs.run.passport import Passport
 from saucier.recipes import Recipe, names, recipe
-from saucier.runs.passport import Passport
+from saucier.report.results import Results
 from saucier.text.cleaning.config import Cleaning
 from tools.frozen.items import Exact, Item, digest, short
 
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS: dict[str, Any] = {
     "recipe": Recipe, "finetune": Finetuning, "compare": Experiment, "clean": Cleaning, "prompt": PromptTask,
     "generate": GenerationOptions, "evaluation": Results, "plan": Plan, "passport": Passport,
-    "comparison": Outcome, "scores": Scores, "scaling": Fit,
+    "comparison": Outcome, "scores": TrialScores, "scaling": Fit,
     **{f"surgery, {one.__name__}": one for one in (
         surgery.Windows, surgery.Blocks, surgery.RandomFeatures, surgery.MixedKeys, surgery.Hashes, surgery.Positions,
         surgery.GroupedHeads, surgery.Layers, surgery.Tokens, surgery.NewTokens)}}
@@ -151,7 +151,7 @@ def verbs() -> Iterator[tuple[str, Item]]:
             told = " ".join([*one.opts, *one.secondary_opts])
             yield f"verbs/{name}/{told}", short([one.type_descriptor.annotation.__name__ if inspect.isclass(
                 one.type_descriptor.annotation) else str(one.type_descriptor.annotation), repr(one.default),
-                "required" if one.required else "", one.nargs])
+                                                 "required" if one.required else "", one.nargs])
 
 
 def commands(top: Any, before: str = "") -> Iterator[tuple[str, Any]]:

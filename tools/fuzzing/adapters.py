@@ -12,17 +12,17 @@ import torch
 from safetensors.torch import load_file
 
 import saucier
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import open_adapter, save_adapter
 from saucier.families import FAMILIES
 from saucier.files import read_object
-from saucier.inspection import adapter as inspection
-from saucier.loading import stored_dtype
-from saucier.prompting.opening import open_speaker
-from saucier.saving import save
+from saucier.folders.kinds import read_stored_dtype
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save, save_adapter
+from saucier.jobs.prompting.prompted_model import open_prompted_model
+from saucier.lens import anatomy as inspection
 from saucier.text.config import WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, size_of
 from tools.fuzzing.damage import ANY, copied, damaged_file, damaged_folder, hostile, json_values, told
 from tools.fuzzing.folders import TEXTS, ran
@@ -131,7 +131,7 @@ def rebased(folder: Path, drawn: Random) -> str:
 def loaded(folder: Path) -> None:
     """Load an adapter merged into its base, and run it."""
     ran(saucier.load(folder, dtype="float32", device="cpu"))
-    stored_dtype(folder)
+    read_stored_dtype(folder)
 
 
 def apart(folder: Path) -> None:
@@ -141,11 +141,11 @@ def apart(folder: Path) -> None:
 
 def shown(folder: Path) -> None:
     """Show an adapter."""
-    found = inspection.described(folder)
-    inspection.lines(found)
-    inspection.plain(found)
+    found = inspection.describe_adapter(folder)
+    inspection.adapter_lines(found)
+    inspection.adapter_as_json(found)
 
 
 def prompted(folder: Path) -> None:
     """Open an adapter to be prompted."""
-    open_speaker(str(folder), "float32")
+    open_prompted_model(str(folder), "float32")

@@ -17,16 +17,17 @@ from torch import Tensor
 
 import saucier
 from saucier import config as c
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import open_adapter, save_adapter
 from saucier.families import FAMILIES
-from saucier.model import Output, Transformer
-from saucier.runs.convert import convert
-from saucier.saving import save
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save, save_adapter
+from saucier.jobs.convert import convert
+from saucier.model import Transformer
+from saucier.parts.output import Output
 from saucier.text.config import ByteBPE
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import hostile, told
 

@@ -19,7 +19,7 @@ from types import FrameType
 
 from saucier import errors
 from saucier.errors import InputError
-from saucier.inspection.machine import peak_resident, reset_peak, resident
+from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory
 
 SECONDS = 10.0
 """Processor time that a step may take."""
@@ -27,7 +27,7 @@ CLOCK = 300.0
 """Seconds by the clock: a step that waits for something uses no processor."""
 ROOM = 128 * 2**20
 """Bytes that a step may take in addition to twice the files: libraries that are loaded late, caches, working memory."""
-LONGEST = 3 * errors.LONGEST + 20
+LONGEST = 3 * errors.LONGEST_PART + 20
 """Letters of an error, which has three parts at most."""
 SHOWN = 300
 """Letters of an exception that are shown."""
@@ -97,8 +97,8 @@ def tried(draw: Draw, drawn: Random, number: int, stock: Path, place: Path, *, t
 
 def judged(case: Case, step: Step, *, trace: bool = False) -> tuple[str, float, int]:
     """Run a step; return "refused", "sound" or the fault in words, the processor time, and the memory it took."""
-    reset_peak()
-    before, begin = resident(), time.process_time()
+    reset_peak_memory()
+    before, begin = resident_memory(), time.process_time()
     verdict = "sound"
     try:
         with deadline(), warnings.catch_warnings():
@@ -112,7 +112,7 @@ def judged(case: Case, step: Step, *, trace: bool = False) -> tuple[str, float, 
         verdict = f"{type(error).__name__}: {shown(error)} {place_of(error)}"
         if trace:
             traceback.print_exception(error)
-    spent, memory = time.process_time() - begin, max(0, peak_resident() - before)
+    spent, memory = time.process_time() - begin, max(0, peak_resident_memory() - before)
     if verdict in ("refused", "sound") and memory > 2 * case.size + case.room:
         verdict = f"memory: {memory:,} bytes for files of {case.size:,}"
     return verdict, spent, memory

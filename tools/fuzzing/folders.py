@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 import saucier
-from saucier.families.layouts import LAYOUTS
-from saucier.inspection.doctor_rows import Row, batch_of
+from saucier.diagnosis.laws import TextRow, make_batch
+from saucier.families import LAYOUTS
+from saucier.folders.save import save
 from saucier.model import Transformer
-from saucier.recipes.coherence import learned_length
-from saucier.saving import save
+from saucier.recipes.catalogue import learned_length
 from saucier.text.config import ByteBPE, Unigram, WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import copied, damaged_folder
 
@@ -145,11 +145,11 @@ def ran(model: Transformer) -> None:
     config = model.config
     room = min(one for one in (learned_length(config), LONGEST) if one is not None)
     vocab = config.input_embed.vocab
-    row = Row(tuple(place % vocab for place in range(room)), None)
+    row = TextRow(tuple(place % vocab for place in range(room)), None)
     if config.encoder is not None and config.decoder is not None:
-        row = Row(row.ids, tuple(place % config.output_embed.vocab for place in range(room)))
+        row = TextRow(row.ids, tuple(place % config.output_embed.vocab for place in range(room)))
     with torch.no_grad():
-        output = model(**batch_of(model, [row, row]))
+        output = model(**make_batch(model, [row, row]))
     hidden = output.last_hidden_state
     if hidden is None or hidden.shape[:2] != (2, len(row.written)) or hidden.dtype != torch.float32:
         raise UnsoundError(f"hidden vectors {None if hidden is None else (tuple(hidden.shape), hidden.dtype)}")

@@ -15,17 +15,15 @@ from typing import Any
 import torch  # noqa: F401  # planning loads it: its memory is none that a recipe takes
 import yaml
 
-from saucier.comparison.reading import experiment, sort_words
-from saucier.finetuning.config import read_finetuning
-from saucier.inspection import plan as planning
-from saucier.inspection import show
-from saucier.inspection.subject import subject
-from saucier.prompting.config import read_task
-from saucier.prompting.questions import read_questions
+from saucier.cost import planning as planning
+from saucier.jobs.cleaning.clean import CleaningOptions, clean, cleaning, rules_to_yaml
+from saucier.jobs.comparison.experiment import read_experiment, sort_words
+from saucier.jobs.finetuning.settings import read_finetuning
+from saucier.jobs.prompting.questions import read_questions, read_task
+from saucier.lens import anatomy
+from saucier.lens.subject import find_subject
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import FOLDER, file_text
-from saucier.runs.clean import Wishes, clean
-from saucier.runs.clean_rules import as_text, cleaning
 from tools.fuzzing.cases import Case, UnsoundError
 from tools.fuzzing.damage import changed, flip, hostile, text_lines, told
 
@@ -96,11 +94,11 @@ def of_kind(kind: str, path: Path, drawn: Random) -> tuple[str, tuple[Reader, ..
         case "finetune":
             return FINETUNING, (read_finetuning,)
         case "study":
-            return STUDY, (lambda path, changes: experiment(sort_words([str(path), *changes], ()), {}),)
+            return STUDY, (lambda path, changes: read_experiment(sort_words([str(path), *changes], ()), {}),)
         case "prompt":
             return PROMPT, (asked,)
         case "cleaning":
-            return as_text(cleaning("all")), (cleaned,)
+            return rules_to_yaml(cleaning("all")), (cleaned,)
         case _:
             name = drawn.choice(names())
             return recipe_text(name) if drawn.random() < 0.3 else file_text(FOLDER / f"{name}.yaml"), (counted, planned)
@@ -193,12 +191,12 @@ def keys_of(text: str) -> list[str]:
 
 def counted(path: Path, changes: list[str]) -> None:
     """Read a recipe and count it, as `saucier show` does. Raises `UnsoundError` for counts that are no numbers."""
-    found = subject(str(path), changes).recipe
+    found = find_subject(str(path), changes).recipe
     assert found is not None, "a recipe file was read"
     training = found.training
-    described = show.describe(found.name, found.model, length=training.length, batch=training.batch)
-    show.as_json(described)
-    show.render(described)
+    described = anatomy.describe_model(found.name, found.model, length=training.length, batch=training.batch)
+    anatomy.description_as_json(described)
+    anatomy.render_description(described)
     if described.anatomy.parameters < 0:
         raise UnsoundError(f"{described.anatomy.parameters} parameters")
 
@@ -206,8 +204,8 @@ def counted(path: Path, changes: list[str]) -> None:
 def planned(path: Path, changes: list[str]) -> None:
     """Plan a recipe without measuring anything. Raises `UnsoundError` for figures that are no numbers."""
     found = planning.make_plan(recipe(path, changes), seconds=None)
-    planning.lines(found)
-    planning.as_json(found)
+    planning.plan_lines(found)
+    planning.plan_as_json(found)
     if not math.isfinite(found.flops) or found.flops < 0 or found.parameters < 0:
         raise UnsoundError(f"{found.flops} floating-point operations, {found.parameters} parameters")
 
@@ -224,4 +222,4 @@ def cleaned(path: Path, changes: list[str]) -> None:
     rules = cleaning(str(path), changes)
     text = path.with_name("text.txt")
     text.write_text("The cook stirs. " * 200)
-    clean([str(text)], rules, path.with_name("cleaned"), wishes=Wishes(), say=lambda what, sentence: None)
+    clean([str(text)], rules, path.with_name("cleaned"), wishes=CleaningOptions(), say=lambda what, sentence: None)

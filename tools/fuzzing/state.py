@@ -16,14 +16,14 @@ from random import Random
 import yaml
 
 import saucier
+from saucier.checkpoints.steps import latest_checkpoint
 from saucier.errors import WorkError
-from saucier.inspection.report import write_report
-from saucier.inspection.subject import subject
+from saucier.jobs.pretraining.cook import cook
+from saucier.jobs.pretraining.stages import JobOptions
+from saucier.jobs.run.passport import read_passport
+from saucier.lens.subject import find_subject
 from saucier.recipes import recipe
-from saucier.runs.cook import cook
-from saucier.runs.job import Wishes
-from saucier.runs.passport import read_passport
-from saucier.training.resume import latest
+from saucier.report.run_page import write_report
 from tools.fuzzing.cases import Case, size_of
 from tools.fuzzing.damage import copied, damaged_file, damaged_folder
 
@@ -43,7 +43,7 @@ RECIPES: dict[str, tuple[str, ...]] = {
 LIKELY = ("state.json", "optimizer.safetensors", "carried.safetensors", "passport.json", "recipe.yaml", "metrics.jsonl",
           "best.json", "plan.json", "data.json")
 yaml.compose = cache(yaml.compose)  # type: ignore[assignment]  # read four times a case: a third of its time
-QUIET = Wishes(calibrate=False, judge=False, quiet=True)
+QUIET = JobOptions(calibrate=False, judge=False, quiet=True)
 
 
 def whole(name: str, stock: Path) -> Path:
@@ -104,9 +104,9 @@ def loaded(run: Path) -> None:
 
 def told(run: Path) -> None:
     """Read the run as a person who looks at it does."""
-    latest(run)
+    latest_checkpoint(run)
     read_passport(run)
-    subject(str(run))
+    find_subject(str(run))
 
 
 def reported(run: Path) -> None:

@@ -13,19 +13,17 @@ import pyarrow.parquet
 
 import saucier
 from saucier.families import FAMILIES
-from saucier.finetuning.asked import Files, wanted_finetuning
-from saucier.finetuning.config import LabelledFiles, read_finetuning
-from saucier.finetuning.data import read_splits
-from saucier.finetuning.folder import TaskFolder
-from saucier.finetuning.job import finetune
-from saucier.finetuning.outcome import predicted
-from saucier.finetuning.predict import ask, open_task
-from saucier.saving import save
+from saucier.folders.save import save
+from saucier.jobs.finetuning.data import read_splits
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.results import prediction_row
+from saucier.jobs.finetuning.settings import DataFiles, LabelledFiles, read_finetuning, read_finetuning_words
 from saucier.tasks.build import build_task
-from saucier.tasks.scores.predictions import as_line
+from saucier.tasks.prediction_files import as_line
 from saucier.tasks.task import Encoding
 from saucier.text.config import ByteBPE, WordPiece
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import changed, copied, cut, damaged_file, damaged_folder, flip, text_lines
 
@@ -83,7 +81,7 @@ def whole(kind: str, stock: Path) -> Path:
         family, rows = ROWS[kind]
         path = stock / f"{kind}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        wanted, _ = wanted_finetuning(kind, WORDS, str(base(family, stock)), Files((str(path),), (str(path),)))
+        wanted, _ = read_finetuning_words(kind, WORDS, str(base(family, stock)), DataFiles((str(path),), (str(path),)))
         finetune(wanted, stock / "begun", quiet=True)
         (stock / "begun").rename(target)
     return target
@@ -146,7 +144,7 @@ def formatted(rows: list[Any], form: str, place: Path, drawn: Random) -> Path:
                 path = path.with_suffix(".json")
                 asked = [{"id": str(number), "question": row["question"], "answers": [{
                     "text": row["answers"]["text"][0], "answer_start": row["answers"]["answer_start"][0]}]}
-                    for number, row in enumerate(tables)]
+                         for number, row in enumerate(tables)]
                 document = {"version": "1.1",
                             "data": [{"title": "x", "paragraphs": [{"context": CONTEXT, "qas": asked}]}]}
                 path.write_text(json.dumps(changed(document, drawn)[0]))
@@ -160,11 +158,11 @@ def formatted(rows: list[Any], form: str, place: Path, drawn: Random) -> Path:
 
 def answered(folder: Path, rows: Path) -> None:
     """Let a fine-tuned model answer for rows. Raises `UnsoundError` where rows and answers are not as many."""
-    found = ask(folder, [str(rows)])
+    found = predict_answers(folder, [str(rows)])
     if len(found.examples) != len(found.answers) or not found.examples:
         raise UnsoundError(f"{len(found.answers)} answers for {len(found.examples)} rows")
     for example, answer in zip(found.examples, found.answers, strict=True):
-        as_line(predicted(found.task, example, answer))
+        as_line(prediction_row(found.task, example, answer))
 
 
 def again(folder: Path) -> None:
@@ -172,7 +170,7 @@ def again(folder: Path) -> None:
     settings = read_finetuning(TaskFolder(folder).settings)
     if (folder / "scores.json").is_file():
         finetune(settings, folder, quiet=True)
-    ask(folder, (), ["the cook stirs ||| the sauce"])
+    predict_answers(folder, (), ["the cook stirs ||| the sauce"])
 
 
 def learned(folder: Path, rows: Path, good: Path) -> None:

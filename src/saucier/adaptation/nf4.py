@@ -13,9 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.config import NormalFloat, Where
-from saucier.adaptation.places import select
-from saucier.adaptation.swapping import swap
+from saucier.adaptation.target_modules import select_targets, swap_modules
+from saucier.adaptation.tuning import NormalFloat, Where
 from saucier.errors import InputError
 from saucier.parts.linear import Linear, linear
 
@@ -23,7 +22,7 @@ LARGEST_FLOAT8 = torch.finfo(torch.float8_e4m3fn).max
 
 
 @cache
-def levels() -> Tensor:
+def nf4_levels() -> Tensor:
     """Return the 16 levels, sorted, from -1 to 1 with an exact zero. Shapes: -> [16], float32.
 
     Eight quantiles of the negative half of a normal distribution and nine of the positive one, of which both have the
@@ -41,14 +40,14 @@ def levels() -> Tensor:
 
 
 @cache
-def both_levels(device: torch.device) -> Tensor:
+def all_levels(device: torch.device) -> Tensor:
     """Return the two levels of every byte: what its upper half stands for, then its lower. Shapes: -> [256, 2]."""
-    table = levels()
+    table = nf4_levels()
     return torch.stack([table.repeat_interleave(16), table.repeat(16)], dim=1).to(device)
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedWeight:
     """A tensor in four bits."""
 
     codes: Tensor
@@ -61,21 +60,21 @@ class Packed:
     """[], float32, of the largest values."""
 
 
-def quantize(weight: Tensor, store: NormalFloat) -> Packed:
-    """Round a tensor to four bits. Shapes: any -> see `Packed`. Source: Dettmers et al. 2023, §2 eq 1 and §3."""
+def quantize(weight: Tensor, store: NormalFloat) -> PackedWeight:
+    """Round a tensor to four bits. Shapes: any -> see `PackedWeight`. Source: Dettmers et al. 2023, §2 eq 1 and §3."""
     flat = weight.detach().float().flatten()
     blocks = nn.functional.pad(flat, (0, -len(flat) % store.block)).view(-1, store.block)
     largest = blocks.abs().amax(1)
     scales, scale_scales, mean = quantize_scales(largest, store.scale_block)
-    packed = Packed(scales, scales, scale_scales, mean)
+    packed = PackedWeight(scales, scales, scale_scales, mean)
     used = dequantize_scales(packed, store)
     codes = nearest_level(blocks / used.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).view(-1, 2)
-    return Packed(codes[:, 0] * 16 + codes[:, 1], scales, scale_scales, mean)
+    return PackedWeight(codes[:, 0] * 16 + codes[:, 1], scales, scale_scales, mean)
 
 
 def nearest_level(values: Tensor) -> Tensor:
     """Return the number of the nearest level. Shapes: any -> the same, uint8."""
-    table = levels().to(values.device)
+    table = nf4_levels().to(values.device)
     return torch.bucketize(values, (table[1:] + table[:-1]) / 2).to(torch.uint8)
 
 
@@ -93,19 +92,19 @@ def quantize_scales(largest: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor
     return rounded.flatten()[:len(largest)].view(torch.uint8).contiguous(), scale, mean
 
 
-def dequantize_scales(packed: Packed, store: NormalFloat) -> Tensor:
+def dequantize_scales(packed: PackedWeight, store: NormalFloat) -> Tensor:
     """Return the largest value of each block, as it is used. Shapes: -> [B], float32."""
     values = packed.scales.view(torch.float8_e4m3fn).float()
     spread = packed.scale_scales.repeat_interleave(store.scale_block)[:len(values)]
     return (values * spread + packed.mean).clamp(min=0)
 
 
-def dequantize(packed: Packed, shape: torch.Size, store: NormalFloat, dtype: torch.dtype) -> Tensor:
+def dequantize(packed: PackedWeight, shape: torch.Size, store: NormalFloat, dtype: torch.dtype) -> Tensor:
     """Widen a tensor again, by bitsandbytes where it and CUDA are there (which no test here runs)."""
     largest, count = dequantize_scales(packed, store), shape.numel()
     if packed.codes.is_cuda and importlib.util.find_spec("bitsandbytes") is not None:
         return dequantize_on_cuda(packed.codes, largest, store, dtype)[:count].view(shape)
-    values = both_levels(packed.codes.device)[packed.codes.int()].view(-1, store.block) * largest[:, None]
+    values = all_levels(packed.codes.device)[packed.codes.int()].view(-1, store.block) * largest[:, None]
     return values.flatten()[:count].view(shape).to(dtype)
 
 
@@ -114,8 +113,8 @@ def dequantize_on_cuda(codes: Tensor, largest: Tensor, store: NormalFloat, dtype
     from bitsandbytes import functional
 
     count = torch.Size((2 * len(codes),))
-    state = functional.QuantState(absmax=largest, shape=count, code=levels().to(codes.device), blocksize=store.block,
-                                  quant_type="nf4", dtype=dtype)
+    state = functional.QuantState(absmax=largest, shape=count, code=nf4_levels().to(codes.device),
+                                  blocksize=store.block, quant_type="nf4", dtype=dtype)
     return cast(Tensor, functional.dequantize_4bit(codes[:, None], state))
 
 
@@ -157,7 +156,7 @@ class QuantizedLinear(nn.Module):
     def widened(self, dtype: torch.dtype) -> Tensor:
         """Return the matrix [O, I] in a number format."""
         parts = (self.get_buffer(name) for name in ("codes", "scales", "scale_scales", "mean"))
-        return dequantize(Packed(*parts), torch.Size((self.out_features, self.in_features)), self.store, dtype)
+        return dequantize(PackedWeight(*parts), torch.Size((self.out_features, self.in_features)), self.store, dtype)
 
     @property
     def weight(self) -> Tensor:
@@ -179,13 +178,13 @@ class QuantizedLinear(nn.Module):
 
 def quantize_maps(model: nn.Module, where: Where, store: NormalFloat) -> None:
     """Keep the matrices that are meant in four bits. Raises `InputError` for a map of another kind."""
-    names = dict.fromkeys(place.module for place in select(model, where))
+    names = dict.fromkeys(place.module for place in select_targets(model, where))
     modules = {name: model.get_submodule(name) for name in names}
     for name, module in modules.items():
         if type(module) not in (Linear, nn.Linear):
             raise InputError(f"{name} cannot be kept in four bits", where="tuning.quantize",
                              remedy=f"leave it out: quantize=[linear, '!{name}']")
-    swap(model, {id(module): QuantizedLinear(cast(nn.Linear, module), store) for module in modules.values()})
+    swap_modules(model, {id(module): QuantizedLinear(cast(nn.Linear, module), store) for module in modules.values()})
 
 
 def held_bytes(model: nn.Module) -> int:

@@ -1,7 +1,6 @@
 """A tuned model's adapter in the layout of PEFT: adapter_config.json and tensors under published names.
 
-What PEFT has no form for is refused; `saucier.adaptation.own_form` writes it.
-Letters: I inputs, N rows, R rank.
+Letters: N rows, R rank, P positions before the text, K key-value heads, E head width.
 """
 
 from __future__ import annotations
@@ -16,21 +15,91 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation import config as a
-from saucier.adaptation.foreign_names import ForeignMap, foreign_maps, no_place
-from saucier.adaptation.low_rank import LowRank, LowRankTable, Pair, named_pairs, pairs_of
-from saucier.adaptation.peft_fronts import front_document, front_tensor
-from saucier.adaptation.places import group
-from saucier.adaptation.rewrite import added, trainable
-from saucier.checkpoints.adapters import CONFIG, DOWN, MARKS, PREFIX, TABLE_DOWN, TABLE_UP, TASKS, UP, VECTORS, WEIGHTS
-from saucier.checkpoints.foreign import BASE, Names
-from saucier.checkpoints.tensors import write_tensors
+from saucier.adaptation import tuning as a
+from saucier.adaptation.lora import LowRank, LowRankPair, LowRankTable, list_named_pairs, list_pairs
+from saucier.adaptation.peft_reading import PublishedMap, list_published_maps, no_place_error
+from saucier.adaptation.rewrite import list_added, list_trainable
+from saucier.adaptation.target_modules import group_targets
+from saucier.checkpoints.adapter_folder import (
+    CONFIG,
+    DOWN,
+    MARKS,
+    PREFIX,
+    TABLE_DOWN,
+    TABLE_UP,
+    TASKS,
+    UP,
+    VECTORS,
+    WEIGHTS,
+)
+from saucier.checkpoints.published_folder import BASE, PublishedNames
+from saucier.checkpoints.weight_files import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer
+from saucier.parts.prefix import PrefixKeys, SoftPrompt, TargetPrompt
+
+
+def make_prefix_tensor(model: Transformer) -> Tensor:
+    """Return the values as PEFT stores them: a prompt's vectors, or a prefix's keys and values layer by layer.
+
+    Of an encoder-decoder's prefix every second layer is filler, which PEFT drops (see `select_peft_layers`).
+    Shapes: -> [P, D] or [P, stored layers · 2 · K · E].
+    """
+    match model.front:
+        case SoftPrompt(vectors=vectors):
+            return vectors
+        case PrefixKeys(made=made, widths=widths):
+            values: Tensor = made()
+            if not is_encoder_decoder(model):
+                return values
+            layers = values.unflatten(1, (len(widths), -1))
+            return torch.stack([layers, torch.zeros_like(layers)], dim=2).flatten(1)
+        case _:
+            raise AssertionError("asked only where there is one")
+
+
+def is_encoder_decoder(model: Transformer) -> bool:
+    """Say whether a model is an encoder-decoder."""
+    return model.config.encoder is not None and model.config.decoder is not None
+
+
+def make_prefix_document(model: Transformer, task: str | None) -> dict[str, Any]:
+    """Return the fields of a prefix or a prompt. Raises `InputError` where PEFT would not compute the same."""
+    front = model.front
+    assert front is not None, "asked only then"
+    if isinstance(front, TargetPrompt):
+        raise InputError("PEFT gives a decoder beside an encoder no prompt", where="model",
+                         remedy="save the adapter in our own form (own)")
+    if task is None:
+        raise InputError("PEFT has no task for such a model, so it puts nothing before its text", where="model",
+                         remedy="save the adapter in our own form (own)")
+    common = {"num_virtual_tokens": front.length, "num_layers": count_layers(model)}
+    if isinstance(front, SoftPrompt):
+        return {**common, "peft_type": "PROMPT_TUNING", "prompt_tuning_init": "RANDOM",
+                "token_dim": front.vectors.shape[1], "num_transformer_submodules": 1,
+                "num_attention_heads": front.vectors.shape[1]}
+    if model.config.decoder is None:
+        raise InputError("the encoders that PEFT uses leave a prefix out", where="model",
+                         remedy="save the adapter in our own form (own)")
+    if len(set(front.widths)) != 1:
+        raise InputError("PEFT takes the heads of all layers for equally many and wide", where="model",
+                         remedy="save the adapter in our own form (own)")
+    heads, width = front.widths[0]
+    stacks = 2 if is_encoder_decoder(model) else 1
+    return {**common, "num_layers": stacks * len(front.widths), "peft_type": "PREFIX_TUNING",
+            "token_dim": heads * width, "num_attention_heads": heads, "num_transformer_submodules": stacks,
+            "prefix_projection": False, "encoder_hidden_size": heads * width}
+
+
+def count_layers(model: Transformer) -> int:
+    """Return the layers of the stack that writes, or of the only one."""
+    stack = model.config.decoder or model.config.encoder
+    assert stack is not None, "check() refuses a model without stacks"
+    return len(stack.blocks())
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PeftFiles:
     """The two files of an adapter."""
 
     document: dict[str, Any]
@@ -45,7 +114,7 @@ class Written:
         write_tensors(self.tensors, folder / WEIGHTS, {MARKS: json.dumps(dict(self.base))} if self.base else {})
 
 
-FRONT_PREFIX = "base_model."
+LEARNED_INPUT_PREFIX = "base_model."
 """Stands before the names of what is trained beside a prefix or a prompt."""
 HEADED = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
 """Tasks of which PEFT wants the head in the file, trained or not."""
@@ -67,70 +136,70 @@ class Product:
     @property
     def alpha(self) -> float:
         """What PEFT divides by the rank."""
-        return tidy(self.scale * len(self.down))
+        return shorten_number(self.scale * len(self.down))
 
 
-def tidy(number: float) -> float:
+def shorten_number(number: float) -> float:
     """Return a whole number as an int, as JSON shows it best."""
     return int(number) if number == int(number) else number
 
 
-def as_peft(model: Transformer, names: Names, base: str) -> Written:
+def make_peft_files(model: Transformer, names: PublishedNames, base: str) -> PeftFiles:
     """Return the adapter of a model as PEFT's files. Raises `InputError` for what PEFT has no form for."""
     kinds = {one.by.kind for one in model.rewrites} - {"freeze"}
     if not kinds or not (kinds <= {"lora", "qlora"} or kinds in ({"prefix"}, {"prompt"})):
         raise InputError(f"PEFT has no form for {' with '.join(sorted(kinds)) or 'a model without an adapter'}",
                          where="model", remedy="save the adapter in our own form (own)")
-    document, tensors = front_parts(model, names) if model.front is not None else pair_parts(model, names)
-    beside = whole_parameters(model, names)
-    start = PREFIX if model.front is None else FRONT_PREFIX
+    document, tensors = make_prefix_parts(model, names) if model.front is not None else make_lora_parts(model, names)
+    beside = list_whole_parameters(model, names)
+    start = PREFIX if model.front is None else LEARNED_INPUT_PREFIX
     tensors |= {start + name: value for name, value in beside.items()}
     whole = sorted({name.rsplit(".", 1)[0] for name in beside}) or None
     document |= {} if model.front is not None else {"modules_to_save": whole}
-    return Written({**common_document(names, base), **document},
-                   {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-                   model.origin.marks if model.origin is not None else {})
+    return PeftFiles({**make_common_document(names, base), **document},
+                     {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+                     model.origin.marks if model.origin is not None else {})
 
 
 Parts = tuple[dict[str, Any], dict[str, Tensor]]
 """Fields and tensors of an adapter."""
 
 
-def front_parts(model: Transformer, names: Names) -> Parts:
+def make_prefix_parts(model: Transformer, names: PublishedNames) -> Parts:
     """Return what PEFT stores of a prefix or a prompt."""
     assert model.front is not None, "as_peft asks only then"
-    task = task_of(names.published)
-    if task not in HEADED and whole_parameters(model, names):
+    task = find_task_type(names.published)
+    if task not in HEADED and list_whole_parameters(model, names):
         raise InputError("PEFT has no form for a prefix or a prompt with other parameters trained beside",
                          where="model", remedy="save the adapter in our own form (own)")
-    return front_document(model, task), {VECTORS: front_tensor(model)}
+    return make_prefix_document(model, task), {VECTORS: make_prefix_tensor(model)}
 
 
-def pair_parts(model: Transformer, names: Names) -> Parts:
+def make_lora_parts(model: Transformer, names: PublishedNames) -> Parts:
     """Return what PEFT stores of LoRA."""
-    maps = foreign_maps(model, names)
+    maps = list_published_maps(model, names)
     products: dict[str, Product] = {}
     for module, one in model.named_modules():
         if isinstance(one, LowRank):
-            products |= products_of(one, [each for each in maps.values() if each.module == module])
-    refuse_left(model, maps, names)
-    return {**lora_document(products, maps), "lora_dropout": rate_of(model)}, pair_tensors(products)
+            products |= list_products(one, [each for each in maps.values() if each.module == module])
+    check_all_placed(model, maps, names)
+    return {**make_lora_document(products, maps), "lora_dropout": find_dropout(model)}, make_lora_tensors(products)
 
 
-def refuse_left(model: nn.Module, maps: Mapping[str, ForeignMap], names: Names) -> None:
+def check_all_placed(model: nn.Module, maps: Mapping[str, PublishedMap], names: PublishedNames) -> None:
     """Raise `InputError` for a changed map that no published module is."""
     known = {one.module for one in maps.values()}
-    for module, _, _ in named_pairs(model).values():
+    for module, _, _ in list_named_pairs(model).values():
         if module not in known:
-            raise no_place(module, names)
+            raise no_place_error(module, names)
 
 
-def products_of(module: LowRank, here: Iterable[ForeignMap]) -> dict[str, Product]:
+def list_products(module: LowRank, here: Iterable[PublishedMap]) -> dict[str, Product]:
     """Return the products of the published modules that one of ours holds, as far as its pairs change them.
 
     Several pairs in one published module become one, with zeros in the rows that a pair does not change.
     """
-    pairs, found = [pair for _, pair in pairs_of(module)], {}
+    pairs, found = [pair for _, pair in list_pairs(module)], {}
     if isinstance(module, LowRankTable):
         (pair,), (one,) = pairs, here
         return {one.name: Product(pair.down.weight, pair.up.weight, pair.scale, TABLE_ENDS)}
@@ -140,12 +209,12 @@ def products_of(module: LowRank, here: Iterable[ForeignMap]) -> dict[str, Produc
         if meeting:
             scale = meeting[0].scale
             down = torch.cat([pair.down.weight.detach() for pair in meeting])
-            up = torch.cat([rows_in(pair, one) * (pair.scale / scale) for pair in meeting], dim=1)
+            up = torch.cat([place_rows(pair, one) * (pair.scale / scale) for pair in meeting], dim=1)
             found[one.name] = Product(down, one.theirs(up), scale)
     return found
 
 
-def rows_in(pair: Pair, one: ForeignMap) -> Tensor:
+def place_rows(pair: LowRankPair, one: PublishedMap) -> Tensor:
     """Return what a pair adds to a published module's rows, zero where it does not reach. Shapes: -> [N, R]."""
     up = pair.up.weight.detach()
     made = up.new_zeros(one.rows, up.shape[1])
@@ -154,31 +223,31 @@ def rows_in(pair: Pair, one: ForeignMap) -> Tensor:
     return made
 
 
-def pair_tensors(products: Mapping[str, Product]) -> dict[str, Tensor]:
+def make_lora_tensors(products: Mapping[str, Product]) -> dict[str, Tensor]:
     """Return the matrices under PEFT's names."""
     return {PREFIX + name + end: matrix for name, product in products.items()
             for end, matrix in zip(product.ends, (product.down, product.up), strict=True)}
 
 
-def whole_parameters(model: Transformer, names: Names) -> dict[str, Tensor]:
+def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
     """Return the published tensors of what is trained whole, or is not in the base. Raises `InputError` for others."""
     unlike = model.origin.unlike if model.origin is not None else frozenset()
-    chosen = (set(trainable(model)) | unlike) - added(model)
-    if task_of(names.published) in HEADED:
-        chosen |= group(model, "head")
+    chosen = (set(list_trainable(model)) | unlike) - list_added(model)
+    if find_task_type(names.published) in HEADED:
+        chosen |= group_targets(model, "head")
     found = {}
     for name, parameter in model.named_parameters():
         if name not in chosen:
             continue
         match = names.rules.match(name)
         if match is None or ".base." in name:
-            raise no_place(name, names)
+            raise no_place_error(name, names)
         for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach()), strict=True):
             found[foreign.replace(BASE, names.layout.base_of(names.published))] = tensor
     return found
 
 
-def lora_document(products: Mapping[str, Product], maps: Mapping[str, ForeignMap]) -> dict[str, Any]:
+def make_lora_document(products: Mapping[str, Product], maps: Mapping[str, PublishedMap]) -> dict[str, Any]:
     """Return the fields of a LoRA adapter; ranks and alphas that differ from the most common stand in patterns."""
     ranks = {name: len(product.down) for name, product in products.items()}
     alphas = {name: product.alpha for name, product in products.items()}
@@ -187,33 +256,33 @@ def lora_document(products: Mapping[str, Product], maps: Mapping[str, ForeignMap
         "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "bias": "none", "use_rslora": False,
         "rank_pattern": {re.escape(name): found for name, found in ranks.items() if found != rank},
         "alpha_pattern": {re.escape(name): found for name, found in alphas.items() if found != alpha},
-        "target_modules": targets(products, maps),
+        "target_modules": name_target_modules(products, maps),
         "fan_in_fan_out": any(maps[name].turned for name in products), "init_lora_weights": True,
     }
 
 
-def targets(products: Mapping[str, Product], maps: Mapping[str, ForeignMap]) -> list[str]:
+def name_target_modules(products: Mapping[str, Product], maps: Mapping[str, PublishedMap]) -> list[str]:
     """Return the last words of the names, where these mean no other module; otherwise the whole names."""
     words = {name.rsplit(".", 1)[-1] for name in products}
     meant = {name for name in maps if name.rsplit(".", 1)[-1] in words}
     return sorted(words) if meant == set(products) else sorted(products)
 
 
-def common_document(names: Names, base: str) -> dict[str, Any]:
+def make_common_document(names: PublishedNames, base: str) -> dict[str, Any]:
     """Return the fields of every adapter."""
-    return {"base_model_name_or_path": base, "task_type": task_of(names.published), "inference_mode": True,
+    return {"base_model_name_or_path": base, "task_type": find_task_type(names.published), "inference_mode": True,
             "auto_mapping": {"base_model_class": names.published}}
 
 
 LANGUAGE = {"LMHeadModel": "CAUSAL_LM", "ForCausalLM": "CAUSAL_LM", "ForConditionalGeneration": "SEQ_2_SEQ_LM"}
 
 
-def task_of(published: str) -> str | None:
+def find_task_type(published: str) -> str | None:
     """Return PEFT's word for what a published class does; None where it has none."""
     ends = LANGUAGE | {end: task for task, end in TASKS.items()}
     return next((task for end, task in ends.items() if published.endswith(end)), None)
 
 
-def rate_of(model: Transformer) -> float:
+def find_dropout(model: Transformer) -> float:
     """Return the dropout of the first LoRA."""
     return next((one.by.dropout for one in model.rewrites if isinstance(one.by, a.Lora)), 0.0)

@@ -1,6 +1,6 @@
 """`rewrite` changes a built model in place, as its config says; `unrewrite` takes everything back.
 
-Nothing here builds a model or copies its class: maps, residuals and the front of the input get something beside them.
+Nothing here builds a model or copies its class: maps, residuals and the input get something in addition to them.
 Not here: what is put there, in a file for each kind.
 """
 
@@ -12,16 +12,16 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from saucier.adaptation import config as a
-from saucier.adaptation.bottleneck import BehindDropout, add_bottlenecks
-from saucier.adaptation.front import add_prefix, add_prompt
-from saucier.adaptation.low_rank import LowRank, add_pairs
-from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
-from saucier.adaptation.places import parameters_of
-from saucier.adaptation.swapping import swap
+from saucier.adaptation import tuning as a
+from saucier.adaptation.bottleneck_adapters import DropoutThenAdapter, add_bottlenecks
+from saucier.adaptation.lora import LowRank, add_pairs
+from saucier.adaptation.nf4 import QuantizedLinear, held_bytes, quantize_maps
+from saucier.adaptation.prefix import add_prefix, add_prompt
+from saucier.adaptation.target_modules import select_parameters, swap_modules
+from saucier.adaptation.tuning import Tuning
 from saucier.errors import InputError
 from saucier.model import Transformer
-from saucier.parts.changed import Applied
+from saucier.parts.provenance import Applied
 
 
 def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, seed: int = 0) -> Transformer:
@@ -32,18 +32,18 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
     Raises `InputError` for a place that the model does not have, that is taken, or that cannot be changed so; the model
     is then as it was.
     """
-    by = placed(by, where)
-    stop = stopped(model, by)
+    by = set_target(by, where)
+    stop = list_frozen(model, by)
     frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
-    with as_it_was(model):
-        put_in(model, by, torch.Generator().manual_seed(seed))
+    with restore_on_error(model):
+        apply_rewrite(model, by, torch.Generator().manual_seed(seed))
     for parameter in frozen.values():
         parameter.requires_grad_(False)
     model.rewrites.append(Applied(by, frozenset(frozen)))
     return model
 
 
-def put_in(model: Transformer, by: a.Tuning, generator: torch.Generator) -> None:
+def apply_rewrite(model: Transformer, by: a.Tuning, generator: torch.Generator) -> None:
     """Put what a rewrite adds into a model."""
     match by:
         case a.Qlora():
@@ -62,7 +62,7 @@ def put_in(model: Transformer, by: a.Tuning, generator: torch.Generator) -> None
 
 
 @contextmanager
-def as_it_was(model: Transformer) -> Iterator[None]:
+def restore_on_error(model: Transformer) -> Iterator[None]:
     """Put a model's modules back as they were, where the change fails that is made meanwhile."""
     before, front = [(module, dict(module._modules)) for module in model.modules()], model.front
     try:
@@ -75,7 +75,7 @@ def as_it_was(model: Transformer) -> Iterator[None]:
         raise
 
 
-def placed(by: a.Tuning, where: a.Where | None) -> a.Tuning:
+def set_target(by: a.Tuning, where: a.Where | None) -> a.Tuning:
     """Return a rewrite with another `where`. Raises `InputError` for one that has its one place in a model."""
     if where is None:
         return by
@@ -84,23 +84,23 @@ def placed(by: a.Tuning, where: a.Where | None) -> a.Tuning:
     return by.model_copy(update={"where": where})
 
 
-def stopped(model: Transformer, by: a.Tuning) -> set[str]:
+def list_frozen(model: Transformer, by: a.Tuning) -> set[str]:
     """Return the names of the parameters that a rewrite stops from learning."""
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     if isinstance(by, a.Freeze):
-        return learning & (parameters_of(model, by.where) | lower_blocks(model, by.lower))
-    keep = parameters_of(model, ("biases", *by.train) if isinstance(by, a.Bias) else by.train)
+        return learning & (select_parameters(model, by.where) | list_lower_blocks(model, by.lower))
+    keep = select_parameters(model, ("biases", *by.train) if isinstance(by, a.Bias) else by.train)
     unlike = set(model.origin.unlike) if model.origin is not None else set()
-    return learning - keep - unlike - added(model)
+    return learning - keep - unlike - list_added(model)
 
 
-def added(model: nn.Module) -> set[str]:
+def list_added(model: nn.Module) -> set[str]:
     """Return the names of the parameters that rewrites have added."""
     return {f"{name}.{end}" for name, module in model.named_modules() if getattr(module, "added", False)
             for end, _ in module.named_parameters()}
 
 
-def lower_blocks(model: Transformer, count: int) -> set[str]:
+def list_lower_blocks(model: Transformer, count: int) -> set[str]:
     """Return the names of the parameters of the first blocks of every stack."""
     roots = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(count))
     return {name for name, _ in model.named_parameters() if name.startswith(roots)}
@@ -118,9 +118,9 @@ def unrewrite(model: Transformer) -> Transformer:
     for module in model.modules():
         if isinstance(module, LowRank):
             around[id(module)] = module.base
-        elif isinstance(module, BehindDropout):
+        elif isinstance(module, DropoutThenAdapter):
             around[id(module)] = module.dropout
-    swap(model, around)
+    swap_modules(model, around)
     model.front = None
     parameters = dict(model.named_parameters())
     for applied in model.rewrites:
@@ -130,7 +130,7 @@ def unrewrite(model: Transformer) -> Transformer:
     return model
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+def list_trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that learn, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
@@ -139,5 +139,15 @@ def share(model: nn.Module) -> tuple[int, int]:
     """Return how many values learn, and how many the model has."""
     rounded = sum(module.in_features * module.out_features for module in model.modules()
                   if isinstance(module, QuantizedLinear))
-    return (sum(parameter.numel() for parameter in trainable(model).values()),
+    return (sum(parameter.numel() for parameter in list_trainable(model).values()),
             sum(parameter.numel() for parameter in model.parameters()) + rounded)
+
+
+def rewrite_and_report(model: Transformer, by: Tuning, *, seed: int) -> Iterator[str]:
+    """Rewrite a model in place; yield lines about it. Raises `InputError` as `rewrite`."""
+    before = held_bytes(model)
+    rewrite(model, by=by, seed=seed)
+    learning, everything = share(model)
+    yield f"{by.kind}: {learning:,} of {everything:,} parameters learn, {learning / everything:.2%}"
+    if (after := held_bytes(model)) < before:
+        yield f"the model takes {after / 1e6:,.1f} MB instead of {before / 1e6:,.1f}"

@@ -1,1 +1,4 @@
-"""Reading and writing models as folders: our own layout, and published ones by the tables of their families."""
+"""Tables, files and weights of saved models: our own layout, published layouts, sentence-transformers, adapters.
+
+Not here: which of them a folder is, and opening it; that is in `saucier.folders`.
+"""

@@ -101,7 +101,7 @@ def options(context: typer.Context, show_version: ShowVersion = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    warnings.formatwarning = told
+    warnings.formatwarning = format_warning
     try:
         code = typer.main.get_command(app)(list(sys.argv[1:] if arguments is None else arguments), prog_name="saucier",
                                            standalone_mode=False)
@@ -133,6 +133,7 @@ def complain(text: str) -> None:
         print(f"error: {line}", file=sys.stderr)
 
 
-def told(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+def format_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                   line: str | None = None) -> str:
     """Write a warning of ours for a person, and any other for an engineer."""
     return f"note: {message}\n" if category is UserWarning else TRACED(message, category, filename, lineno, line)

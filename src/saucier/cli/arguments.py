@@ -33,26 +33,26 @@ def new_file(value: Path | None) -> Path | None:
 
 
 MaybeWhat = Annotated[str | None, typer.Argument(metavar="[RECIPE]",
-                                                  help="A recipe's name or file, or a run folder to go on with; not "
-                                                       "needed with --from.")]
+                                                 help="A recipe's name or file, or a run folder to go on with; not "
+                                                 "needed with --from.")]
 Start = Annotated[Path | None,
                   typer.Option("--from", metavar="MODEL",
                                help="Begin with the weights and the tokenizer of this model or run.")]
 EncoderFrom = Annotated[Path | None,
                         typer.Option("--encoder", metavar="MODEL",
                                      help="Learn from pairs with an encoder-decoder whose encoder begins with the "
-                                          "weights of this model.")]
+                                     "weights of this model.")]
 DecoderFrom = Annotated[Path | None,
                         typer.Option("--decoder", metavar="MODEL", help="The same for the decoder; may be the same.")]
 Shared = Annotated[bool, typer.Option("--shared", help="With these: both sides share their weights.")]
 SourceEncoder = Annotated[int | None,
                           typer.Option(min=1, metavar="LAYERS",
                                        help="With --from: put a new encoder of so many blocks before that of an "
-                                            "encoder-decoder, and learn from pairs in two stages.")]
+                                       "encoder-decoder, and learn from pairs in two stages.")]
 SyntheticFiles = Annotated[list[str] | None,
                            typer.Option("--synthetic", metavar="FILE",
                                         help="Learn from these pairs too, which `saucier backtranslate` made. Can be "
-                                             "given again.")]
+                                        "given again.")]
 What = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or file, or a run folder to go on with.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
@@ -60,7 +60,7 @@ Words = Annotated[list[str] | None,
 DataFiles = Annotated[list[str] | None,
                       typer.Option("--data", metavar="FILE...",
                                    help="Text to learn from: txt, jsonl, csv, tsv, parquet, compressed or not, globs, "
-                                        "- for standard input. Without it: Python's own documentation.")]
+                                   "- for standard input. Without it: Python's own documentation.")]
 HeldOutFiles = Annotated[list[str] | None,
                          typer.Option("--held-out", metavar="FILE",
                                       help="Text to measure with, instead of a part of the data. Can be given again.")]
@@ -68,20 +68,20 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_f
                                           help="The run folder; runs/NAME by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Base = Annotated[str | None, typer.Option(metavar="MODEL", help="The base model of an adapter; the one that it names "
-                                                               "without.")]
+                                          "without.")]
 NoCalibrate = Annotated[bool,
                         typer.Option("--no-calibrate",
                                      help="Do not measure this machine first; the plan then gives no time.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with a model and its tokenizer.")]
 
 
-def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list[str], list[str]]:
+def sort_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """Tell `key.sub=value` from the files that follow `--data`, as a shell unfolds `--data *.txt`.
 
     Returns (overrides, files). Raises `InputError` for a word that is neither.
     """
     from saucier.errors import InputError
-    from saucier.recipes.overrides import is_override
+    from saucier.recipes.source import is_override
 
     overrides, files = [], list(data or ())
     for word in words:
@@ -95,13 +95,13 @@ def sorted_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list
     return overrides, files
 
 
-def synthetic_words(files: Sequence[str] | None) -> list[str]:
+def synthetic_override(files: Sequence[str] | None) -> list[str]:
     """Return the change to the recipe that names synthetic pairs; none without files."""
     import json
 
-    from saucier.text.sources import absolute
+    from saucier.text.reading.sources import make_absolute
 
-    return [f"data.synthetic.files={json.dumps([absolute(name) for name in files])}"] if files else []
+    return [f"data.synthetic.files={json.dumps([make_absolute(name) for name in files])}"] if files else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ class Sides:
         return self.encoder is not None or self.decoder is not None
 
 
-def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[str] | None,
-                  held_out: Sequence[str] | None, *, start: Path | None = None, sides: Sides | None = None,
-                  source_layers: int | None = None) -> tuple[Recipe, Path | None]:
+def read_recipe_words(what: str | None, words: Sequence[str] | None, data: Sequence[str] | None,
+                      held_out: Sequence[str] | None, *, start: Path | None = None, sides: Sides | None = None,
+                      source_layers: int | None = None) -> tuple[Recipe, Path | None]:
     """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`.
 
     With a model to start from the recipe may be left out; the first word is then a change to it.
@@ -134,8 +134,8 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
 
     from saucier.errors import InputError
     from saucier.recipes import recipe
-    from saucier.recipes.overrides import is_override
-    from saucier.text.sources import absolute
+    from saucier.recipes.source import is_override
+    from saucier.text.reading.sources import make_absolute
 
     words = list(words or ())
     warm = sides if sides is not None and sides.given else None
@@ -150,18 +150,18 @@ def wanted_recipe(what: str | None, words: Sequence[str] | None, data: Sequence[
                          remedy="give --from MODEL, and no recipe")
     if what is None and not free:
         raise InputError("which recipe?", where="command line", remedy="`saucier recipes` lists them; or give --from")
-    overrides, files = sorted_words(words, data)
+    overrides, files = sort_words(words, data)
     if files:
-        overrides.append(f"data.files={json.dumps([absolute(name) for name in files])}")
+        overrides.append(f"data.files={json.dumps([make_absolute(name) for name in files])}")
     if held_out:
-        names = {"kind": "files", "files": [absolute(name) for name in held_out]}
+        names = {"kind": "files", "files": [make_absolute(name) for name in held_out]}
         overrides.append(f"data.held_out={json.dumps(names)}")
     if warm is not None:
-        from saucier.runs.warmed import warm_recipe
+        from saucier.jobs.pretraining.initialization import warm_start_recipe
 
-        return warm_recipe(warm.encoder, warm.decoder, shared=warm.shared, overrides=overrides), None
+        return warm_start_recipe(warm.encoder, warm.decoder, shared=warm.shared, overrides=overrides), None
     if what is None:
-        from saucier.runs.continued import continued_recipe
+        from saucier.jobs.pretraining.initialization import continued_recipe
 
         assert start is not None, "looked at above"
         return continued_recipe(start, overrides, source_layers=source_layers), None

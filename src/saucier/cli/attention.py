@@ -10,8 +10,8 @@ import typer
 from saucier.cli.arguments import AsJson, new_file
 
 if TYPE_CHECKING:
-    from saucier.inspection.pattern import Text
-    from saucier.inspection.subject import Subject
+    from saucier.lens.attention_patterns import PatternText
+    from saucier.lens.subject import Subject
 
 What = Annotated[str, typer.Argument(metavar="MODEL", help="A recipe's name or file, a run, or a model's folder.")]
 Words = Annotated[list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Changes to a recipe.")]
@@ -20,9 +20,9 @@ Layer = Annotated[int | None, typer.Option(min=0, help="One layer alone, from 0.
 Head = Annotated[int | None, typer.Option(min=0, help="One head alone, from 0.")]
 Globals = Annotated[int, typer.Option("--global", min=0, help="First tokens that are global, where a model has such.")]
 Prefix = Annotated[int | None, typer.Option(min=0, help="First tokens that all may see, where a model has a prefix; a "
-                                                        "quarter without it.")]
+                                            "quarter without it.")]
 Training = Annotated[bool, typer.Option("--training", help="As in training: random blocks are drawn, and passes that "
-                                                           "are measured go backwards too.")]
+                                        "are measured go backwards too.")]
 Lengths = Annotated[str | None, typer.Option(metavar="N,N,...", help="Measure time and memory at these lengths.")]
 Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
                                               help="Draw into an SVG, PNG or PDF file.")]
@@ -36,57 +36,63 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
     The picture is read off the built attention, with random weights; feed-forwards and vocabulary are left out.
     """
     from saucier.errors import InputError
-    from saucier.inspection.pattern import Text
-    from saucier.inspection.subject import subject
+    from saucier.lens.attention_patterns import PatternText
+    from saucier.lens.subject import find_subject
 
-    found = subject(what, words or [])
+    found = find_subject(what, words or [])
     if lengths is not None:
-        grown(found, lengths, out, training=training, as_json=as_json)
+        measure_lengths(found, lengths, out, training=training, as_json=as_json)
         return
     for option, value in (("--global", global_tokens), ("--prefix", prefix or 0)):
         if value > length:
             raise InputError(f"{value} of {length} tokens", where=option,
                              remedy=f"give {length} or fewer, or a longer --length")
     shown = length // 4 if prefix is None else prefix
-    drawn(found, Text(length, global_tokens, shown), (layer, head), out, training=training, as_json=as_json)
+    draw_patterns(found, PatternText(length, global_tokens, shown), (layer, head), out, training=training,
+                  as_json=as_json)
 
 
-def drawn(found: Subject, text: Text, which: tuple[int | None, int | None], out: Path | None, *, training: bool,
-          as_json: bool) -> None:
+def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, int | None], out: Path | None, *,
+                  training: bool, as_json: bool) -> None:
     """Draw patterns."""
-    from saucier.inspection.pattern import as_plain, begins, chosen, patterns
-    from saucier.inspection.pattern_picture import lines, save_patterns
-    from saucier.inspection.screen import put_json
+    from saucier.jobs.run.console import print_json
+    from saucier.lens.attention_patterns import (
+        find_patterns,
+        first_pruned_length,
+        pattern_lines,
+        patterns_as_json,
+        save_patterns,
+        select_patterns,
+    )
 
-    whole = patterns(found.model, text, training=training)
-    every, beyond = chosen(whole, *which), begins(found.model, whole)
+    whole = find_patterns(found.model, text, training=training)
+    every, beyond = select_patterns(whole, *which), first_pruned_length(found.model, whole)
     if beyond is not None and beyond >= text.length:
         typer.echo(f"the pattern begins beyond {beyond:,} tokens: give a longer --length", err=True)
     if out is not None:
         save_patterns(every, found.name, out)
     if as_json:
-        put_json(as_plain(every))
+        print_json(patterns_as_json(every))
     elif out is not None:
         typer.echo(f"{out}: {len(every)} patterns of {text.length} tokens")
     else:
-        typer.echo("\n".join(lines(every)))
+        typer.echo("\n".join(pattern_lines(every)))
 
 
-def grown(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
+def measure_lengths(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
     """Measure growing lengths."""
-    from saucier.inspection.growth import measured, wanted_lengths
-    from saucier.inspection.growth_picture import as_json as plain
-    from saucier.inspection.growth_picture import save_growth, table
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.lens.growth import growth_as_json as plain
+    from saucier.lens.growth import growth_table, measure_growth, read_lengths, save_growth
 
-    wanted = wanted_lengths(lengths)
-    points = list(measured(found.model, wanted, training=training,
-                           heard=lambda one: typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)))
+    wanted = read_lengths(lengths)
+    points = list(measure_growth(found.model, wanted, training=training,
+                                 heard=lambda one: typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)))
     if out is not None:
         save_growth(points, found.name, out)
     if as_json:
-        put_json(plain(points))
+        print_json(plain(points))
     else:
-        put(table(points))
+        print_table(growth_table(points))
     if len(points) < len(wanted):
         typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

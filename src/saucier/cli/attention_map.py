@@ -11,7 +11,7 @@ from saucier.cli.arguments import AsJson, Run, new_file
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")]
 Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text to be written; the model's own "
-                                                                       "translation without it.")]
+                                              "translation without it.")]
 Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
                                               help="Draw it into an SVG, PNG or PDF file.")]
 Layer = Annotated[int, typer.Option(help="Which attention to the encoder, from 0; negative ones count from the last.")]
@@ -24,20 +24,20 @@ def attention_map(run: Run, source: Source, target: Target = None, *, out: Pictu
                   head: Head = None, source_language: SourceLanguage = None, target_language: TargetLanguage = None,
                   as_json: AsJson = False) -> None:
     """Draw which tokens of a source a model looks at while it writes each token of a target."""
-    from saucier.inspection import heat_map
-    from saucier.inspection.screen import put, put_json
-    from saucier.runs.attention import attention_map as mapped
-    from saucier.runs.direction import direction
-    from saucier.runs.opened import open_model
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.jobs.run.language_pairs import read_direction
+    from saucier.jobs.writing.attention_map import attention_map as mapped
+    from saucier.lens import heat_map
+    from saucier.opened import open_model
 
     opened = open_model(run, dtype="float32")
-    way = direction(opened, source_language, target_language)
+    way = read_direction(opened, source_language, target_language)
     found = mapped(opened, source, target, layer=layer, head=head, way=way)
     if out is not None:
         heat_map.save_picture(found, out)
     if as_json:
-        put_json({"rows": found.rows, "columns": found.columns, "weights": found.weights})
+        print_json({"rows": found.rows, "columns": found.columns, "weights": found.weights})
     elif out is None:
-        put(heat_map.render(found))
+        print_table(heat_map.render_heat_map(found))
     else:
         typer.echo(f"{out}: {len(found.rows)} × {len(found.columns)}")

@@ -10,7 +10,7 @@ import typer
 from saucier.cli.arguments import Run, new_file
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts of the target language: one a line, or a "
-                                                                    "row of a table.")]
+                                            "row of a table.")]
 Table = Annotated[Path, typer.Option("--out", metavar="FILE.tsv", callback=new_file, help="The pairs, as a new table.")]
 Column = Annotated[str | None, typer.Option(help="The column of a table that holds the texts.")]
 Columns = Annotated[str, typer.Option(metavar="SOURCE,TARGET", help="What the columns of the pairs are called.")]
@@ -31,19 +31,26 @@ def backtranslate(run: Run, files: Files, *, out: Table, column: Column = None, 
                   target_language: TargetLanguage = None) -> None:
     """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
     from saucier.errors import InputError
-    from saucier.runs.backtranslation import back_translate, write_table
-    from saucier.runs.direction import direction
-    from saucier.runs.files import Batched, refuse_existing, source_texts
-    from saucier.runs.opened import open_model
-    from saucier.runs.writing import Manner
+    from saucier.jobs.run.language_pairs import read_direction
+    from saucier.jobs.writing.batches import (
+        BatchWriter,
+        back_translate,
+        refuse_existing,
+        source_texts,
+        write_pairs_table,
+    )
+    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.opened import open_model
 
     names = tuple(name.strip() for name in columns.split(","))
     if len(names) != 2 or not all(names):
         raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     refuse_existing(out)
     opened = open_model(run)
-    manner = Manner(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
-    way = direction(opened, source_language, target_language)
-    made = back_translate(Batched(opened, manner, way, batch), list(source_texts(files, column)), limit)
-    write_table(out, made, (names[0], names[1]))
+    generation_settings = GenerationSettings(beams=1 if temperature else beams, temperature=temperature, top_k=top_k,
+                                             seed=seed)
+    way = read_direction(opened, source_language, target_language)
+    made = back_translate(BatchWriter(opened, generation_settings, way, batch), list(source_texts(files, column)),
+                          limit)
+    write_pairs_table(out, made, (names[0], names[1]))
     typer.echo(f"{made.words} → {out}")

@@ -13,7 +13,7 @@ from saucier.cli.arguments import AsJson, new_folder
 Raw = Annotated[list[str] | None,
                 typer.Argument(metavar="RAW... [rule.key=value]...",
                                help="Raw text: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard "
-                                    "input; and changes to the rules, such as short_lines.words=3 or bullets=off.")]
+                               "input; and changes to the rules, such as short_lines.words=3 or bullets=off.")]
 Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
                                       help="A new folder, or that of a run that was stopped.")]
 Rules = Annotated[str, typer.Option(help="c4, gopher, all, or a .yaml file as --print-rules writes it.")]
@@ -25,7 +25,7 @@ BadWordList = Annotated[str | None, typer.Option("--bad-words", metavar="FILE",
                                                  help="Drop documents with a word of this list.")]
 Against = Annotated[list[str] | None,
                     typer.Option(metavar="FILE", help="Drop documents that share 13 words in a row with this "
-                                                      "evaluation text. Can be given again.")]
+                                 "evaluation text. Can be given again.")]
 KeepRejected = Annotated[bool, typer.Option("--keep-rejected", help="Keep the text of dropped documents.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes; several clean several files at once (extra `clean`).")]
 PrintRules = Annotated[bool, typer.Option("--print-rules", help="Print the rules as a file, and stop.")]
@@ -37,38 +37,38 @@ def clean(raw: Raw = None, *, out: Target = Path("clean"), rules: Rules = "all",
           against: Against = None, keep_rejected: KeepRejected = False, workers: Workers = 1,
           print_rules: PrintRules = False, why: Why = None, as_json: AsJson = False) -> None:
     """Turn raw text into a corpus: rules of C4 and Gopher, no duplicates, shuffled, with a report of what went."""
-    from saucier.inspection.screen import put_json
-    from saucier.recipes.overrides import is_override
-    from saucier.runs import clean as job
-    from saucier.runs.clean_rules import as_text, cleaning
+    from saucier.jobs.cleaning import clean as job
+    from saucier.jobs.cleaning.clean import cleaning, rules_to_yaml
+    from saucier.jobs.run.console import print_json
+    from saucier.recipes.source import is_override
 
     if why is not None:
-        found = job.why(out, why)
-        put_json(found) if as_json else typer.echo(explanation(found))
+        found = job.explain_rejection(out, why)
+        print_json(found) if as_json else typer.echo(print_explanation(found))
         return
     options = {"language.code": language, "bad_words.file": bad_words, "column": column, "document": document,
                "contamination.files": list(against) if against else None}
     changes = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     wanted = cleaning(rules, [*changes, *filter(is_override, raw or ())])
     if print_rules:
-        typer.echo(as_text(wanted), nl=False)
+        typer.echo(rules_to_yaml(wanted), nl=False)
         return
-    files = named([word for word in raw or () if not is_override(word)])
-    report = job.clean(files, wanted, out, wishes=job.Wishes(workers, keep_rejected), say=say)
+    files = require_files([word for word in raw or () if not is_override(word)])
+    report = job.clean(files, wanted, out, wishes=job.CleaningOptions(workers, keep_rejected), say=log_line)
     if as_json:
-        put_json(report.model_dump(mode="json"))
+        print_json(report.model_dump(mode="json"))
         return
-    from saucier.inspection.cleaning import render
-    from saucier.inspection.screen import put
+    from saucier.jobs.cleaning.summary import render_cleaning
+    from saucier.jobs.run.console import print_table
 
-    put(render(report))
+    print_table(render_cleaning(report))
     typer.echo(f"corpus      {out}/{report.shards[0]}{' …' if len(report.shards) > 1 else ''}; report {out}/{job.PAGE}")
 
 
-def named(files: list[str]) -> list[str]:
+def require_files(files: list[str]) -> list[str]:
     """Return the files; there must be one. Raises `InputError`."""
     from saucier.errors import InputError
-    from saucier.runs.standard_input import is_standard_input
+    from saucier.jobs.run.folder import is_standard_input
 
     if wrong := [word for word in files if word.startswith("-") and not is_standard_input(word)]:
         raise InputError(f"there is no option {wrong[0]}", where="saucier clean", remedy="`--help` shows what there is")
@@ -77,12 +77,12 @@ def named(files: list[str]) -> list[str]:
     return files
 
 
-def say(what: str, about: str) -> None:
+def log_line(what: str, about: str) -> None:
     """Tell on standard error what is going on."""
     typer.echo(f"{what:<11} {about}", err=True)
 
 
-def explanation(found: dict[str, object]) -> str:
+def print_explanation(found: dict[str, object]) -> str:
     """Say why a document was dropped."""
     place = f", line {found['at']} of it" if found["at"] else ""
     text = found.get("text", found["beginning"])

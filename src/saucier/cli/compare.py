@@ -36,21 +36,21 @@ def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, dat
 
     A comparison that was stopped goes on where it was, also with more seeds.
     """
-    from saucier.comparison.compare import compare as work
-    from saucier.comparison.reading import experiment, read_budget, read_judge, sort_words, with_data
-    from saucier.comparison.table import render
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.comparison.compare import compare as work
+    from saucier.jobs.comparison.experiment import add_data_files, read_budget, read_experiment, read_judge, sort_words
+    from saucier.jobs.comparison.outcome import render_outcome
+    from saucier.jobs.run.console import print_json, print_table
 
     asked = sort_words(what, data or [])
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    wanted = experiment(with_data(asked, held_out or []), options)
+    wanted = read_experiment(add_data_files(asked, held_out or []), options)
     found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
     if page is not None:
-        from saucier.comparison.page import write_study
+        from saucier.jobs.comparison.report import write_comparison_page
 
-        write_study(found, page)
+        write_comparison_page(found, page)
     if as_json:
-        put_json(found.model_dump(mode="json"))
+        print_json(found.model_dump(mode="json"))
     else:
-        put(render(found))
+        print_table(render_outcome(found))

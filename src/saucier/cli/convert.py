@@ -21,13 +21,13 @@ LONGEST = 2**24
 Attention = Annotated[str | None,
                       typer.Option(metavar="KIND", rich_help_panel=SHAPE,
                                    help="What a token sees: window:512 (neighbours; of an encoder makes a Longformer), "
-                                        "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird), or how "
-                                        "it is weighed: features:256 (a Performer), mixtures:128 (a Linformer), "
-                                        "hashes:64:4 (chunks and rounds of a Reformer).")]
+                                   "blocks:64:3 (blocks of positions, of which some are drawn: a BigBird), or how "
+                                   "it is weighed: features:256 (a Performer), mixtures:128 (a Linformer), "
+                                   "hashes:64:4 (chunks and rounds of a Reformer).")]
 Global = Annotated[str | None,
                    typer.Option("--global", metavar="TOKENS", rich_help_panel=SHAPE,
                                 help="Beside a window: the tokens that see all and are seen by all where a batch names "
-                                     "none: none, cls, question or choices.")]
+                                "none: none, cls, question or choices.")]
 Room = Annotated[int | None,
                  typer.Option("--positions", min=1, max=LONGEST, rich_help_panel=SHAPE,
                               help="Tokens to have room for: the table of positions is tiled.")]
@@ -43,11 +43,11 @@ DecoderOrder = Annotated[str | None,
 Vocabulary = Annotated[list[str] | None,
                        typer.Option("--vocabulary", metavar="FILE", rich_help_panel=SHAPE,
                                     help="Keep the tokens that this text uses, special ones and single characters; the "
-                                         "tokenizer too. Can be given again.")]
+                                    "tokenizer too. Can be given again.")]
 NewTokens = Annotated[str | None,
                       typer.Option("--new-tokens", metavar="COUNT:FILE", rich_help_panel=SHAPE,
                                    help="So many more tokens, those that save most in this text: 500:notes.txt. Each "
-                                        "begins as the mean of the pieces that spelled it.")]
+                                   "begins as the mean of the pieces that spelled it.")]
 Text = Annotated[list[str] | None,
                  typer.Option("--text", metavar="FILE", rich_help_panel=SHAPE,
                               help="Compare the model with what it was on this text. Can be given again.")]
@@ -59,16 +59,16 @@ def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "
             vocabulary: Vocabulary = None, new_tokens: NewTokens = None, text: Text = None,
             as_json: AsJson = False) -> None:
     """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged."""
-    from saucier.adaptation.surgery.asked import Asked
-    from saucier.inspection.screen import put_json
-    from saucier.runs import convert as work
+    from saucier.adaptation.surgery.operations import OperationOptions
+    from saucier.jobs import convert as work
+    from saucier.jobs.run.console import print_json
 
-    asked = Asked(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
-                  decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
-                  new_tokens=new_tokens)
+    asked = OperationOptions(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
+                             decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
+                             new_tokens=new_tokens)
     done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=asked, texts=text or ())
     if as_json:
-        put_json(asdict(done) | {"folder": str(done.folder)})
+        print_json(asdict(done) | {"folder": str(done.folder)})
         return
     layout = "our own layout" if done.published is None and done.layout == "saucier" else f"layout {done.layout}"
     layout += f", {done.published}" if done.published else ""

@@ -14,12 +14,12 @@ Right = Annotated[str, typer.Argument(metavar="B", help="Another one.")]
 
 def diff(left: Left, right: Right, *, as_json: AsJson = False) -> None:
     """Lay two recipes or models side by side, and show only what differs."""
-    from saucier.inspection import diff as inspection
-    from saucier.inspection.screen import put, put_json
-    from saucier.inspection.subject import comparable, subject
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.lens import diff as inspection
+    from saucier.lens.subject import comparable_values, find_subject
 
-    found = list(inspection.differences(*comparable(subject(left), subject(right))))
+    found = list(inspection.differences(*comparable_values(find_subject(left), find_subject(right))))
     if as_json:
-        put_json(inspection.as_json(found))
+        print_json(inspection.diff_as_json(found))
     else:
-        put(inspection.render((left, right), found))
+        print_table(inspection.render_diff((left, right), found))

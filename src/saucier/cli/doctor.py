@@ -21,14 +21,13 @@ def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", de
 
     Exit code 1 where a law fails.
     """
-    from saucier.inspection.doctor_table import render
-    from saucier.inspection.screen import put, put_json
-    from saucier.runs.diagnosis import diagnose
+    from saucier.diagnosis.doctor import diagnose, render_diagnosis
+    from saucier.jobs.run.console import print_json, print_table
 
     found = diagnose(model, files=text or (), dtype=dtype, device=device, base=base)
     if as_json:
-        put_json(found.as_json())
+        print_json(found.as_json())
     else:
-        put(render(found))
+        print_table(render_diagnosis(found))
     if not found.sound:
         raise typer.Exit(1)

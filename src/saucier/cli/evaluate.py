@@ -28,17 +28,17 @@ def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, bea
              stride: Stride = None, batch: Rows = None, memory: Memory = None, dtype: Dtype = "auto",
              base: Base = None, as_json: AsJson = False) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
-    from saucier.inspection.units import quantity
-    from saucier.runs.evaluate import Question, answer
-    from saucier.runs.verdict import lines
+    from saucier.jobs.evaluate import EvaluationRequest, evaluate_again
+    from saucier.jobs.pretraining.held_out import describe_measurements
+    from saucier.plain import format_quantity
 
-    found = answer(Question(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit, dtype=dtype,
-                            stride=stride, rows=batch, memory=memory, base=base))
+    found = evaluate_again(EvaluationRequest(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit,
+                                             dtype=dtype, stride=stride, rows=batch, memory=memory, base=base))
     if as_json:
-        from saucier.inspection.screen import put_json
+        from saucier.jobs.run.console import print_json
 
-        put_json(found.as_json())
+        print_json(found.as_json())
         return
-    for line in lines(found.held_out, found.baselines, found.scores):
+    for line in describe_measurements(found.held_out, found.baselines, found.scores):
         typer.echo(line)
-    typer.echo(f"{quantity(found.tokens_per_second)} tokens/s")
+    typer.echo(f"{format_quantity(found.tokens_per_second)} tokens/s")

@@ -14,13 +14,13 @@ Page = Annotated[bool, typer.Option("--page", help="Print docs/published.md.")]
 
 def families(name: Name = "", *, page: Page = False, as_json: AsJson = False) -> None:
     """List the published layouts that can be opened and written, with their classes; or all about one of them."""
-    from saucier.inspection import published
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.report import published
 
     if page:
-        typer.echo(published.page(), nl=False)
+        typer.echo(published.published_page(), nl=False)
     elif as_json:
-        found = [published.layout(name)] if name else published.layouts()
-        put_json([published.as_plain(one) for one in found])
+        found = [published.find_layout(name)] if name else published.list_layouts()
+        print_json([published.layout_as_json(one) for one in found])
     else:
-        put(published.details(published.layout(name)) if name else published.overview())
+        print_table(published.layout_details(published.find_layout(name)) if name else published.layouts_overview())

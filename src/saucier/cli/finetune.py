@@ -9,7 +9,7 @@ import typer
 from saucier.cli.arguments import Out
 
 What = Annotated[str, typer.Argument(metavar="TASK", help="A kind of task, such as classification or "
-                                                          "translation; a file of settings; or a folder.")]
+                                     "translation; a file of settings; or a folder.")]
 Words = Annotated[list[str] | None,
                   typer.Argument(metavar="[key.sub=value]...",
                                  help="Settings, such as training.epochs=5 or task.label=COLUMN.")]
@@ -24,10 +24,10 @@ Test = Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="
 def finetune(what: What, words: Words = None, *, model: Model = None, data: Data = None, held_out: HeldOut = None,
              test: Test = None, out: Out = None) -> None:
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
-    from saucier.finetuning.asked import Files, wanted_finetuning
-    from saucier.finetuning.folder import default_folder
-    from saucier.finetuning.job import finetune as work
+    from saucier.jobs.finetuning.finetune import finetune as work
+    from saucier.jobs.finetuning.predict import default_task_folder
+    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 
-    files = Files(tuple(data or ()), tuple(held_out or ()), tuple(test or ()))
-    settings, folder = wanted_finetuning(what, words or (), model, files)
-    work(settings, out or folder or default_folder(settings))
+    files = DataFiles(tuple(data or ()), tuple(held_out or ()), tuple(test or ()))
+    settings, folder = read_finetuning_words(what, words or (), model, files)
+    work(settings, out or folder or default_task_folder(settings))

@@ -13,16 +13,16 @@ import typer
 from saucier.cli.arguments import AsJson, Base, Run, new_file
 
 if TYPE_CHECKING:
-    from saucier.generation.strategies import ChainStrategy
-    from saucier.runs.direction import Direction
-    from saucier.runs.files import Batched
-    from saucier.runs.opened import Opened
-    from saucier.runs.writing import Manner
+    from saucier.generation.options import ChainStrategy
+    from saucier.jobs.run.language_pairs import Direction
+    from saucier.jobs.writing.batches import BatchWriter
+    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.opened import OpenModel
 
 Prompts = Annotated[list[str] | None,
                     typer.Argument(metavar="[PROMPT]",
                                    help="The text to continue or to translate; standard input without it. "
-                                                      "`--` before it where it starts with a dash.")]
+                                   "`--` before it where it starts with a dash.")]
 Tokens = Annotated[int, typer.Option("--tokens", min=1, help="The most tokens to write.")]
 Temperature = Annotated[float, typer.Option(min=0, help="0 takes the likeliest token every time.")]
 TopK = Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")]
@@ -40,8 +40,8 @@ Seed = Annotated[int | None, typer.Option(min=0, help="The same seed draws the s
 Strategy = Annotated[str | None,
                      typer.Option(metavar="'KIND [name=value]...'",
                                   help="Not from left to right: `gibbs` or `metropolis_hastings` fill in the mask "
-                                       "tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets "
-                                       "how a model that writes whole texts does so.")]
+                                  "tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets "
+                                  "how a model that writes whole texts does so.")]
 Masks = Annotated[int, typer.Option(min=0, help="With such a strategy: so many mask tokens behind the text.")]
 SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source, as de.")]
 TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")]
@@ -66,34 +66,33 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
              base: Base = None, as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
-    from saucier.runs.direction import direction
-    from saucier.runs.opened import open_model
-    from saucier.runs.writing import Manner
+    from saucier.jobs.run.language_pairs import read_direction
+    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.opened import open_model
 
-    manner = Manner(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams,
-                    length_penalty=length_penalty,
-                    repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()),
-                    samples=samples,
-                    seed=seed, compile=compiled)
-    refuse_idle({"--out": out, "--column": column}, file, strategy)
+    generation_settings = GenerationSettings(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                                             beams=beams, length_penalty=length_penalty,
+                                             repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram,
+                                             stop=tuple(stop or ()), samples=samples, seed=seed, compile=compiled)
+    refuse_unused_options({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device, base=base)
     refuse_steps(opened, {"--beams": beams > 1, "--repetition-penalty": repetition_penalty != 1.0,
                           "--no-repeat-ngram": no_repeat_ngram > 0, "--stop": bool(stop)})
-    how, chain = told_strategy(opened, manner, strategy)
-    way = direction(opened, source_language, target_language)
+    how, chain = read_strategy_option(opened, generation_settings, strategy)
+    way = read_direction(opened, source_language, target_language)
     if file:
-        from saucier.runs.files import Batched
+        from saucier.jobs.writing.batches import BatchWriter
 
-        write_file(Batched(opened, how, way, batch), file, column, out, as_json=as_json)
+        write_file(BatchWriter(opened, how, way, batch), file, column, out, as_json=as_json)
         return
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
     if chain is not None:
-        filled(opened, text, how, strategy=chain, masks=masks, as_json=as_json)
+        fill_to_screen(opened, text, how, strategy=chain, masks=masks, as_json=as_json)
     else:
-        freely(opened, text, how, way, as_json=as_json)
+        write_to_screen(opened, text, how, way, as_json=as_json)
 
 
-def refuse_idle(for_files: Mapping[str, object], files: Sequence[str] | None, strategy: str | None) -> None:
+def refuse_unused_options(for_files: Mapping[str, object], files: Sequence[str] | None, strategy: str | None) -> None:
     """Raise `InputError` for options that would not be read."""
     from saucier.errors import InputError
 
@@ -105,7 +104,7 @@ def refuse_idle(for_files: Mapping[str, object], files: Sequence[str] | None, st
                          remedy="leave it out, or give one text")
 
 
-def refuse_steps(opened: Opened, given: Mapping[str, bool]) -> None:
+def refuse_steps(opened: OpenModel, given: Mapping[str, bool]) -> None:
     """Raise `InputError` for what is done token by token, where a model writes a text whole."""
     from saucier.config import LengthHead
     from saucier.errors import InputError
@@ -116,20 +115,24 @@ def refuse_steps(opened: Opened, given: Mapping[str, bool]) -> None:
                          remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
 
 
-def told_strategy(opened: Opened, manner: Manner, said: str | None) -> tuple[Manner, ChainStrategy | None]:
+def read_strategy_option(opened: OpenModel, generation_settings: GenerationSettings,
+                         said: str | None) -> tuple[GenerationSettings, ChainStrategy | None]:
     """Understand --strategy: a part of the manner, or a chain of its own."""
     if said is None:
-        return manner, None
-    from saucier.generation.strategies import MaskPredict
-    from saucier.runs.filling import read_strategy
+        return generation_settings, None
+    from saucier.generation.options import MaskPredict
+    from saucier.jobs.writing.writer import read_strategy
 
     read = read_strategy(said, opened.tokenizer)
-    return (replace(manner, strategy=read), None) if isinstance(read, MaskPredict) else (manner, read)
+    return (replace(generation_settings, strategy=read), None) if isinstance(read,
+                                                                             MaskPredict) else (generation_settings,
+                                                                                                read)
 
 
-def write_file(batched: Batched, files: Sequence[str], column: str | None, out: Path | None, *, as_json: bool) -> None:
+def write_file(batched: BatchWriter, files: Sequence[str], column: str | None, out: Path | None, *,
+               as_json: bool) -> None:
     """Write for every source of files; what was cut is said beside it."""
-    from saucier.runs.files import refuse_existing, source_texts, write_lines
+    from saucier.jobs.writing.batches import refuse_existing, source_texts, write_lines
 
     if out is not None:
         refuse_existing(out)
@@ -137,9 +140,9 @@ def write_file(batched: Batched, files: Sequence[str], column: str | None, out: 
     if out is not None:
         write_lines(out, written)
     if as_json:
-        from saucier.inspection.screen import put_json
+        from saucier.jobs.run.console import print_json
 
-        put_json({"texts": written.texts, "cut": written.cut})
+        print_json({"texts": written.texts, "cut": written.cut})
     elif out is None:
         typer.echo(written.lines, nl=False)
     if written.cut:
@@ -147,36 +150,38 @@ def write_file(batched: Batched, files: Sequence[str], column: str | None, out: 
                    err=True)
 
 
-def freely(opened: Opened, text: str, manner: Manner, way: Direction | None, *, as_json: bool) -> None:
+def write_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, way: Direction | None, *,
+                    as_json: bool) -> None:
     """Write on from a text, or translate it."""
-    from saucier.runs.writing import write_freely
+    from saucier.jobs.writing.writer import write_freely
 
-    live = not as_json and manner.streams
-    written = write_freely(opened, text, manner, direction=way, speak=spoken if live else None)
+    live = not as_json and generation_settings.streams
+    written = write_freely(opened, text, generation_settings, direction=way, speak=print_piece if live else None)
     if as_json:
-        from saucier.inspection.screen import put_json
+        from saucier.jobs.run.console import print_json
 
-        put_json({"prompt": text, "texts": written})
+        print_json({"prompt": text, "texts": written})
     else:
         typer.echo("" if live else "\n\n".join(written))
 
 
-def filled(opened: Opened, text: str, manner: Manner, *, strategy: ChainStrategy, masks: int, as_json: bool) -> None:
+def fill_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
+                   masks: int, as_json: bool) -> None:
     """Fill in the mask tokens of a text; how the chains went is said beside it."""
-    from saucier.runs.filling import fill_in
+    from saucier.jobs.writing.writer import fill_masks
 
-    done = fill_in(opened, text, manner, strategy=strategy, masks=masks)
+    done = fill_masks(opened, text, generation_settings, strategy=strategy, masks=masks)
     if as_json:
-        from saucier.inspection.screen import put_json
+        from saucier.jobs.run.console import print_json
 
-        put_json({"prompt": text, "texts": done.texts, "proposed": done.proposed, "accepted": done.accepted})
+        print_json({"prompt": text, "texts": done.texts, "proposed": done.proposed, "accepted": done.accepted})
         return
     typer.echo("\n".join(done.texts))
     if done.words is not None:
         typer.echo(done.words, err=True)
 
 
-def spoken(piece: str) -> None:
+def print_piece(piece: str) -> None:
     """Put a piece of text on the screen at once."""
     sys.stdout.write(piece)
     sys.stdout.flush()

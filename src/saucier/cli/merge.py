@@ -18,12 +18,12 @@ Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sente
 
 def merge(adapter: Adapter, out: Target, *, base: Base = None, text: Text = None, as_json: AsJson = False) -> None:
     """Add an adapter to its base model's weights, compare the outputs of both, and write the merged model."""
-    from saucier.inspection.screen import put_json
-    from saucier.runs.merge import merge as work
+    from saucier.jobs.merge import merge_adapter as work
+    from saucier.jobs.run.console import print_json
 
     done = work(adapter, out, base=base, text=text)
     if as_json:
-        put_json(asdict(done) | {"folder": str(done.folder)})
+        print_json(asdict(done) | {"folder": str(done.folder)})
         return
     without = "" if done.effect is None else f"; without the adapter it is {done.effect:.2g}"
     typer.echo(f"{done.texts} texts, {done.tokens:,} tokens, apart and merged: the largest difference of an output is "

@@ -12,12 +12,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def number(values: Values, as_json: AsJson = False) -> None:
     """Show sign, exponent and fraction of a number in float32, bfloat16 and float16, and the rounding error."""
-    from saucier.inspection import numbers as inspection
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.lens import number_formats as inspection
 
     given = [inspection.read_number(value) for value in values]
     if as_json:
-        put_json([row for one in given for row in inspection.as_json(one)])
+        print_json([row for one in given for row in inspection.number_as_json(one)])
         return
     for one in given:
-        put(inspection.render(one))
+        print_table(inspection.render_number(one))

@@ -15,18 +15,18 @@ Seconds = Annotated[float, typer.Option(min=0.1, help="How long to measure this 
 def plan(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
          seconds: Seconds = 5.0, no_calibrate: NoCalibrate = False, as_json: AsJson = False) -> None:
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time."""
-    from saucier.cli.arguments import wanted_recipe
-    from saucier.inspection import plan as inspection
-    from saucier.inspection.screen import put, put_json
+    from saucier.cli.arguments import read_recipe_words
+    from saucier.cost import planning as inspection
+    from saucier.jobs.run.console import print_json, print_table
 
     if (Path(what) / "config.json").is_file():
         from saucier.errors import InputError
 
         raise InputError("a saved model has no training to plan", where=what,
                          remedy=f"saucier show {what} says what it costs to run")
-    recipe, _ = wanted_recipe(what, words, data, held_out)
+    recipe, _ = read_recipe_words(what, words, data, held_out)
     planned = inspection.make_plan(recipe, seconds=None if no_calibrate else seconds)
     if as_json:
-        put_json(inspection.as_json(planned))
+        print_json(inspection.plan_as_json(planned))
     else:
-        put(inspection.render(planned))
+        print_table(inspection.render_plan(planned))

@@ -21,24 +21,24 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, base: Bas
             as_json: AsJson = False) -> None:
     """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file."""
     from saucier.errors import InputError
-    from saucier.finetuning.outcome import predicted, say_answer
-    from saucier.finetuning.predict import ask
-    from saucier.tasks.scores.predictions import as_line, write_predictions
+    from saucier.jobs.finetuning.predict import predict_answers
+    from saucier.jobs.finetuning.results import format_answer, prediction_row
+    from saucier.tasks.prediction_files import as_line, write_predictions
 
     if not files and not texts:
         raise InputError("nothing to answer for", where="command line", remedy="give a FILE, or --text TEXT")
     if out is not None and out.exists():
         raise InputError("is there already", where=str(out), remedy="give another name with --out")
-    found = ask(model, files or (), texts or (), base=base)
+    found = predict_answers(model, files or (), texts or (), base=base)
     asked = list(zip(found.examples, found.answers, strict=True))
     if found.cut:
         typer.echo(f"{found.cut:,} rows were too long and are cut", err=True)
     for what, count in found.counted.items():
         typer.echo(f"{count:,} {what}", err=True)
     if out is not None:
-        write_predictions(out, (predicted(found.task, *one) for one in asked))
+        write_predictions(out, (prediction_row(found.task, *one) for one in asked))
         typer.echo(f"{len(asked):,} predictions in {out}")
         return
     for example, answer in asked:
-        typer.echo(as_line(predicted(found.task, example, answer)) if as_json else say_answer(found.task, example,
-                                                                                              answer))
+        typer.echo(as_line(prediction_row(found.task, example, answer)) if as_json
+                   else format_answer(found.task, example, answer))

@@ -26,18 +26,17 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
 
     The exact text that was sent, and every answer, stand in DIR/results.jsonl.
     """
-    from saucier.files import first_free
-    from saucier.inspection.screen import put, put_json
-    from saucier.prompting.config import read_task
-    from saucier.prompting.job import Plan, run
-    from saucier.prompting.opening import numbers, open_speaker
-    from saucier.prompting.table import render
+    from saucier.files import find_free_name
+    from saucier.jobs.prompting.evaluation import PromptPlan, render_prompting, run_prompting
+    from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
+    from saucier.jobs.prompting.questions import read_task
+    from saucier.jobs.run.console import print_json, print_table
 
     wanted = read_task(task)
-    plan = Plan(numbers(shots), draws, limit, seed)
-    folder = out or first_free(Path("runs") / f"prompt-{wanted.name}")
-    found = run(wanted, open_speaker(model, dtype, base), plan, model=model, out=folder)
+    plan = PromptPlan(read_shots(shots), draws, limit, seed)
+    folder = out or find_free_name(Path("runs") / f"prompt-{wanted.name}")
+    found = run_prompting(wanted, open_prompted_model(model, dtype, base), plan, model=model, out=folder)
     if as_json:
-        put_json(found.as_json())
+        print_json(found.as_json())
     else:
-        put(render(found))
+        print_table(render_prompting(found))

@@ -22,25 +22,25 @@ Bodies = Annotated[bool, typer.Option("--bodies", help="Print docs/bodies.md: wh
 
 def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.run.console import print_json, print_table
 
     if book:
-        from saucier.inspection.book import markdown
+        from saucier.report.book import book_page
 
-        typer.echo(markdown(), nl=False)
+        typer.echo(book_page(), nl=False)
         return
     if bodies:
-        from saucier.inspection.bodies import page
+        from saucier.report.book import bodies_page
 
-        typer.echo(page(), nl=False)
+        typer.echo(bodies_page(), nl=False)
         return
     from saucier.recipes import names, recipe
 
     found = [recipe(name) for name in names()]
     if as_json:
-        put_json([summary(one) for one in found])
+        print_json([summary(one) for one in found])
     else:
-        put(table(found))
+        print_table(table(found))
 
 
 def summary(one: Recipe) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def table(found: list[Recipe]) -> Table:
     """Return the table for a person."""
     from rich.table import Table
 
-    from saucier.inspection.units import quantity
+    from saucier.plain import format_quantity
 
     shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("recipe", "family", "objective"):
@@ -65,6 +65,6 @@ def table(found: list[Recipe]) -> Table:
     shown.add_column("parameters", justify="right", no_wrap=True)
     shown.add_column("about", overflow="fold")
     for values in map(summary, found):
-        shown.add_row(values["name"], values["family"], values["objective"], quantity(values["parameters"]),
+        shown.add_row(values["name"], values["family"], values["objective"], format_quantity(values["parameters"]),
                       values["about"])
     return shown

@@ -16,15 +16,15 @@ Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new
 
 def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
     """Repeat a run from its passport. Exit code 0 when both results are equal to the last bit, 1 when they differ."""
-    from saucier.runs.rerun import rerun as work
+    from saucier.jobs.pretraining.cook import rerun as work
 
     found = work(run, out, quiet=as_json)
     if as_json:
-        from saucier.inspection.screen import put_json
+        from saucier.jobs.run.console import print_json
 
-        put_json({"equal": found.equal, "first": found.first.model_dump(mode="json"),
-                  "second": found.second.model_dump(mode="json"),
-                  "differences": list(found.reasons())})
+        print_json({"equal": found.equal, "first": found.first.model_dump(mode="json"),
+                    "second": found.second.model_dump(mode="json"),
+                    "differences": list(found.reasons())})
     else:
         for line in ["", *found.lines(), *found.reasons(),
                      "the results are equal" if found.equal else "the results differ"]:

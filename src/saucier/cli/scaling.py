@@ -23,22 +23,23 @@ Page = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_
 def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page = None,
             page: MarkdownPage = None, as_json: AsJson = False) -> None:
     """Fit a scaling law to finished runs, and predict the largest of them, which it was not fitted to."""
-    from saucier.comparison import scaling_runs as work
-    from saucier.comparison.scaling import fit
-    from saucier.inspection.screen import put, put_json
+    from saucier.jobs.comparison import scaling as work
+    from saucier.jobs.comparison.report import named_law, write_scaling_page
+    from saucier.jobs.comparison.scaling import fit_law
+    from saucier.jobs.run.console import print_json, print_table
 
-    law, wanted = work.law_of(by), work.finished_runs(runs)
+    law, wanted = named_law(by), work.finished_runs(runs)
     named = work.finished_runs(predict or [])
-    points = work.points(list(dict.fromkeys([*wanted, *named])))
-    left_out = [one for one in points if Path(one.name) in named] if named else work.largest(points)
-    found = fit(law, [one for one in points if one not in left_out], left_out)
+    points = work.read_points(list(dict.fromkeys([*wanted, *named])))
+    left_out = [one for one in points if Path(one.name) in named] if named else work.select_largest_runs(points)
+    found = fit_law(law, [one for one in points if one not in left_out], left_out)
     if as_json:
-        put_json(found.model_dump(mode="json"))
+        print_json(found.model_dump(mode="json"))
     else:
-        put(work.render(found))
+        print_table(work.render_fit(found))
     if page is not None:
-        from saucier.comparison.page import write_law
+        from saucier.jobs.comparison.report import write_law_page
 
-        write_law(found, page)
+        write_law_page(found, page)
     if out is not None:
-        typer.echo(str(work.write_page(found, out)), err=as_json)
+        typer.echo(str(write_scaling_page(found, out)), err=as_json)

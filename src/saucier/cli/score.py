@@ -30,15 +30,14 @@ def score(files: Files, *, gold: GoldFile = None, column: Column = None, kind: K
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.errors import InputError
-    from saucier.inspection.screen import put, put_json
-    from saucier.tasks.scores.job import Asked, score_files
-    from saucier.tasks.scores.table import render
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.jobs.score import ScoreRequest, render_report, score_files
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
-    found = score_files(Asked(tuple(files), gold, column, kind, tuple(metric or ()), group, seed))
+    found = score_files(ScoreRequest(tuple(files), gold, column, kind, tuple(metric or ()), group, seed))
     if as_json:
-        put_json(found.as_json())
+        print_json(found.as_json())
     else:
-        put(render(found))
+        print_table(render_report(found))

@@ -21,36 +21,36 @@ DEFAULT_LENGTH, DEFAULT_BATCH = 512, 8
 def show(what: What, words: Words = None, *, length: Length = None, batch: Batch = None,
          as_json: AsJson = False) -> None:
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs."""
-    from saucier.hub import finished_model
-    from saucier.inspection import show as inspection
-    from saucier.inspection.adapter import is_adapter
-    from saucier.inspection.costs import STATES
-    from saucier.inspection.screen import put, put_json
-    from saucier.inspection.subject import subject
+    from saucier.checkpoints.hub import find_finetuned_model
+    from saucier.cost.workload import STATES
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.lens import anatomy as inspection
+    from saucier.lens.anatomy import is_adapter
+    from saucier.lens.subject import find_subject
 
-    if is_adapter(finished_model(Path(what))):
-        show_adapter(finished_model(Path(what)), as_json=as_json)
+    if is_adapter(find_finetuned_model(Path(what))):
+        show_adapter(find_finetuned_model(Path(what)), as_json=as_json)
         return
-    found = subject(what, words or [])
+    found = find_subject(what, words or [])
     training = found.recipe.training if found.recipe else None
     about = found.recipe.about if found.recipe else ""
     rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
     tokens = length or (training.length if training else DEFAULT_LENGTH)
-    described = inspection.describe(found.name, found.model, length=tokens, batch=batch or rows, about=about,
-                                    states=STATES[training.optimizer.kind if training else "adamw"])
+    described = inspection.describe_model(found.name, found.model, length=tokens, batch=batch or rows, about=about,
+                                          states=STATES[training.optimizer.kind if training else "adamw"])
     if as_json:
-        put_json(inspection.as_json(described))
+        print_json(inspection.description_as_json(described))
     else:
-        put(inspection.render(described))
+        print_table(inspection.render_description(described))
 
 
 def show_adapter(folder: Path, *, as_json: bool) -> None:
     """Tell what an adapter is, how large, and on which base."""
-    from saucier.inspection.adapter import described, lines, plain
-    from saucier.inspection.screen import put_json
+    from saucier.jobs.run.console import print_json
+    from saucier.lens.anatomy import adapter_as_json, adapter_lines, describe_adapter
 
-    shown = described(folder)
+    shown = describe_adapter(folder)
     if as_json:
-        put_json(plain(shown))
+        print_json(adapter_as_json(shown))
     else:
-        typer.echo("\n".join(lines(shown)))
+        typer.echo("\n".join(adapter_lines(shown)))

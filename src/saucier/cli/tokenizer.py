@@ -44,11 +44,11 @@ def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = 
           vocab: Vocab = 8000) -> None:
     """Train a tokenizer and save it as transformers reads it."""
     from saucier.errors import InputError
-    from saucier.runs.tokenizers import new_tokenizer
+    from saucier.jobs.tokenizers import train_tokenizer_on_files
 
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InputError("is not empty", where=str(out), remedy="give a new folder with --out")
-    found = new_tokenizer(kind, vocab, files or [])
+    found = train_tokenizer_on_files(kind, vocab, files or [])
     found.save(out)
     typer.echo(f"{kind}, {found.vocab_size:,} tokens → {out}")
 
@@ -56,22 +56,22 @@ def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = 
 @app.command()
 def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> None:
     """Show how a tokenizer splits a text: its tokens, their ids, and bytes a token."""
-    from saucier.inspection.screen import put, put_json
-    from saucier.runs.tokenizers import pieces, tokenizer_of
+    from saucier.jobs.run.console import print_json, print_table
+    from saucier.jobs.tokenizers import open_tokenizer, split_text
 
-    found = tokenizer_of(folder)
+    found = open_tokenizer(folder)
     text = " ".join(texts) if texts else sys.stdin.read()
-    split = pieces(found, text)
+    split = split_text(found, text)
     if as_json:
-        put_json({"text": text, "tokens": [token for _, token in split], "ids": [number for number, _ in split]})
+        print_json({"text": text, "tokens": [token for _, token in split], "ids": [number for number, _ in split]})
         return
-    put(coloured([token for _, token in split]))
+    print_table(color_tokens([token for _, token in split]))
     density = len(text.encode()) / max(1, len(split))
-    put(f"{len(split)} tokens, {density:.2f} bytes a token, vocabulary of {found.vocab_size:,}")
-    put(" ".join(str(number) for number, _ in split))
+    print_table(f"{len(split)} tokens, {density:.2f} bytes a token, vocabulary of {found.vocab_size:,}")
+    print_table(" ".join(str(number) for number, _ in split))
 
 
-def coloured(tokens: list[str]) -> Text:
+def color_tokens(tokens: list[str]) -> Text:
     """Show tokens side by side; without colours a bar stands between them."""
     from rich.text import Text
 

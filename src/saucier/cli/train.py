@@ -24,13 +24,13 @@ def train(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None
           shared: Shared = False, synthetic: SyntheticFiles = None,
           source_encoder: SourceEncoder = None, no_calibrate: NoCalibrate = False) -> None:
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports."""
-    from saucier.cli.arguments import synthetic_words, wanted_recipe
+    from saucier.cli.arguments import read_recipe_words, synthetic_override
 
-    recipe, given = wanted_recipe(what, [*(words or ()), *synthetic_words(synthetic)], data, held_out, start=start,
-                                  sides=Sides(encoder, decoder, shared), source_layers=source_encoder)
-    from saucier.runs.cook import cook as work
-    from saucier.runs.folder import default_folder
-    from saucier.runs.job import Wishes
+    recipe, given = read_recipe_words(what, [*(words or ()), *synthetic_override(synthetic)], data, held_out,
+                                      start=start, sides=Sides(encoder, decoder, shared), source_layers=source_encoder)
+    from saucier.jobs.pretraining.cook import cook as work
+    from saucier.jobs.pretraining.stages import JobOptions
+    from saucier.jobs.run.folder import default_folder
 
     work(recipe, out or given or default_folder(recipe),
-         Wishes(calibrate=not no_calibrate, judge=False, start=start))
+         JobOptions(calibrate=not no_calibrate, judge=False, start=start))

@@ -3,398 +3,233 @@
 No torch here.
 """
 
-from saucier.config.activations import Activations, KeepActivations, RecomputeActivations
-from saucier.config.adaptive import AdaptiveHead, ProjectClusters
-from saucier.config.alignment import (
-    Alignment,
-    Bahdanau,
-    ConcatScore,
-    DeepOutput,
-    DotScore,
-    GeneralScore,
-    GlobalReach,
-    LocalMonotonic,
-    LocalPredictive,
-    Luong,
-    StateReadout,
-)
-from saucier.config.anatomy import Node
-from saucier.config.asked import keeps_apart, mixes_padding, reads_pooled, sees_prefix
-from saucier.config.base import Config
-from saucier.config.bottleneck import Bottleneck, ReadsNarrow, ReadsShared, ReadsWide
-from saucier.config.characters import CharacterNetwork
-from saucier.config.checks.model import check
-from saucier.config.chunks import BucketsByLength, Chunks, CountRepeats, DivideRepeats, FixedBuckets, Hashing
-from saucier.config.counting.model import anatomy, cache_bytes, flops_per_token, parameters
-from saucier.config.disentangled import Disentangled, ExactDistances, LogDistances, OwnMaps, SharedMaps
-from saucier.config.favor import Favor
-from saucier.config.heads import (
-    BidirectionalHead,
-    ChoiceHead,
-    Chosen,
-    ClassificationHead,
-    DoubleHead,
-    EmbeddingHead,
-    EndToken,
-    FirstUnmasked,
-    Head,
-    InPlace,
-    LanguageHead,
-    Last,
-    LastToken,
-    LengthHead,
-    Mean,
-    MeanAll,
-    NextToken,
-    Pick,
-    Pooler,
-    Predicts,
-    PretrainingHead,
-    QueryStream,
-    ReaderHead,
-    ReplacedTokenHead,
-    SpanHead,
-    TokenHead,
-    Transform,
-    WholeText,
-)
-from saucier.config.initialization import FanInInit, NormalInit, UniformInit, XavierInit
-from saucier.config.layer_mix import LayerMix
-from saucier.config.layers import (
-    Activation,
-    Chain,
-    CrossAttention,
-    Experts,
-    FeedForward,
-    FromNorm,
-    GatedFeedForward,
-    GlobalMaps,
-    LayerNorm,
-    Norm,
-    Parallel,
-    PostNorm,
-    PreNorm,
-    Projection,
-    Residual,
-    RMSNorm,
-    SandwichNorm,
-    SelfAttention,
-    Skip,
-    Softmax,
-    SoftmaxOfTop,
-    Sublayer,
-    TopOfSoftmax,
-)
-from saucier.config.low_rank import Headwise, KeyValue, Layerwise, LowRank
-from saucier.config.memory import Memory, memory
-from saucier.config.mixing import FourierMixing
-from saucier.config.model import (
-    AfterToken,
-    Block,
-    Cycle,
-    Embedding,
-    FirstSegment,
-    LanguageTable,
-    OneSegment,
-    ProjectNormed,
-    ProjectSum,
-    ProjectTokens,
-    ProjectTrigram,
-    ProjectTwice,
-    ProjectUndropped,
-    Repeat,
-    SegmentScores,
-    SegmentTable,
-    SegmentTokens,
-    Share,
-    SourceEncoder,
-    Stack,
-    Transformer,
-)
-from saucier.config.neighbours import Convolution
-from saucier.config.norms import IdentityNorm, NoNorm, PlainLayerNorm
-from saucier.config.pooling import (
-    DenseMap,
-    First,
-    FirstReal,
-    LastReal,
-    MaxReal,
-    MeanReal,
-    MeanRoot,
-    Pooled,
-    Pooling,
-    WeightedMean,
-)
-from saucier.config.positions import (
-    Alibi,
-    Axial,
-    EmbeddingPositions,
-    FullRange,
-    GlobalLocal,
-    Halves,
-    InOrder,
-    Interleaved,
-    Learned,
-    MusicTransformer,
-    NoPositions,
-    Places,
-    RealTokens,
-    RelativeKey,
-    RelativeKeyQuery,
-    Rotary,
-    Shaw,
-    Sinusoidal,
-    SinusoidLayout,
-    SkipPadding,
-    T5Bias,
-    TransformerXL,
-    longest_input,
-)
-from saucier.config.recurrence import FromNothing, FromZeros, QueryVector, SegmentMemory
-from saucier.config.recurrent import (
-    GRU,
-    LSTM,
-    Ahead,
-    Apart,
-    Back,
-    BothWays,
-    Elman,
-    FromFinalStates,
-    FromLastLayer,
-    FromMean,
-    FromZero,
-    Recurrent,
-)
-from saucier.config.room import remembered_tokens, stack_room
-from saucier.config.rotary import (
-    AcrossHalves,
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRope,
-    Neighbours,
-    NoScaling,
-    Pairs,
-    Scaling,
-    Yarn,
-)
-from saucier.config.span_heads import QuestionSpanHead
-from saucier.config.streams import OneStream, Reversible
-from saucier.config.targets import RotatedSource, ShiftedSource
-from saucier.config.visibility import (
-    AfterSeparator,
-    And,
-    BeforeSeparator,
-    Beyond,
-    BlockWindow,
-    ByHead,
-    Causal,
-    Columns,
-    DecoderVisibility,
-    Dilated,
-    FirstToken,
-    FirstTokens,
-    Full,
-    Global,
-    GlobalBlocks,
-    GlobalTokens,
-    NoTokens,
-    Or,
-    Permutation,
-    Plus,
-    Prefix,
-    RandomBlocks,
-    SameLength,
-    Strided,
-    Visibility,
-    Window,
-    global_terms,
-    has_prefix,
-    is_causal,
-    permutes,
-    sliding,
-    visible_keys,
-)
-
-__all__ = [
-    "AcrossHalves",
-    "Activation",
-    "Activations",
-    "AdaptiveHead",
-    "AfterSeparator",
-    "AfterToken",
-    "Alibi",
-    "And",
-    "Axial",
-    "BeforeSeparator",
-    "Beyond", "Block", "BlockWindow", "BucketsByLength", "ByHead",
-    "Causal",
-    "ChoiceHead",
-    "Chosen",
-    "Chunks",
-    "ClassificationHead", "Columns", "Config",
-    "Convolution",
-    "CrossAttention",
-    "Cycle",
-    "DecoderVisibility",
-    "DenseMap", "Dilated",
-    "Disentangled",
-    "DoubleHead",
-    "DynamicScaling",
-    "Embedding",
-    "EmbeddingHead",
-    "EmbeddingPositions",
-    "EndToken",
-    "ExactDistances",
-    "Experts",
-    "FanInInit",
-    "Favor",
-    "FeedForward",
-    "First",
-    "FirstReal",
-    "FirstSegment",
-    "FirstToken", "FirstTokens",
-    "FirstUnmasked",
-    "FixedBuckets",
-    "FourierMixing",
-    "FromNorm",
-    "FromNothing",
-    "FromZeros",
-    "Full", "FullRange",
-    "GatedFeedForward",
-    "Global",
-    "GlobalBlocks", "GlobalLocal",
-    "GlobalMaps",
-    "GlobalTokens",
-    "Halves",
-    "Hashing",
-    "Head",
-    "IdentityNorm",
-    "InOrder",
-    "InPlace",
-    "Interleaved",
-    "LanguageHead",
-    "LanguageTable",
-    "Last",
-    "LastReal",
-    "LastToken",
-    "LayerNorm",
-    "Learned",
-    "LengthHead",
-    "LinearScaling",
-    "Llama3Scaling",
-    "LogDistances",
-    "LongRope",
-    "MaxReal",
-    "Mean", "MeanAll",
-    "MeanReal",
-    "MeanRoot",
-    "Memory",
-    "MusicTransformer",
-    "Neighbours",
-    "NextToken",
-    "NoNorm",
-    "NoPositions",
-    "NoScaling",
-    "NoTokens",
-    "Node",
-    "Norm",
-    "NormalInit",
-    "OneSegment",
-    "OneStream",
-    "Or",
-    "OwnMaps",
-    "Pairs",
-    "Parallel",
-    "Permutation",
-    "Pick",
-    "Places",
-    "PlainLayerNorm",
-    "Plus",
-    "Pooled",
-    "Pooler",
-    "Pooling",
-    "PostNorm",
-    "PreNorm",
-    "Predicts",
-    "Prefix",
-    "PretrainingHead",
-    "ProjectClusters",
-    "ProjectNormed",
-    "ProjectSum",
-    "ProjectTokens",
-    "ProjectUndropped",
-    "Projection",
-    "QueryStream",
-    "QueryVector",
-    "QuestionSpanHead",
-    "RMSNorm",
-    "RandomBlocks",
-    "ReaderHead",
-    "RealTokens",
-    "RelativeKey",
-    "RelativeKeyQuery",
-    "Repeat",
-    "ReplacedTokenHead",
-    "Residual",
-    "Reversible",
-    "Rotary",
-    "RotatedSource",
-    "SameLength",
-    "SandwichNorm",
-    "Scaling",
-    "SegmentMemory",
-    "SegmentScores",
-    "SegmentTable",
-    "SegmentTokens",
-    "SelfAttention",
-    "Share",
-    "SharedMaps",
-    "Shaw",
-    "ShiftedSource",
-    "SinusoidLayout",
-    "Sinusoidal",
-    "SkipPadding",
-    "Softmax",
-    "SoftmaxOfTop",
-    "SourceEncoder",
-    "SpanHead",
-    "Stack", "Strided",
-    "Sublayer",
-    "T5Bias",
-    "TokenHead",
-    "TopOfSoftmax",
-    "Transform",
-    "Transformer",
-    "TransformerXL",
-    "Visibility",
-    "WeightedMean",
-    "WholeText",
-    "Window", "XavierInit",
-    "Yarn",
-    "anatomy",
-    "cache_bytes",
-    "check",
-    "flops_per_token",
-    "global_terms",
-    "has_prefix",
-    "is_causal",
-    "longest_input",
-    "memory",
-    "mixes_padding",
-    "parameters",
-    "permutes",
-    "reads_pooled",
-    "remembered_tokens",
-    "sees_prefix",
-    "sliding",
-    "stack_room",
-    "visible_keys",
-]
-__all__ += ["Bottleneck", "ProjectTrigram", "ReadsNarrow", "ReadsShared", "ReadsWide", "UniformInit"]
-__all__ += ["GRU", "LSTM", "Ahead", "Alignment", "Apart", "Back", "Bahdanau", "BothWays", "Chain", "ConcatScore",
-            "DeepOutput", "DotScore", "Elman", "FromFinalStates", "FromLastLayer", "FromMean", "FromZero",
-            "GeneralScore", "GlobalReach", "LocalMonotonic", "LocalPredictive", "Luong", "Recurrent", "Skip",
-            "StateReadout"]
-__all__ += ["BidirectionalHead", "CharacterNetwork", "CountRepeats", "DivideRepeats", "Headwise", "KeepActivations",
-            "KeyValue", "LayerMix", "Layerwise", "LowRank", "ProjectTwice", "RecomputeActivations", "keeps_apart"]
+from saucier.config.base import Config as Config
+from saucier.config.checks.model import check as check
+from saucier.config.counting import Node as Node
+from saucier.config.counting.layers import visible_keys as visible_keys
+from saucier.config.counting.model import MemoryEstimate as MemoryEstimate
+from saucier.config.counting.model import anatomy as anatomy
+from saucier.config.counting.model import cache_bytes as cache_bytes
+from saucier.config.counting.model import estimate_memory as estimate_memory
+from saucier.config.counting.model import flops_per_token as flops_per_token
+from saucier.config.counting.model import parameters as parameters
+from saucier.config.disentangled import Disentangled as Disentangled
+from saucier.config.disentangled import ExactDistances as ExactDistances
+from saucier.config.disentangled import LogDistances as LogDistances
+from saucier.config.disentangled import OwnMaps as OwnMaps
+from saucier.config.disentangled import SharedMaps as SharedMaps
+from saucier.config.embedding import AfterToken as AfterToken
+from saucier.config.embedding import CharacterNetwork as CharacterNetwork
+from saucier.config.embedding import Embedding as Embedding
+from saucier.config.embedding import FirstSegment as FirstSegment
+from saucier.config.embedding import LanguageTable as LanguageTable
+from saucier.config.embedding import OneSegment as OneSegment
+from saucier.config.embedding import ProjectClusters as ProjectClusters
+from saucier.config.embedding import ProjectNormed as ProjectNormed
+from saucier.config.embedding import ProjectSum as ProjectSum
+from saucier.config.embedding import ProjectTokens as ProjectTokens
+from saucier.config.embedding import ProjectTrigram as ProjectTrigram
+from saucier.config.embedding import ProjectTwice as ProjectTwice
+from saucier.config.embedding import ProjectUndropped as ProjectUndropped
+from saucier.config.embedding import SegmentScores as SegmentScores
+from saucier.config.embedding import SegmentTable as SegmentTable
+from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.heads import AdaptiveHead as AdaptiveHead
+from saucier.config.heads import BidirectionalHead as BidirectionalHead
+from saucier.config.heads import ChoiceHead as ChoiceHead
+from saucier.config.heads import ClassificationHead as ClassificationHead
+from saucier.config.heads import DoubleHead as DoubleHead
+from saucier.config.heads import EmbeddingHead as EmbeddingHead
+from saucier.config.heads import Head as Head
+from saucier.config.heads import InPlace as InPlace
+from saucier.config.heads import LanguageHead as LanguageHead
+from saucier.config.heads import LengthHead as LengthHead
+from saucier.config.heads import NextToken as NextToken
+from saucier.config.heads import Predicts as Predicts
+from saucier.config.heads import PretrainingHead as PretrainingHead
+from saucier.config.heads import QueryStream as QueryStream
+from saucier.config.heads import QuestionSpanHead as QuestionSpanHead
+from saucier.config.heads import ReaderHead as ReaderHead
+from saucier.config.heads import ReplacedTokenHead as ReplacedTokenHead
+from saucier.config.heads import SpanHead as SpanHead
+from saucier.config.heads import TokenHead as TokenHead
+from saucier.config.heads import Transform as Transform
+from saucier.config.heads import WholeText as WholeText
+from saucier.config.kernels import BucketsByLength as BucketsByLength
+from saucier.config.kernels import Chunks as Chunks
+from saucier.config.kernels import CountRepeats as CountRepeats
+from saucier.config.kernels import DivideRepeats as DivideRepeats
+from saucier.config.kernels import Favor as Favor
+from saucier.config.kernels import FixedBuckets as FixedBuckets
+from saucier.config.kernels import Hashing as Hashing
+from saucier.config.kernels import Headwise as Headwise
+from saucier.config.kernels import KeyValue as KeyValue
+from saucier.config.kernels import Layerwise as Layerwise
+from saucier.config.kernels import LowRank as LowRank
+from saucier.config.kernels import Softmax as Softmax
+from saucier.config.layers import Activation as Activation
+from saucier.config.layers import Chain as Chain
+from saucier.config.layers import CrossAttention as CrossAttention
+from saucier.config.layers import Experts as Experts
+from saucier.config.layers import FeedForward as FeedForward
+from saucier.config.layers import FourierMixing as FourierMixing
+from saucier.config.layers import FromNorm as FromNorm
+from saucier.config.layers import GatedFeedForward as GatedFeedForward
+from saucier.config.layers import GlobalMaps as GlobalMaps
+from saucier.config.layers import Parallel as Parallel
+from saucier.config.layers import PostNorm as PostNorm
+from saucier.config.layers import PreNorm as PreNorm
+from saucier.config.layers import Projection as Projection
+from saucier.config.layers import Residual as Residual
+from saucier.config.layers import SandwichNorm as SandwichNorm
+from saucier.config.layers import SelfAttention as SelfAttention
+from saucier.config.layers import Skip as Skip
+from saucier.config.layers import SoftmaxOfTop as SoftmaxOfTop
+from saucier.config.layers import Sublayer as Sublayer
+from saucier.config.layers import TopOfSoftmax as TopOfSoftmax
+from saucier.config.model import FanInInit as FanInInit
+from saucier.config.model import NormalInit as NormalInit
+from saucier.config.model import RotatedSource as RotatedSource
+from saucier.config.model import ShiftedSource as ShiftedSource
+from saucier.config.model import SourceEncoder as SourceEncoder
+from saucier.config.model import Transformer as Transformer
+from saucier.config.model import UniformInit as UniformInit
+from saucier.config.model import XavierInit as XavierInit
+from saucier.config.norms import IdentityNorm as IdentityNorm
+from saucier.config.norms import LayerNorm as LayerNorm
+from saucier.config.norms import NoNorm as NoNorm
+from saucier.config.norms import Norm as Norm
+from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
+from saucier.config.norms import RMSNorm as RMSNorm
+from saucier.config.pooling import Chosen as Chosen
+from saucier.config.pooling import DenseMap as DenseMap
+from saucier.config.pooling import EndToken as EndToken
+from saucier.config.pooling import First as First
+from saucier.config.pooling import FirstReal as FirstReal
+from saucier.config.pooling import FirstUnmasked as FirstUnmasked
+from saucier.config.pooling import Last as Last
+from saucier.config.pooling import LastReal as LastReal
+from saucier.config.pooling import LastToken as LastToken
+from saucier.config.pooling import LayerMix as LayerMix
+from saucier.config.pooling import MaxReal as MaxReal
+from saucier.config.pooling import Mean as Mean
+from saucier.config.pooling import MeanAll as MeanAll
+from saucier.config.pooling import MeanReal as MeanReal
+from saucier.config.pooling import MeanRoot as MeanRoot
+from saucier.config.pooling import Pick as Pick
+from saucier.config.pooling import Pooled as Pooled
+from saucier.config.pooling import Pooler as Pooler
+from saucier.config.pooling import Pooling as Pooling
+from saucier.config.pooling import WeightedMean as WeightedMean
+from saucier.config.positions import AcrossHalves as AcrossHalves
+from saucier.config.positions import Alibi as Alibi
+from saucier.config.positions import Axial as Axial
+from saucier.config.positions import DynamicScaling as DynamicScaling
+from saucier.config.positions import EmbeddingPositions as EmbeddingPositions
+from saucier.config.positions import FullRange as FullRange
+from saucier.config.positions import GlobalLocal as GlobalLocal
+from saucier.config.positions import Halves as Halves
+from saucier.config.positions import InOrder as InOrder
+from saucier.config.positions import Interleaved as Interleaved
+from saucier.config.positions import Learned as Learned
+from saucier.config.positions import LinearScaling as LinearScaling
+from saucier.config.positions import Llama3Scaling as Llama3Scaling
+from saucier.config.positions import LongRope as LongRope
+from saucier.config.positions import MusicTransformer as MusicTransformer
+from saucier.config.positions import Neighbours as Neighbours
+from saucier.config.positions import NoPositions as NoPositions
+from saucier.config.positions import NoScaling as NoScaling
+from saucier.config.positions import Pairs as Pairs
+from saucier.config.positions import Places as Places
+from saucier.config.positions import RealTokens as RealTokens
+from saucier.config.positions import RelativeKey as RelativeKey
+from saucier.config.positions import RelativeKeyQuery as RelativeKeyQuery
+from saucier.config.positions import Rotary as Rotary
+from saucier.config.positions import Scaling as Scaling
+from saucier.config.positions import Shaw as Shaw
+from saucier.config.positions import Sinusoidal as Sinusoidal
+from saucier.config.positions import SinusoidLayout as SinusoidLayout
+from saucier.config.positions import SkipPadding as SkipPadding
+from saucier.config.positions import T5Bias as T5Bias
+from saucier.config.positions import TransformerXL as TransformerXL
+from saucier.config.positions import Yarn as Yarn
+from saucier.config.questions import global_terms as global_terms
+from saucier.config.questions import has_prefix as has_prefix
+from saucier.config.questions import hides_keys as hides_keys
+from saucier.config.questions import is_causal as is_causal
+from saucier.config.questions import keeps_directions_apart as keeps_directions_apart
+from saucier.config.questions import list_length_limits as list_length_limits
+from saucier.config.questions import longest_input as longest_input
+from saucier.config.questions import mixes_padding as mixes_padding
+from saucier.config.questions import reads_pooled as reads_pooled
+from saucier.config.questions import remembered_tokens as remembered_tokens
+from saucier.config.questions import sees_prefix as sees_prefix
+from saucier.config.questions import sliding_reach as sliding_reach
+from saucier.config.recurrent import GRU as GRU
+from saucier.config.recurrent import LSTM as LSTM
+from saucier.config.recurrent import Ahead as Ahead
+from saucier.config.recurrent import Alignment as Alignment
+from saucier.config.recurrent import Apart as Apart
+from saucier.config.recurrent import Back as Back
+from saucier.config.recurrent import Bahdanau as Bahdanau
+from saucier.config.recurrent import BothWays as BothWays
+from saucier.config.recurrent import ConcatScore as ConcatScore
+from saucier.config.recurrent import DeepOutput as DeepOutput
+from saucier.config.recurrent import DotScore as DotScore
+from saucier.config.recurrent import Elman as Elman
+from saucier.config.recurrent import FromFinalStates as FromFinalStates
+from saucier.config.recurrent import FromLastLayer as FromLastLayer
+from saucier.config.recurrent import FromMean as FromMean
+from saucier.config.recurrent import FromZero as FromZero
+from saucier.config.recurrent import GeneralScore as GeneralScore
+from saucier.config.recurrent import GlobalReach as GlobalReach
+from saucier.config.recurrent import LocalMonotonic as LocalMonotonic
+from saucier.config.recurrent import LocalPredictive as LocalPredictive
+from saucier.config.recurrent import Luong as Luong
+from saucier.config.recurrent import Recurrent as Recurrent
+from saucier.config.recurrent import StateReadout as StateReadout
+from saucier.config.stack import Activations as Activations
+from saucier.config.stack import Block as Block
+from saucier.config.stack import Bottleneck as Bottleneck
+from saucier.config.stack import Convolution as Convolution
+from saucier.config.stack import Cycle as Cycle
+from saucier.config.stack import FromNothing as FromNothing
+from saucier.config.stack import FromZeros as FromZeros
+from saucier.config.stack import KeepActivations as KeepActivations
+from saucier.config.stack import OneStream as OneStream
+from saucier.config.stack import QueryVector as QueryVector
+from saucier.config.stack import ReadsNarrow as ReadsNarrow
+from saucier.config.stack import ReadsShared as ReadsShared
+from saucier.config.stack import ReadsWide as ReadsWide
+from saucier.config.stack import RecomputeActivations as RecomputeActivations
+from saucier.config.stack import Repeat as Repeat
+from saucier.config.stack import Reversible as Reversible
+from saucier.config.stack import SegmentMemory as SegmentMemory
+from saucier.config.stack import Share as Share
+from saucier.config.stack import Stack as Stack
+from saucier.config.visibility import AfterSeparator as AfterSeparator
+from saucier.config.visibility import And as And
+from saucier.config.visibility import BeforeSeparator as BeforeSeparator
+from saucier.config.visibility import Beyond as Beyond
+from saucier.config.visibility import BlockWindow as BlockWindow
+from saucier.config.visibility import ByHead as ByHead
+from saucier.config.visibility import Causal as Causal
+from saucier.config.visibility import Columns as Columns
+from saucier.config.visibility import DecoderVisibility as DecoderVisibility
+from saucier.config.visibility import Dilated as Dilated
+from saucier.config.visibility import FirstToken as FirstToken
+from saucier.config.visibility import FirstTokens as FirstTokens
+from saucier.config.visibility import Full as Full
+from saucier.config.visibility import Global as Global
+from saucier.config.visibility import GlobalBlocks as GlobalBlocks
+from saucier.config.visibility import GlobalTokens as GlobalTokens
+from saucier.config.visibility import NoTokens as NoTokens
+from saucier.config.visibility import Or as Or
+from saucier.config.visibility import Permutation as Permutation
+from saucier.config.visibility import Plus as Plus
+from saucier.config.visibility import Prefix as Prefix
+from saucier.config.visibility import RandomBlocks as RandomBlocks
+from saucier.config.visibility import SameLength as SameLength
+from saucier.config.visibility import Strided as Strided
+from saucier.config.visibility import Visibility as Visibility
+from saucier.config.visibility import Window as Window

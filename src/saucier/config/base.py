@@ -1,14 +1,18 @@
-"""`Config`, the base of everything that a recipe can say: frozen, typed, and strict about unknown keys."""
+"""`Config`, the base of everything that a recipe can say: frozen, typed, and strict about unknown keys.
+
+`rewrite_config` changes a whole tree of them.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-LARGEST = 2**63 - 1
+LARGEST_NUMBER = 2**63 - 1
 """The largest whole number that tensors, arrays and files can hold."""
 
 # To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
@@ -30,6 +34,27 @@ class Config(BaseModel):
     @classmethod
     def _of_64_bits(cls, value: Any) -> Any:
         for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, int) and not -LARGEST <= one <= LARGEST:
+            if isinstance(one, int) and not -LARGEST_NUMBER <= one <= LARGEST_NUMBER:
                 raise ValueError("should be a whole number of at most 64 bits")
         return value
+
+
+Part = TypeVar("Part", bound=Config)
+
+
+def rewrite_config(config: Part, change: Callable[[Config], Config]) -> Part:
+    """Return a part of a model with `change` done to every config in it, the innermost first.
+
+    What does not change is the same object as before.
+    """
+    found = {name: one for name, value in config if (one := _rewrite_value(value, change)) is not value}
+    return change(config.model_copy(update=found) if found else config)  # type: ignore[return-value]  # the same slot
+
+
+def _rewrite_value(value: Any, change: Callable[[Config], Config]) -> Any:
+    if isinstance(value, Config):
+        return rewrite_config(value, change)
+    if isinstance(value, tuple):
+        found = tuple(_rewrite_value(one, change) for one in value)
+        return value if all(one is other for one, other in zip(found, value, strict=True)) else found
+    return value

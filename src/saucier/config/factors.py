@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.patterns import Columns, Strided
-from saucier.config.visibility import BlockWindow, ByHead, Causal, Visibility, Window
+from saucier.config.visibility import BlockWindow, ByHead, Causal, Columns, Strided, Visibility, Window
 
 
 class StridedFactors(Config):

@@ -1,4 +1,4 @@
-"""What stands on a body, as data: heads for tokens, labels, spans and choices, and where a text's vector is taken."""
+"""The heads of a model as data: for tokens, labels, spans, choices and text vectors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,58 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.adaptive import AdaptiveHead
 from saucier.config.base import Config
-from saucier.config.layers import Activation, Norm, Probability
-from saucier.config.pooling import DenseMap, First, MeanReal, Pooled, Pooling
-from saucier.config.span_heads import QuestionSpanHead
+from saucier.config.layers import Activation
+from saucier.config.norms import LayerNorm, Norm, Probability
+from saucier.config.pooling import Chosen, DenseMap, First, MeanReal, Pick, Pooled, Pooling
+
+
+class AdaptiveHead(Config):
+    """Log probabilities in two steps: one of the first cluster's tokens or a cluster, then a token of that cluster.
+
+    Source: Grave et al. 2017, §4, arXiv:1609.04309; Dai et al. 2019, §4.1, arXiv:1901.02860.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+    cutoffs: tuple[int, ...] = Field(min_length=1)
+    """The first token of every cluster but the first."""
+    width: int = Field(gt=0)
+    """Width of the vectors that meet the first cluster's output matrix."""
+    division: int = Field(default=1, gt=0)
+    """Each cluster's vectors are narrower than those of the one before by this factor; 1: all are equally wide."""
+    tied: bool = True
+    """Use the embedding's tables as output matrices. Source: Press and Wolf 2017, arXiv:1608.05859."""
+    tied_maps: tuple[bool, ...] = ()
+    """Whether each cluster's map to its width is the embedding's, too."""
+
+    def widths(self) -> list[int]:
+        """Return the width of each cluster's vectors."""
+        return [self.width // self.division**cluster for cluster in range(len(self.cutoffs) + 1)]
+
+    def maps(self, dim: int) -> bool:
+        """Say whether hidden vectors of width `dim` pass through a map before they meet an output matrix."""
+        return self.division > 1 or self.width != dim
+
+
+class QuestionSpanHead(Config):
+    """Two logits for every token, after one more feed-forward with its residual; a question cannot hold its answer.
+
+    Rows are a question, the separator, and a text. Tokens up to the separator get logits that are a million lower,
+    but for the first, which stands for no answer.
+    Source: Zaheer et al. 2020, appendix E.2, arXiv:2007.14062, and its code release.
+    """
+
+    kind: Literal["question_span"] = "question_span"
+    hidden: int = Field(gt=0)
+    """Width between the two maps of the feed-forward."""
+    separator: int = Field(ge=0)
+    """Id of the token that ends the question."""
+    activation: Activation = "gelu_tanh"
+    """What is applied between the two maps."""
+    norm: Norm = LayerNorm()
+    """The norm after the residual."""
+    dropout: Probability = 0.0
+    """Dropout on what the feed-forward reads and on what it gives."""
 
 
 class Transform(Config):
@@ -26,57 +73,6 @@ class Transform(Config):
     """Bias on the dense layer."""
     dropout: Probability = 0.0
     """Dropout on what the dense layer reads."""
-
-
-class FirstUnmasked(Config):
-    """The vector of the first token that is not padding. Source: Warner et al. 2024 (ModernBERT), code release."""
-
-    kind: Literal["first_unmasked"] = "first_unmasked"
-
-
-class Last(Config):
-    """The last position's vector, whatever stands there."""
-
-    kind: Literal["last"] = "last"
-
-
-class LastToken(Config):
-    """The vector of the last token that is not padding. Source: Radford et al. 2018, §3.2, reads the last token."""
-
-    kind: Literal["last_token"] = "last_token"
-    padding: int | None = None
-    """Id of the padding token; None: the last position."""
-
-
-class EndToken(Config):
-    """The vector at the last end-of-text token of a row. Source: Lewis et al. 2020 (BART), §3.1, arXiv:1910.13461."""
-
-    kind: Literal["end_token"] = "end_token"
-    token: int
-    """Id of the token; every row must hold equally many of it."""
-
-
-class Mean(Config):
-    """The mean of the vectors of real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
-
-    kind: Literal["mean"] = "mean"
-
-
-class MeanAll(Config):
-    """The mean of all positions' vectors, padding included, as the summaries of published classes take it."""
-
-    kind: Literal["mean_all"] = "mean_all"
-
-
-class Chosen(Config):
-    """The vector at the position that the batch names (`mc_token_ids`); without one, the last position's."""
-
-    kind: Literal["chosen"] = "chosen"
-
-
-Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | MeanAll | Chosen,
-                 Field(discriminator="kind")]
-"""Where the one vector for a whole input is taken."""
 
 
 class NextToken(Config):
@@ -309,12 +305,3 @@ Head = Annotated[
     LanguageHead | PretrainingHead | LengthHead | BidirectionalHead | ClassificationHead | TokenHead | SpanHead
     | ChoiceHead | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
     Field(discriminator="kind")]
-
-
-class Pooler(Config):
-    """A dense layer and an activation on the first token. Source: Devlin et al. 2019, code release."""
-
-    dense: bool = True
-    """Whether there is a dense layer; without one and with activation identity it is the first token's vector."""
-    activation: Activation = "tanh"
-    """What follows the dense layer."""

@@ -1,4 +1,4 @@
-"""The parts of a block as data: attention with its four slots, feed-forward, norms, and how a residual wraps them."""
+"""The sublayers of a block as data: attention, feed-forward, experts, token mixing, and how a residual wraps them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.chunks import Chunks, Hashing
-from saucier.config.favor import Favor
-from saucier.config.low_rank import LowRank
-from saucier.config.mixing import FourierMixing
+from saucier.config.kernels import Kernel, Softmax
 from saucier.config.norms import LayerNorm as LayerNorm
 from saucier.config.norms import Norm as Norm
 from saucier.config.norms import Probability as Probability
@@ -18,6 +15,17 @@ from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.positions import AttentionPositions, NoPositions
 from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import Full, Visibility
+
+
+class FourierMixing(Config):
+    """The real part of a Fourier transform over the width and over the tokens. No parameters.
+
+    It mixes all tokens of a row, padding too, as its published models do: a row's numbers depend on how far the batch
+    is padded. Source: Lee-Thorp et al. 2022, §3.2, eq 2-3, arXiv:2105.03824.
+    """
+
+    kind: Literal["fourier"] = "fourier"
+
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "tanh", "identity", "quick_gelu", "clipped_gelu",
                      "squared_relu", "relu6", "leaky_relu", "mish", "hard_swish", "sigmoid", "laplace"]
@@ -49,17 +57,6 @@ class Projection(Config):
         """Return (query width, key width, head width) for a model of this `dim`."""
         head = self.head_dim or dim // self.heads
         return self.heads * head, (self.kv_heads or self.heads) * head, head
-
-
-class Softmax(Config):
-    """Exact attention: softmax over all visible keys. Source: Vaswani et al. 2017, §3.2.1."""
-
-    kind: Literal["softmax"] = "softmax"
-    dropout: Probability = 0.0
-    """Dropout on the attention weights."""
-
-
-Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank, Field(discriminator="kind")]
 
 
 class GlobalMaps(Config):

@@ -1,4 +1,4 @@
-"""A whole model as data: embedding, stacks of blocks, head, and the single `Transformer` that holds them."""
+"""A whole model as data: the single `Transformer`, its initial weights, and the target it reads by default."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.adaptive import AdaptiveHead, ProjectClusters
-from saucier.config.base import Config
-from saucier.config.bottleneck import Bottleneck
-from saucier.config.characters import CharacterNetwork
+from saucier.config.base import Config, rewrite_config
+from saucier.config.embedding import AfterToken as AfterToken
+from saucier.config.embedding import Embedding
+from saucier.config.embedding import FirstSegment as FirstSegment
+from saucier.config.embedding import LanguageTable as LanguageTable
+from saucier.config.embedding import OneSegment as OneSegment
+from saucier.config.embedding import SegmentScores as SegmentScores
+from saucier.config.embedding import SegmentTable as SegmentTable
+from saucier.config.embedding import SegmentTokens as SegmentTokens
 from saucier.config.heads import (
+    AdaptiveHead,
     BidirectionalHead,
     DoubleHead,
     EmbeddingHead,
@@ -18,257 +24,78 @@ from saucier.config.heads import (
     LanguageHead,
     LengthHead,
     NextToken,
-    Pooler,
     PretrainingHead,
 )
-from saucier.config.initialization import Initialization, NormalInit
-from saucier.config.layer_mix import LayerMix
-from saucier.config.layers import Norm, Probability, Residual, SelfAttention
-from saucier.config.neighbours import Convolution
-from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
-from saucier.config.recurrence import QueryVector, SegmentMemory
-from saucier.config.segments import AfterToken as AfterToken
-from saucier.config.segments import FirstSegment as FirstSegment
-from saucier.config.segments import LanguageTable as LanguageTable
-from saucier.config.segments import OneSegment as OneSegment
-from saucier.config.segments import Segments
-from saucier.config.segments import SegmentScores as SegmentScores
-from saucier.config.segments import SegmentTable as SegmentTable
-from saucier.config.segments import SegmentTokens as SegmentTokens
-from saucier.config.streams import OneStream, Reversible
-from saucier.config.targets import DefaultTarget
-
-MAX_LAYERS = 10_000
-"""More layers than any real model has: a hostile file cannot make us build for hours."""
+from saucier.config.pooling import LayerMix, Pooler
+from saucier.config.stack import SegmentMemory, Stack
+from saucier.config.visibility import Window
+from saucier.errors import InputError
 
 
-class Block(Config):
-    """Sublayers one after the other, each inside its own residual."""
+class NormalInit(Config):
+    """Matrices from a normal distribution, biases zero.
 
-    sublayers: tuple[Residual, ...] = Field(min_length=1)
-    """In the order they are applied."""
-    bottleneck: Bottleneck | None = None
-    """What narrows the stream inside the block (MobileBERT)."""
-
-    def width(self, dim: int) -> int:
-        """Return the width of the stream inside the block."""
-        return dim if self.bottleneck is None else self.bottleneck.width
-
-
-class Repeat(Config):
-    """The same block `times` times, each with weights of its own."""
-
-    kind: Literal["repeat"] = "repeat"
-    block: Block
-    """The block that every layer has."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-
-
-class Cycle(Config):
-    """Different blocks in turn, the whole turn `times` times, each with weights of its own."""
-
-    kind: Literal["cycle"] = "cycle"
-    blocks: tuple[Block, ...] = Field(min_length=1)
-    """One turn, in order."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-
-
-class Share(Config):
-    """`times` layers that share weights: all of them, or those of a group; a layer is one block or several.
-
-    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942; groups and inner blocks from its code release.
+    Source: Radford et al. 2019 (GPT-2), §2.3, for the depth scaling.
     """
 
-    kind: Literal["share"] = "share"
-    block: Block
-    """What every block is."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-    groups: int = Field(default=1, gt=0, le=MAX_LAYERS)
-    """Sets of weights; the first layers use the first, and so on in equal parts."""
-    inner: int = Field(default=1, gt=0, le=100)
-    """Blocks in a layer, each with weights of its own."""
-
-    def order(self) -> list[int]:
-        """Return for each block that is applied the number of the weights that it uses, from 0."""
-        groups = [int(layer / (self.times / self.groups)) for layer in range(self.times)]
-        return [group * self.inner + place for group in groups for place in range(self.inner)]
+    kind: Literal["normal"] = "normal"
+    std: float = Field(default=0.02, gt=0)
+    """Standard deviation."""
+    depth_scaled: bool = False
+    """Divide the deviation of the maps that write to the residual by the square root of their number."""
 
 
-Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
+class XavierInit(Config):
+    """Matrices from a uniform distribution scaled by fan-in plus fan-out, embeddings normal with dim**-0.5.
 
-
-class Stack(Config):
-    """The blocks of an encoder or of a decoder, and the norm after the last one."""
-
-    layers: Layers
-    """How the blocks are laid out."""
-    residual: Annotated[OneStream | Reversible, Field(discriminator="kind")] = OneStream()
-    """What the sublayers add to."""
-    layer_positions: Learned | None = None
-    """Tables of positions, one for each block, added to what the block reads.
-
-    Source: Al-Rfou et al. 2019, §3.4, arXiv:1808.04444."""
-    convolution: Convolution | None = None
-    """What stands beside the first block (DeBERTa-v2)."""
-    final_norm: Norm | None = None
-    """The norm after the last block (pre-norm stacks need one)."""
-    narrow: int | None = Field(default=None, gt=0)
-    """Width that a last map without bias takes the output to; None: there is no such map (OPT-350M has one)."""
-    dropout: Probability = 0.0
-    """Dropout on the stack's output (T5)."""
-    memory: SegmentMemory | None = None
-    """What is kept from one segment of a text to the next (Transformer-XL)."""
-    queries: QueryVector | None = None
-    """The second stream (XLNet)."""
-    tied: bool = False
-    """Use the encoder's maps and norms, not its tables of positions (the decoder only). Source: Raffel 2020, §3.2.2."""
-    zero_padding: bool = False
-    """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
-
-    def stream_width(self, dim: int) -> int:
-        """Return the width of the vectors behind the last block."""
-        return 2 * dim if isinstance(self.residual, Reversible) else dim
-
-    def width(self, dim: int) -> int:
-        """Return the width of the vectors that the stack gives."""
-        return self.narrow or self.stream_width(dim)
-
-    def blocks(self) -> list[Block]:
-        """Return the blocks in the order they are applied, shared ones repeated."""
-        match self.layers:
-            case Repeat(block=block, times=times):
-                return [block] * times
-            case Share(block=block, times=times, inner=inner):
-                return [block] * (times * inner)
-            case Cycle(blocks=blocks, times=times):
-                return list(blocks) * times
-
-    def attentions(self) -> list[SelfAttention]:
-        """Return the self-attentions in the order they are applied."""
-        return [inner for block in self.blocks() for residual in block.sublayers
-                if isinstance(inner := residual.inner, SelfAttention)]
-
-
-class ProjectTokens(Config):
-    """Narrow token vectors, widened before positions are added. Source: Zhang et al. 2022 (OPT), arXiv:2205.01068."""
-
-    kind: Literal["tokens"] = "tokens"
-    width: int = Field(gt=0)
-    """Width of the token table."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectSum(Config):
-    """Narrow tables, widened when they are summed, before the norm. Source: He et al. 2021, arXiv:2006.03654."""
-
-    kind: Literal["sum"] = "sum"
-    width: int = Field(gt=0)
-    """Width of the tables."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectNormed(Config):
-    """Narrow tables, widened after norm and dropout. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942."""
-
-    kind: Literal["normed"] = "normed"
-    width: int = Field(gt=0)
-    """Width of the tables and of the norm."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectTwice(Config):
-    """Token vectors of half the width, side by side with themselves: each direction of a model has its own copy.
-
-    Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365, where both directions read the same token vectors.
+    Source: Glorot and Bengio 2010; the usual choice for Vaswani et al. 2017.
     """
 
-    kind: Literal["twice"] = "twice"
+    kind: Literal["xavier"] = "xavier"
 
 
-class ProjectTrigram(Config):
-    """The next token's narrow vector, the token's own and the one before, side by side, widened before positions.
+class FanInInit(Config):
+    """Matrices normal with deviation fan_in**-0.5, embeddings with `embedding_std`; T5's choice.
 
-    Padding beside the last token is read like any token, as in the published models.
-    Source: Sun et al. 2020 (MobileBERT), §3.2, arXiv:2004.02984.
+    Where the scores are not scaled by the root of the head's width, the query map starts smaller by that factor.
+    Source: Raffel et al. 2020, code release.
     """
 
-    kind: Literal["trigram"] = "trigram"
-    width: int = Field(gt=0)
-    """Width of the token table."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
+    kind: Literal["fan_in"] = "fan_in"
+    embedding_std: float = Field(default=1.0, gt=0)
 
 
-class ProjectUndropped(Config):
-    """As `ProjectNormed`, but before dropout. Source: Lee-Thorp et al. 2022 (FNet), code release, arXiv:2105.03824."""
+class UniformInit(Config):
+    """Matrices and tables from one uniform distribution around zero. Source: Luong et al. 2015, §4.1."""
 
-    kind: Literal["undropped"] = "undropped"
-    width: int = Field(gt=0)
-    """Width of the tables and of the norm."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
+    kind: Literal["uniform"] = "uniform"
+    reach: float = Field(default=0.1, gt=0)
+    """The largest value."""
 
 
-EmbeddingProjection = Annotated[
-    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters | ProjectTrigram | ProjectTwice,
-    Field(discriminator="kind"),
-]
+Initialization = Annotated[NormalInit | XavierInit | FanInInit | UniformInit, Field(discriminator="kind")]
 
 
-class Embedding(Config):
-    """Tokens to vectors: table, optional positions and segments, norm, dropout."""
+class ShiftedSource(Config):
+    """The start token, then the source without its last token. Source: Lewis et al. 2020, §3.1, arXiv:1910.13461."""
 
-    vocab: int = Field(gt=0, le=2**31)
-    """Number of tokens."""
-    tied: bool = False
-    """Use the source side's token table (the decoder's own embedding only). Source: Press and Wolf 2017, §3."""
-    characters: CharacterNetwork | None = None
-    """What makes token vectors of a token's characters; None: a table has one for each token."""
-    projection: EmbeddingProjection | None = None
-    """The map from narrower tables to `dim`; None: the tables are as wide as the model."""
-    positions: EmbeddingPositions = NoPositions()
-    """What is added to the token vectors for their place."""
-    segments: Segments | None = None
-    """What is added for the segment (token type) of each token."""
-    languages: LanguageTable | None = None
-    """What is added for the language of each token."""
-    norm: Norm | None = None
-    """The norm after the sum (BERT)."""
-    dropout: Probability = 0.0
-    """Dropout on the embedded tokens."""
-    padding: int | None = Field(default=None, ge=0)
-    """Id of the tokens that an encoder takes as padding where the batch gives no mask; None: all tokens are real."""
-    scale: float = Field(default=1.0, gt=0)
-    """Factor on the token vectors before positions are added (Vaswani et al.: the square root of `dim`)."""
+    kind: Literal["shifted_source"] = "shifted_source"
+    start: int = Field(ge=0)
+    """Id of the token that stands first."""
 
-    @property
-    def first_position(self) -> int:
-        """The published position of a text's first token, where offsets are not added inside the model."""
-        match self.positions:
-            case Learned(places=SkipPadding(padding=padding)) | Sinusoidal(places=SkipPadding(padding=padding)):
-                return padding + 1
-            case _:
-                return 0
 
-    def widths(self, dim: int) -> tuple[int, int]:
-        """Return the width of the token table, and that of positions, segments and (where it comes before) the norm."""
-        match self.projection:
-            case None:
-                return dim, dim
-            case ProjectTwice():
-                return dim // 2, dim // 2
-            case ProjectTokens(width=width) | ProjectClusters(width=width) | ProjectTrigram(width=width):
-                return width, dim
-            case ProjectSum(width=width) | ProjectNormed(width=width) | ProjectUndropped(width=width):
-                return width, width
+class RotatedSource(Config):
+    """The last real token of the source (its language), then the source without its last token.
 
-    def norm_width(self, dim: int) -> int:
-        """Return the width of the norm, which may come before the projection."""
-        last = isinstance(self.projection, ProjectNormed | ProjectUndropped | ProjectTwice)
-        return self.widths(dim)[1] if last else dim
+    Source: Liu et al. 2020 (mBART), §2.1, arXiv:2001.08210.
+    """
+
+    kind: Literal["rotated_source"] = "rotated_source"
+    padding: int = Field(default=1, ge=0)
+    """Id of the padding token."""
+
+
+DefaultTarget = Annotated[ShiftedSource | RotatedSource, Field(discriminator="kind")]
 
 
 class SourceEncoder(Config):
@@ -358,3 +185,31 @@ class Transformer(Config):
         if isinstance(self.head, AdaptiveHead):
             return self.decoder is not None
         return head is not None and (self.decoder is not None or not isinstance(head.predicts, NextToken))
+
+
+def set_memory_length(config: Transformer, length: int) -> Transformer:
+    """Return a model that remembers `length` tokens, and whose windows over its memory are as long.
+
+    Its weights stay as they are: positions are relative. Raises `InputError` for a model without a memory.
+    """
+    stacks = {name: stack for name in ("encoder", "decoder") if (stack := getattr(config, name)) and stack.memory}
+    if not stacks:
+        raise InputError("the model has no memory", where="memory", remedy="leave it out")
+    return config.model_copy(update={name: set_stack_memory(stack, length) for name, stack in stacks.items()})
+
+
+def set_stack_memory(stack: Stack, length: int) -> Stack:
+    """Return a stack with a memory of this length."""
+    assert stack.memory is not None, "asked of stacks with one"
+    old = stack.memory.length
+
+    def change(node: Config) -> Config:
+        match node:
+            case SegmentMemory():
+                return node.model_copy(update={"length": length})
+            case Window(size=size) if size == old:
+                return node.model_copy(update={"size": length})
+            case _:
+                return node
+
+    return rewrite_config(stack, change)

@@ -1,4 +1,4 @@
-"""How the vectors of a text's tokens become one, for heads that give vectors; and a map that may follow."""
+"""How hidden vectors become one vector for a text: poolings, single positions, a mean of all layers, the pooler."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.layers import Activation
+from saucier.config.norms import Norm, Probability
 
 
 class Pooled(Config):
@@ -75,3 +76,78 @@ class DenseMap(Config):
     """Bias on the map."""
     activation: Activation = "tanh"
     """What follows it."""
+
+
+class LayerMix(Config):
+    """`γ Σ_j s_j h_j` over the embedding and every block's output, with trained γ and s = softmax of trained weights.
+
+    Source: Peters et al. 2018 (ELMo), §3.2, eq 1, arXiv:1802.05365 (C eq 17). What the paper calls regularization of
+    the weights is weight decay here: with it s stays near the mean.
+    """
+
+    norm: Norm | None = None
+    """A norm of every layer's vectors before they are weighted, the same for all layers."""
+    dropout: Probability = 0.0
+    """Dropout on the mix. Source: §3.3."""
+    scale: float = Field(default=1.0, gt=0)
+    """Where γ begins."""
+
+
+class FirstUnmasked(Config):
+    """The vector of the first token that is not padding. Source: Warner et al. 2024 (ModernBERT), code release."""
+
+    kind: Literal["first_unmasked"] = "first_unmasked"
+
+
+class Last(Config):
+    """The last position's vector, whatever stands there."""
+
+    kind: Literal["last"] = "last"
+
+
+class LastToken(Config):
+    """The vector of the last token that is not padding. Source: Radford et al. 2018, §3.2, reads the last token."""
+
+    kind: Literal["last_token"] = "last_token"
+    padding: int | None = None
+    """Id of the padding token; None: the last position."""
+
+
+class EndToken(Config):
+    """The vector at the last end-of-text token of a row. Source: Lewis et al. 2020 (BART), §3.1, arXiv:1910.13461."""
+
+    kind: Literal["end_token"] = "end_token"
+    token: int
+    """Id of the token; every row must hold equally many of it."""
+
+
+class Mean(Config):
+    """The mean of the vectors of real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
+
+    kind: Literal["mean"] = "mean"
+
+
+class MeanAll(Config):
+    """The mean of all positions' vectors, padding included, as the summaries of published classes take it."""
+
+    kind: Literal["mean_all"] = "mean_all"
+
+
+class Chosen(Config):
+    """The vector at the position that the batch names (`mc_token_ids`); without one, the last position's."""
+
+    kind: Literal["chosen"] = "chosen"
+
+
+Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | MeanAll | Chosen,
+                 Field(discriminator="kind")]
+"""Where the one vector for a whole input is taken."""
+
+
+class Pooler(Config):
+    """A dense layer and an activation on the first token. Source: Devlin et al. 2019, code release."""
+
+    dense: bool = True
+    """Whether there is a dense layer; without one and with activation identity it is the first token's vector."""
+    activation: Activation = "tanh"
+    """What follows the dense layer."""

@@ -9,11 +9,66 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.algebra import Algebra
 from saucier.config.base import Config
-from saucier.config.patterns import Columns as Columns
-from saucier.config.patterns import Dilated as Dilated
-from saucier.config.patterns import Strided as Strided
+
+
+class Algebra(Config):
+    """Gives every visibility the operators `&` (both must allow) and `|` (one must allow)."""
+
+    def __and__(self, other: Visibility) -> And:
+        """Allow what both allow."""
+
+        return And(terms=(self, other))
+
+    def __or__(self, other: Visibility) -> Or:
+        """Allow what at least one allows."""
+
+        return Or(terms=(self, other))
+
+    def __add__(self, other: Visibility) -> Plus:
+        """Allow what at least one allows, and count a key as often as they allow it together."""
+
+        return Plus(terms=(self, other))
+
+
+class Dilated(Algebra):
+    """A window with gaps: distances 0, `dilation`, … (`size` - 1) · `dilation`, on both sides.
+
+    `ByHead(terms=(Window(257), Dilated(size=257, dilation=2)))` dilates the second half of the heads.
+    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
+    """
+
+    kind: Literal["dilated"] = "dilated"
+    size: int = Field(gt=0)
+    """Keys that are visible on each side, the query's own counted on both."""
+    dilation: int = Field(gt=0)
+    """Positions from one visible key to the next."""
+
+
+class Strided(Algebra):
+    """A query sees the keys that are a multiple of `stride` positions away.
+
+    `Causal() & Strided(stride=l)` is the second strided pattern, `Causal() & Window(l + 1)` the first one.
+    Source: Child et al. 2019, §4.3, arXiv:1904.10509.
+    """
+
+    kind: Literal["strided"] = "strided"
+    stride: int = Field(gt=0)
+    """Positions from one visible key to the next; near the square root of the length, cost grows as n·√n."""
+
+
+class Columns(Algebra):
+    """All see the last `count` positions of every block of `stride`, counted from the row's beginning.
+
+    `Causal() & Columns(stride=l, count=c)` is the second fixed pattern, `Causal() & BlockWindow(size=l, reach=0)` the
+    first one. A query before the first of them sees nothing, and gets zeros. Source: Child et al. 2019, §4.3.
+    """
+
+    kind: Literal["columns"] = "columns"
+    stride: int = Field(gt=0)
+    """Positions of a block."""
+    count: int = Field(default=1, gt=0)
+    """Positions at the end of each block that are seen."""
 
 
 class Full(Algebra):
@@ -224,160 +279,12 @@ for rebuilt in (And, Or, Plus, Beyond, ByHead):
     rebuilt.model_rebuild()
 
 
-def visible_keys(visibility: Visibility, length: int) -> float:
-    """Return how many keys a query sees on average in a sequence of `length` tokens (for counting FLOPs).
+def build_bigbird_visibility(size: int, drawn: int, length: int) -> Visibility:
+    """Return what a BigBird of at most `length` positions sees; all, as long as the blocks could not leave gaps.
 
-    A prefix is counted as causal, since its length is known only with the batch, and global tokens, few and known
-    as late, as one; a conjunction by its narrowest term, with a causal window counted exactly.
+    Source: Zaheer et al. 2020, §2 and appendix D, arXiv:2007.14062; the limit is that of its code release.
     """
-    match visibility:
-        case Full() | Permutation():
-            return float(length)
-        case SameLength():
-            return 1.0
-        case Causal() | Prefix():
-            return (length + 1) / 2
-        case Global():
-            return 1.0
-        case Window(size=size):
-            reach = min(size, length)
-            return 2 * causal_window_keys(reach, length) - 1
-        case And(terms=terms):
-            terms = flat(terms)
-            past = any(isinstance(term, Causal) for term in terms)
-            match [term for term in terms if not isinstance(term, Causal)]:
-                case [Columns(stride=step, count=count)] if past:
-                    firsts = range(step - min(count, step), step)
-                    return sum(sum(range(length - first, 0, -step)) for first in firsts) / length
-            narrow = min((visible_keys(term, length) for term in terms if not isinstance(term, Causal)),
-                         default=float(length))
-            if past and all(isinstance(term, Causal | EVEN) for term in terms):
-                return (narrow + 1) / 2
-            return min(narrow, (length + 1) / 2) if past else narrow
-        case Or(terms=terms):
-            return min(float(length), sum(visible_keys(term, length) for term in terms))
-        case Plus(terms=terms):
-            return sum(visible_keys(term, length) for term in terms)
-        case Beyond(length=limit, inner=inner):
-            return visible_keys(inner, length) if length > limit else float(length)
-        case BlockWindow() | GlobalBlocks() | RandomBlocks():
-            return block_keys(visibility, length)
-        case Dilated(size=size, dilation=step):
-            return 2 * sum(max(0, length - step * away) for away in range(size)) / length - 1
-        case Strided(stride=step):
-            return 2 * sum(range(length, 0, -step)) / length - 1
-        case Columns(stride=step, count=count):
-            whole, rest = divmod(length, step)
-            return float(whole * min(count, step) + max(0, rest - max(0, step - count)))
-        case ByHead(terms=terms):
-            return sum(visible_keys(term, length) for term in terms) / len(terms)
-
-
-EVEN = Full | Window | Dilated | Strided | BlockWindow
-"""Visibilities in which two positions see each other or not, and every one sees itself."""
-
-
-def block_keys(visibility: Blocks, length: int) -> float:
-    """Return the average number of keys that a pattern of blocks shows, its last block counted as a whole one."""
-    size, blocks = visibility.size, max(1, -(-length // visibility.size))
-    match visibility:
-        case BlockWindow(reach=reach):
-            shown = sum(min(block + reach, blocks - 1) - max(block - reach, 0) + 1 for block in range(blocks)) / blocks
-        case GlobalBlocks():
-            shown = min(2.0, blocks) * (2 - min(2, blocks) / blocks)
-        case RandomBlocks(count=count):
-            shown = count * max(blocks - 2, 0) / blocks
-    return min(shown * size, max(1.0, shown) * length)
-
-
-def flat(terms: tuple[Visibility, ...]) -> tuple[Visibility, ...]:
-    """Return the terms of a conjunction with those of conjunctions inside it."""
-    return tuple(inner for term in terms for inner in (flat(term.terms) if isinstance(term, And) else (term,)))
-
-
-def causal_window_keys(reach: int, length: int) -> float:
-    """Average of min(position + 1, reach) over the positions of a sequence."""
-    return (reach * (reach + 1) / 2 + (length - reach) * reach) / length
-
-
-def is_causal(visibility: Visibility) -> bool:
-    """Say whether no query can see a later key, whatever the batch."""
-    match visibility:
-        case Causal():
-            return True
-        case And(terms=terms):
-            return any(is_causal(term) for term in terms)
-        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
-            return all(is_causal(term) for term in terms)
-        case _:
-            return False
-
-
-def global_terms(visibility: Visibility) -> tuple[Global, ...]:
-    """Return the terms of a visibility that speak of global tokens."""
-    match visibility:
-        case Global():
-            return (visibility,)
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
-            return tuple(found for term in terms for found in global_terms(term))
-        case _:
-            return ()
-
-
-def sliding(visibility: Visibility) -> int | None:
-    """Return how far a sliding window with global tokens reaches to each side; None for another visibility."""
-    match visibility:
-        case Or(terms=(Window(size=size), Global(otherwise=otherwise))) if not isinstance(otherwise, FirstTokens):
-            return size - 1
-        case _:
-            return None
-
-
-def terms_of(visibility: Visibility) -> list[Visibility]:
-    """Return a visibility and everything inside it."""
-    match visibility:
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
-            inner: tuple[Visibility, ...] = terms
-        case Beyond(inner=one):
-            inner = (one,)
-        case _:
-            inner = ()
-    return [visibility, *(found for term in inner for found in terms_of(term))]
-
-
-def draws_blocks(visibility: Visibility) -> bool:
-    """Say whether some of what is visible is drawn in training."""
-    return any(isinstance(term, RandomBlocks) for term in terms_of(visibility))
-
-
-def tells_heads(visibility: Visibility) -> bool:
-    """Say whether heads see differently."""
-    return any(isinstance(term, ByHead) for term in terms_of(visibility))
-
-
-def repeats(visibility: Visibility) -> bool:
-    """Say whether a key may count more than once for a query."""
-    return any(isinstance(term, RandomBlocks | Plus) for term in terms_of(visibility))
-
-
-def fits_any_length(visibility: Visibility) -> bool:
-    """Say whether what two positions see of each other does not depend on how long the batch is."""
-    return not any(isinstance(term, GlobalBlocks | RandomBlocks | Beyond) for term in terms_of(visibility))
-
-
-def fits_any_place(visibility: Visibility) -> bool:
-    """Say whether what two positions see of each other also stays when they stand further right in their row."""
-    counted = any(isinstance(term, BlockWindow | Columns)
-                  or (isinstance(term, Global) and isinstance(term.otherwise, FirstTokens))
-                  for term in terms_of(visibility))
-    return fits_any_length(visibility) and not counted
-
-
-def has_prefix(visibility: Visibility) -> bool:
-    """Say whether the batch names first tokens that all may see."""
-    return any(isinstance(term, Prefix) for term in terms_of(visibility))
-
-
-def permutes(visibility: Visibility) -> bool:
-    """Say whether the batch may hide keys from single queries."""
-    return any(isinstance(term, Permutation) for term in terms_of(visibility))
+    pattern: Visibility = BlockWindow(size=size) | GlobalBlocks(size=size)
+    if drawn:
+        pattern = pattern + RandomBlocks(size=size, count=drawn, length=length)
+    return Beyond(length=(5 + 2 * drawn) * size, inner=pattern)

@@ -1,53 +1,57 @@
-"""The families: one short function each, from hyper-parameters to a config. `FAMILIES` is the whole list."""
+"""The families: one short function each, from hyper-parameters to a config, and the published layouts that can be read
+and written. `FAMILIES` and `LAYOUTS` are the whole lists.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 
+from saucier.checkpoints.layout import Layout
 from saucier.config import Transformer
-from saucier.families.albert import albert
-from saucier.families.bart import bart, mbart
-from saucier.families.bert import bert
-from saucier.families.bert_generation import bert_generation
-from saucier.families.big_bird import big_bird
-from saucier.families.bloom import bloom
-from saucier.families.ctrl import ctrl
-from saucier.families.deberta import deberta
-from saucier.families.deberta_v2 import deberta_v2
-from saucier.families.deep_char import deep_char
-from saucier.families.distilbert import distilbert
-from saucier.families.dpr import dpr
-from saucier.families.electra import electra, electra_generator
-from saucier.families.elmo import elmo
-from saucier.families.encoder_decoder import bert2bert
-from saucier.families.etc import etc
-from saucier.families.fnet import fnet
-from saucier.families.gpt import gpt
-from saucier.families.gpt2 import gpt2
-from saucier.families.gpt_neo import gpt_neo
-from saucier.families.gpt_neox import gpt_neox
-from saucier.families.gptj import gptj
-from saucier.families.led import led
-from saucier.families.llama import llama
-from saucier.families.longformer import longformer
-from saucier.families.marian import m2m_100, marian, pegasus
-from saucier.families.mask_predict import mask_predict
-from saucier.families.mistral import mistral
-from saucier.families.mixtral import mixtral
-from saucier.families.mobilebert import mobilebert
-from saucier.families.modernbert import modernbert
-from saucier.families.mpnet import mpnet
-from saucier.families.opt import opt
-from saucier.families.realm import realm
+from saucier.families.albert import ALBERT_LAYOUT, albert
+from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT, bart, mbart
+from saucier.families.bert import BERT_GENERATION_LAYOUT, BERT_LAYOUT, bert, bert_generation
+from saucier.families.big_bird import BIG_BIRD_LAYOUT, big_bird
+from saucier.families.bloom import BLOOM_LAYOUT, bloom
+from saucier.families.ctrl import CTRL_LAYOUT, ctrl
+from saucier.families.deberta import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT, deberta, deberta_v2
+from saucier.families.distilbert import DISTILBERT_LAYOUT, distilbert
+from saucier.families.dpr import DPR_LAYOUT, dpr
+from saucier.families.electra import ELECTRA_LAYOUT, electra, electra_generator
+from saucier.families.encoder_decoder import ENCODER_DECODER_LAYOUT, bert2bert
+from saucier.families.fnet import FNET_LAYOUT, fnet
+from saucier.families.gpt import GPT_LAYOUT, gpt
+from saucier.families.gpt2 import GPT2_LAYOUT, gpt2
+from saucier.families.gpt_neo import GPT_NEO_LAYOUT, gpt_neo
+from saucier.families.gpt_neox import GPT_NEOX_LAYOUT, GPTJ_LAYOUT, gpt_neox, gptj
+from saucier.families.led import LED_LAYOUT, led
+from saucier.families.llama import LLAMA_LAYOUT, llama
+from saucier.families.longformer import LONGFORMER_LAYOUT, longformer
+from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, m2m_100, marian, pegasus
+from saucier.families.mistral import MISTRAL_LAYOUT, MIXTRAL_LAYOUT, mistral, mixtral
+from saucier.families.mobilebert import MOBILEBERT_LAYOUT, mobilebert
+from saucier.families.modernbert import MODERNBERT_LAYOUT, modernbert
+from saucier.families.mpnet import MPNET_LAYOUT, mpnet
+from saucier.families.opt import OPT_LAYOUT, opt
+from saucier.families.realm import REALM_LAYOUT, realm
 from saucier.families.reformer import reformer
-from saucier.families.roberta import camembert, roberta, xlm_roberta
-from saucier.families.roformer import roformer
-from saucier.families.seq2seq import seq2seq
-from saucier.families.sparse_transformer import sparse_transformer
-from saucier.families.switch import switch_transformers
-from saucier.families.t5 import mt5, t5, t5_decoder, t5_shared
-from saucier.families.transfo_xl import transfo_xl
-from saucier.families.transformer import transformer
-from saucier.families.xlm import xlm
-from saucier.families.xlnet import xlnet
+from saucier.families.reformer_tables import REFORMER_LAYOUT
+from saucier.families.roberta import (
+    CAMEMBERT_LAYOUT,
+    ROBERTA_LAYOUT,
+    XLM_ROBERTA_LAYOUT,
+    camembert,
+    roberta,
+    xlm_roberta,
+)
+from saucier.families.roformer import ROFORMER_LAYOUT, roformer
+from saucier.families.seq2seq import mask_predict, seq2seq, transformer
+from saucier.families.switch import SWITCH_LAYOUT, switch_transformers
+from saucier.families.t5 import MT5_LAYOUT, T5_LAYOUT, mt5, t5, t5_decoder, t5_shared
+from saucier.families.transfo_xl import TRANSFO_XL_LAYOUT, transfo_xl
+from saucier.families.unpublished import deep_char, elmo, etc, sparse_transformer
+from saucier.families.xlm import XLM_LAYOUT, xlm
+from saucier.families.xlnet import XLNET_LAYOUT, xlnet
 
 FAMILIES: dict[str, Callable[..., Transformer]] = {
     "deberta": deberta, "deberta_v2": deberta_v2, "modernbert": modernbert, "transformer": transformer, "gpt": gpt,
@@ -64,3 +68,15 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "sparse_transformer": sparse_transformer, "etc": etc,
 }
 """Family name -> function from hyper-parameters to a config."""
+
+LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
+    ALBERT_LAYOUT, BART_LAYOUT, MBART_LAYOUT, BERT_LAYOUT, BERT_GENERATION_LAYOUT, BIG_BIRD_LAYOUT, DEBERTA_LAYOUT,
+    DEBERTA_V2_LAYOUT, DISTILBERT_LAYOUT, DPR_LAYOUT, ELECTRA_LAYOUT, ENCODER_DECODER_LAYOUT, FNET_LAYOUT, GPT2_LAYOUT,
+    GPT_LAYOUT, GPT_NEO_LAYOUT, GPT_NEOX_LAYOUT, GPTJ_LAYOUT, LED_LAYOUT, LLAMA_LAYOUT, MISTRAL_LAYOUT,
+    LONGFORMER_LAYOUT, M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, MIXTRAL_LAYOUT, MODERNBERT_LAYOUT, MPNET_LAYOUT,
+    REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT,
+    SWITCH_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT, REFORMER_LAYOUT,
+    BLOOM_LAYOUT, CTRL_LAYOUT, OPT_LAYOUT,
+    MOBILEBERT_LAYOUT,
+)}
+"""`model_type` of a config.json -> layout."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling, language
-from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.names import inside, together
-from saucier.checkpoints.rules import Rule, Rules
-from saucier.families import lineage
+from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule, Rules, fused_rule, module_rules
+from saucier.families import bert_lineage
 
 
 def albert(
@@ -41,12 +41,12 @@ def albert(
 
 
 HEAD = "head.language.transform"
-KEYS = lineage.keys(
-    lineage.POSITIONS,
+KEYS = bert_lineage.keys(
+    bert_lineage.POSITIONS,
     Key("embedding_size", ("embed.projection.width", f"{HEAD}.width"), default=128),
     Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
     Key("inner_group_num", ("encoder.layers.inner",), default=1),
-    Key("hidden_dropout_prob", ("embed.dropout", f"{lineage.ATTENTION}.dropout"), default=0.0),
+    Key("hidden_dropout_prob", ("embed.dropout", f"{bert_lineage.ATTENTION}.dropout"), default=0.0),
     transform=HEAD, hidden_act=("activation", "gelu_new"), attention_probs_dropout_prob=("attention_dropout", 0.0))
 BLOCK = {
     "attention.inner.out": "attention.dense",
@@ -56,7 +56,7 @@ BLOCK = {
     "feed_forward.norm": "full_layer_layer_norm",
     "attention.inner.positions.weight": "attention.distance_embedding.weight",
 }
-OUTSIDE = {**lineage.EMBEDDINGS, "embed.project.{p}": "@encoder.embedding_hidden_mapping_in.{p}",
+OUTSIDE = {**bert_lineage.EMBEDDINGS, "embed.project.{p}": "@encoder.embedding_hidden_mapping_in.{p}",
            "pooler.dense.{p}": "@pooler.{p}"}
 
 
@@ -69,11 +69,11 @@ def weights(tree: c.Transformer) -> Rules:
         group, inner = divmod(place, layers.inner)
         ours, theirs = f"encoder.blocks.{place}.", f"@encoder.albert_layer_groups.{group}.albert_layers.{inner}."
         maps = tuple(f"{theirs}attention.{name}" for name in ("query", "key", "value"))
-        rules += [*inside(ours, theirs, BLOCK), together(tree, f"{ours}attention.inner.qkv", maps)]
+        rules += [*module_rules(ours, theirs, BLOCK), fused_rule(tree, f"{ours}attention.inner.qkv", maps)]
     return Rules(rules, ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
 
 
-words = language("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
+words = language_rules("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
 
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:
@@ -84,8 +84,8 @@ def both(tree: c.Transformer) -> tuple[Rule, ...]:
 DROPPED = Key("classifier_dropout_prob", ("head.dropout",), default=0.1)
 CLASSES = {
     "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
-    **encoder_classes("Albert", words, labelling(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
+    **encoder_classes("Albert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
 }
-ALBERT_LAYOUT = Layout("albert", lineage.positioned(albert, scale=1.0), KEYS, weights, CLASSES, "albert.",
+ALBERT_LAYOUT = Layout("albert", bert_lineage.positioned(albert, scale=1.0), KEYS, weights, CLASSES, "albert.",
                        free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))
 """Its published class divides the scores of contents by the root of the heads' width, but not those of distances."""

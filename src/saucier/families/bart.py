@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError
 from saucier.families.bart_lineage import (
     FREE,

@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, counted, labelling, whole
-from saucier.checkpoints.common_fields import renamed
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Published, below
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.rules import Row, Rule, Rules, Table
-from saucier.checkpoints.sides import both_sides, decoder_alone, one_table, tied_output
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, count_labels, head_class
+from saucier.checkpoints.fields import ACTIVATIONS, Key, join_paths, rename_fields
+from saucier.checkpoints.layout import Published
+from saucier.checkpoints.trees import both_sides, decoder_alone, repeat_block, shares_table, ties_output
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Table
+from saucier.checkpoints.weight_operations import Row
 
 
 def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hidden: int | None,
@@ -29,11 +28,11 @@ def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hi
     return c.Transformer(
         dim=dim,
         embed=embed,
-        encoder=repeated(layers, c.SelfAttention(projection=projection), feed_forward, place=place, dropout=dropout,
-                         final_norm=end),
-        decoder=repeated(layers, c.SelfAttention(projection=projection, visibility=c.Causal()),
-                         c.CrossAttention(projection=projection), feed_forward, place=place, dropout=dropout,
-                         final_norm=end),
+        encoder=repeat_block(layers, c.SelfAttention(projection=projection), feed_forward, place=place, dropout=dropout,
+                             final_norm=end),
+        decoder=repeat_block(layers, c.SelfAttention(projection=projection, visibility=c.Causal()),
+                             c.CrossAttention(projection=projection), feed_forward, place=place, dropout=dropout,
+                             final_norm=end),
         decoder_embed=embed.model_copy(update={"tied": True}) if trained else None,
         head=c.LanguageHead(bias=True),
     )
@@ -62,30 +61,30 @@ FEED_FORWARDS = (f"{READER}.1", f"{WRITER}.2")
 EMBEDS = ("embed", "decoder_embed")
 
 
-KEYS = (
-    Key("d_model", ("dim",), argument="dim", default=1024),
-    Key("encoder_layers", ("encoder.layers.times",), default=12),
-    Key("decoder_layers", ("decoder.layers.times",), default=12),
-    Key("encoder_attention_heads", below(READERS, "inner.projection.heads"), default=16),
-    Key("decoder_attention_heads", below(WRITERS, "inner.projection.heads"), default=16),
-    Key("encoder_ffn_dim", (f"{READER}.1.inner.hidden",), default=4096),
-    Key("decoder_ffn_dim", (f"{WRITER}.2.inner.hidden",), default=4096),
-    Key("vocab_size", below(EMBEDS, "vocab"), default=50265),
-    Key("activation_function", below(FEED_FORWARDS, "inner.activation"), names=ACTIVATIONS, default="gelu"),
-    Key("dropout", (*below((*READERS, *WRITERS, *FEED_FORWARDS), "dropout"), *below(EMBEDS, "dropout")), default=0.1),
-    Key("attention_dropout", below((*READERS, *WRITERS), "inner.kernel.dropout"), default=0.0),
-    Key("activation_dropout", below(FEED_FORWARDS, "inner.dropout"), default=0.0),
-    Key("scale_embedding", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
-    Key("tie_word_embeddings", (), argument="tied", default=True, found=tied_output),
-)
-LEARNED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), default=1024, ours=lambda rows: rows + 2,
-              theirs=lambda rows: rows - 2)
+KEYS = (Key("d_model", ("dim",), argument="dim", default=1024),
+        Key("encoder_layers", ("encoder.layers.times",), default=12),
+        Key("decoder_layers", ("decoder.layers.times",), default=12),
+        Key("encoder_attention_heads", join_paths(READERS, "inner.projection.heads"), default=16),
+        Key("decoder_attention_heads", join_paths(WRITERS, "inner.projection.heads"), default=16),
+        Key("encoder_ffn_dim", (f"{READER}.1.inner.hidden",), default=4096),
+        Key("decoder_ffn_dim", (f"{WRITER}.2.inner.hidden",), default=4096),
+        Key("vocab_size", join_paths(EMBEDS, "vocab"), default=50265),
+        Key("activation_function", join_paths(FEED_FORWARDS, "inner.activation"), names=ACTIVATIONS, default="gelu"),
+        Key("dropout", (*join_paths((*READERS, *WRITERS, *FEED_FORWARDS), "dropout"), *join_paths(EMBEDS, "dropout")),
+            default=0.1), Key("attention_dropout", join_paths((*READERS, *WRITERS), "inner.kernel.dropout"),
+                              default=0.0), Key("activation_dropout", join_paths(FEED_FORWARDS, "inner.dropout"),
+                                                default=0.0), Key("scale_embedding", (), argument="scaled",
+                                                                  default=False,
+                                                                  found=lambda tree: tree.embed.scale != 1.0),
+        Key("tie_word_embeddings", (), argument="tied", default=True, found=ties_output),)
+LEARNED = Key("max_position_embeddings", join_paths(EMBEDS, "positions.length"), default=1024,
+              ours=lambda rows: rows + 2, theirs=lambda rows: rows - 2)
 """Tables of learned positions have two rows more than positions."""
-FIXED = Key("max_position_embeddings", below(EMBEDS, "positions.length"), default=1024)
+FIXED = Key("max_position_embeddings", join_paths(EMBEDS, "positions.length"), default=1024)
 START = Key("decoder_start_token_id", ("default_target.start",), default=2)
 OLDER = {"num_hidden_layers": "encoder_layers"}
 """An older config may say the number of the encoder's layers once more, which then counts."""
-newer = partial(renamed, older=OLDER)
+newer = partial(rename_fields, older=OLDER)
 FREE = frozenset({"init_std", "encoder_layerdrop", "decoder_layerdrop", "is_decoder", "is_encoder_decoder",
                   "add_bias_logits", "extra_pos_embeddings", "output_past", "classif_dropout",
                   "force_bos_token_to_be_generated", "save_step"})
@@ -103,7 +102,7 @@ def weights(tree: c.Transformer) -> Rules:
     rules = [Rule("embed.tokens.weight", "@shared.weight", instead="@encoder.embed_tokens.weight")]
     if tree.encoder is None:
         rules = [Rule("embed.tokens.weight", "@decoder.embed_tokens.weight", instead="@shared.weight")]
-    elif not one_table(tree):
+    elif not shares_table(tree):
         rules = [Rule(f"{ours}.tokens.weight", f"@{side}.embed_tokens.weight", instead="@shared.weight")
                  for side, ours in zip(("encoder", "decoder"), EMBEDS, strict=True)]
     for side, ours in (("encoder", "embed"), ("decoder", "decoder_embed" if tree.encoder else "embed")):
@@ -142,15 +141,15 @@ HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_b
 
 def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:
     """The published classes of a family; `labels` is how many a config that names none stands for."""
-    count = replace(LABELS, default=partial(counted, count=labels))
+    count = replace(LABELS, default=partial(count_labels, count=labels))
     dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
     end = Key("eos_token_id", ("head.pick.token",), default=2)
     text = c.ClassificationHead(pick=c.EndToken(token=2), transform=c.Transform(activation="tanh"))
     return {
-        f"{name}{writer}": Published(whole.keep, HEAD),
-        f"{name}ForSequenceClassification": labelling(text, "classification_head.out_proj",
-                                                      dense="classification_head.dense", keys=(count, dropout, end)),
+        f"{name}{writer}": Published(WHOLE.keep, HEAD),
+        f"{name}ForSequenceClassification": head_class(text, "classification_head.out_proj",
+                                                       dense="classification_head.dense", keys=(count, dropout, end)),
         f"{name}ForQuestionAnswering": SPANS,
         f"{name}ForCausalLM": Published(decoder_alone, HEAD[:1], restore=both_sides),
-        f"{name}Model": bare,
+        f"{name}Model": BARE,
     }

@@ -1,13 +1,25 @@
-"""BERT: an encoder with post-norm, learned positions and segments, trained on masked words and sentence pairs."""
+"""BERT, and BertGeneration: encoders with post-norm and learned positions; the latter has no segments and no pooler,
+and may be a decoder that reads an encoder.
+"""
 
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, LABELS, TIED, encoder_classes, keep_all, keep_language, labelling
-from saucier.checkpoints.keys import Layout, Published
-from saucier.checkpoints.rules import Rule
-from saucier.checkpoints.sides import restore, settle
-from saucier.families import lineage
+from saucier.checkpoints.classes import (
+    BARE,
+    DROPOUT,
+    LABELS,
+    TIED,
+    encoder_classes,
+    head_class,
+    keep_all,
+    keep_language,
+    language_rules,
+)
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
+from saucier.checkpoints.weight_names import Rule
+from saucier.families import bert_lineage
 
 
 def bert(
@@ -26,8 +38,8 @@ def bert(
     embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=norm, dropout=dropout,
                         segments=c.SegmentTable(count=segments) if segments else None)
     language = c.LanguageHead(bias=True, transform=c.Transform(norm=norm))
-    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, pooler=c.Pooler(),
-                           head=c.PretrainingHead(language=language))
+    return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, pooler=c.Pooler(),
+                                head=c.PretrainingHead(language=language))
 
 
 SENTENCE = "cls.seq_relationship"
@@ -35,25 +47,51 @@ SENTENCE = "cls.seq_relationship"
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:
     """The names of the two pretraining heads."""
-    return (*lineage.WORDS(tree), Rule("head.sentence.{p}", SENTENCE + ".{p}"))
+    return (*bert_lineage.WORDS(tree), Rule("head.sentence.{p}", SENTENCE + ".{p}"))
 
 
 CLASSES = {
     "BertForPreTraining": Published(keep_all, both, (TIED,)),
-    "BertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
-    **encoder_classes("Bert", lineage.WORDS, labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
+    "BertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+    **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                       dropout=DROPOUT),
-    "BertLMHeadModel": Published(keep_language, lineage.WORDS, (TIED,)),
+    "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),
 }
-KEYS = lineage.keys(lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED, transform="head.language.transform")
+KEYS = bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
+                         transform="head.language.transform")
 BERT_LAYOUT = Layout(
     "bert",
-    lineage.positioned(bert),
+    bert_lineage.positioned(bert),
     KEYS,
-    lineage.BERT_BODY,
+    bert_lineage.BERT_BODY,
     CLASSES,
     "bert.",
     free=frozenset({"tie_word_embeddings"}),
-    settle=settle,
-    restore=restore,
+    settle=move_to_decoder,
+    restore=move_to_encoder,
+)
+
+
+def bert_generation(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 50358, length: int = 512,
+                    hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
+    """BertGeneration with its language head, as an encoder.
+
+    Source: Rothe et al. 2020, §2, arXiv:1907.12461, for warm-started pairs of such encoders and decoders.
+    """
+    tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, segments=0, dropout=dropout)
+    return tree.model_copy(update={"pooler": None, "head": c.LanguageHead(bias=True)})
+
+
+words = language_rules("lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias")
+BERT_GENERATION_LAYOUT = Layout(
+    "bert-generation",
+    bert_lineage.positioned(bert_generation),
+    bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, drop=("type_vocab_size",)),
+    bert_lineage.ROBERTA_BODY,
+    {"BertGenerationEncoder": BARE, "BertGenerationDecoder": Published(keep_language, words, (TIED,))},
+    "bert.",
+    fixed={"position_embedding_type": "absolute"},
+    free=frozenset({"tie_word_embeddings"}),
+    settle=move_to_decoder,
+    restore=move_to_encoder,
 )

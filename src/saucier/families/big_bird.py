@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all, labelling, only
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, put
-from saucier.checkpoints.places import first_attention
-from saucier.checkpoints.rules import Rule
-from saucier.checkpoints.sides import as_decoder, as_encoder
-from saucier.config.block_patterns import blocks
-from saucier.config.visibility import terms_of
-from saucier.families import lineage
+from saucier.checkpoints.classes import DROPOUT, TIED, encoder_classes, fixed_key, head_class, keep_all
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import as_decoder, as_encoder
+from saucier.checkpoints.weight_names import Rule
+from saucier.config.questions import list_terms
+from saucier.config.visibility import build_bigbird_visibility
+from saucier.families import bert_lineage
 from saucier.families.bert import bert, both
 
 
@@ -24,7 +24,7 @@ def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 
     and no attention weights in long inputs; here dropout stands where BERT has it.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    return seeing(tree, visibility or blocks(64, 3, length))
+    return seeing(tree, visibility or build_bigbird_visibility(64, 3, length))
 
 
 def seeing(tree: c.Transformer, visibility: c.Visibility) -> c.Transformer:
@@ -36,25 +36,26 @@ def seeing(tree: c.Transformer, visibility: c.Visibility) -> c.Transformer:
 
 def from_fields(dim: int, *, sparse: bool, block: int, drawn: int, length: int, scaled: bool) -> c.Transformer:
     """The family by its published fields."""
-    tree = big_bird(dim, length=length, visibility=blocks(block, drawn, length) if sparse else c.Full())
+    tree = big_bird(dim, length=length, visibility=build_bigbird_visibility(block, drawn, length) if sparse
+                    else c.Full())
     return tree.model_copy(update={"embed": tree.embed.model_copy(update={"scale": dim**0.5 if scaled else 1.0})})
 
 
 def drawn_blocks(tree: c.Transformer) -> int | None:
     """Return how many blocks are drawn, where there are blocks."""
-    terms = terms_of(first_attention(tree).visibility)
+    terms = list_terms(first_attention(tree).visibility)
     count = next((term.count for term in terms if isinstance(term, c.RandomBlocks)), 0)
     return count if any(isinstance(term, c.BlockWindow) for term in terms) else None
 
 
 def block_size(tree: c.Transformer) -> int | None:
     """Return the positions in a block, where there are blocks."""
-    terms = terms_of(first_attention(tree).visibility)
+    terms = list_terms(first_attention(tree).visibility)
     return next((term.size for term in terms if isinstance(term, c.BlockWindow)), None)
 
 
 BLOCK = "encoder.layers.block.sublayers"
-KEYS = lineage.keys(
+KEYS = bert_lineage.keys(
     Key("attention_type", (), argument="sparse", names={"block_sparse": True, "original_full": False},
         default="block_sparse", found=lambda tree: block_size(tree) is not None),
     Key("block_size", (), argument="block", default=64, found=block_size),
@@ -63,7 +64,7 @@ KEYS = lineage.keys(
     Key("use_bias", (f"{BLOCK}.0.inner.projection.bias",), default=True),
     arguments=("dim", "length"), transform="head.language.transform",
     max_position_embeddings=("length", 4096), hidden_act=("activation", "gelu_new"))
-NAMES = replace(lineage.BERT_BODY, outside={**lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"})
+NAMES = replace(bert_lineage.BERT_BODY, outside={**bert_lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"})
 
 
 def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -92,30 +93,32 @@ def activation(*paths: str) -> Key:
     return Key("hidden_act", paths, names=ACTIVATIONS, default="gelu_new")
 
 
-FULL_ONLY = replace(only("attention_type", False), names={"original_full": False}, default="block_sparse")
+FULL_ONLY = replace(fixed_key("attention_type", False), names={"original_full": False}, default="block_sparse")
 """The reference's blocks see later tokens also where text is written: only full attention can be read as a writer."""
-USUAL = {name: replace(published, keys=(only("is_decoder", False), *published.keys))
-         for name, published in encoder_classes("BigBird", lineage.WORDS, lineage.labelled_first(
-             "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=lineage.HEAD_DROPOUTS)),
-             dropout=DROPOUT, keep=keep_all).items()}
-CLASSES = {
-    "BigBirdForPreTraining": Published(keep_all, both, (only("is_decoder", False), TIED)),
-    **{name: keep_pooler(published) for name, published in USUAL.items()},
-    "BigBirdForMaskedLM": Published(keep_language, lineage.WORDS, (only("is_decoder", False), TIED)),
-    "BigBirdForCausalLM": keep_pooler(Published(as_decoder, lineage.WORDS, (only("is_decoder", True), FULL_ONLY, TIED),
-                                                restore=as_encoder)),
-    "BigBirdForMultipleChoice": labelling(c.ChoiceHead(), keys=(only("is_decoder", False), lineage.HEAD_DROPOUT)),
-    "BigBirdForQuestionAnswering": Published(with_questions, (
-        Rule("head.up.{p}", "qa_classifier.intermediate.dense.{p}"),
-        Rule("head.down.{p}", "qa_classifier.output.dense.{p}"),
-        Rule("head.norm.{p}", "qa_classifier.output.LayerNorm.{p}"),
-        Rule("head.output.{p}", "qa_classifier.qa_outputs.{p}"),
-    ), (only("is_decoder", False),
-        Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
-        Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
-        activation("head.activation"), lineage.HEAD_DROPOUT)),
-    "BigBirdModel": USUAL["BigBirdModel"],
-}
+USUAL = {name: replace(published, keys=(fixed_key("is_decoder", False), *published.keys))
+         for name, published in encoder_classes("BigBird", bert_lineage.WORDS, bert_lineage.labelled_first(
+             "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=bert_lineage.HEAD_DROPOUTS)),
+                                                dropout=DROPOUT, keep=keep_all).items()}
+CLASSES = {"BigBirdForPreTraining": Published(keep_all, both, (fixed_key("is_decoder", False), TIED)),
+           **{name: keep_pooler(published) for name, published in USUAL.items()},
+           "BigBirdForMaskedLM": Published(keep_language, bert_lineage.WORDS, (fixed_key("is_decoder", False), TIED)),
+           "BigBirdForCausalLM": keep_pooler(Published(as_decoder, bert_lineage.WORDS,
+                                                       (fixed_key("is_decoder", True), FULL_ONLY, TIED),
+                                                       restore=as_encoder)),
+           "BigBirdForMultipleChoice": head_class(c.ChoiceHead(),
+                                                  keys=(fixed_key("is_decoder", False), bert_lineage.HEAD_DROPOUT)),
+           "BigBirdForQuestionAnswering": Published(with_questions,
+                                                    (Rule("head.up.{p}", "qa_classifier.intermediate.dense.{p}"),
+                                                     Rule("head.down.{p}", "qa_classifier.output.dense.{p}"),
+                                                     Rule("head.norm.{p}", "qa_classifier.output.LayerNorm.{p}"),
+                                                     Rule("head.output.{p}", "qa_classifier.qa_outputs.{p}"),),
+                                                    (fixed_key("is_decoder", False),
+                                                     Key("sep_token_id", ("head.separator",
+                                                                          "embed.segments.otherwise.token"),
+                                                         default=66), Key("intermediate_size", ("head.hidden",)),
+                                                     Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
+                                                     activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
+           "BigBirdModel": USUAL["BigBirdModel"],}
 BIG_BIRD_LAYOUT = Layout(
     "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.", fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings", "position_embedding_type", "is_decoder", "block_size", "num_random_blocks"}),

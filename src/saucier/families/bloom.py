@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import decoder_classes
-from saucier.checkpoints.common_fields import renamed
-from saucier.checkpoints.keys import Layout
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields, kind_at
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.fields import kind_key, make_keys, rename_fields
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable
 
 
 def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 250880, behind_norm: bool = False,
@@ -25,8 +24,8 @@ def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, norm=c.LayerNorm()),
-        decoder=repeated(layers, attention, feed_forward, place=c.FromNorm if behind_norm else c.PreNorm,
-                         dropout=dropout, final_norm=c.LayerNorm()),
+        decoder=repeat_block(layers, attention, feed_forward, place=c.FromNorm if behind_norm else c.PreNorm,
+                             dropout=dropout, final_norm=c.LayerNorm()),
         head=c.LanguageHead(),
     )
 
@@ -39,13 +38,13 @@ def by_fields(dim: int, heads: int, *, behind_norm: bool) -> c.Transformer:
 OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 KEYS = (
-    *fields("decoder", {
+    *make_keys("decoder", {
         "hidden_size": ("dim", 64), "n_head": ("heads", 8), "n_layer": ("layers", 2), "vocab_size": ("vocab", 250880),
         "layer_norm_epsilon": ("eps", 1e-5), "hidden_dropout": ("dropout", 0.0),
         "attention_dropout": ("attention_dropout", 0.0), "tie_word_embeddings": ("tied", True),
     }, arguments=("dim", "heads")),
-    kind_at("apply_residual_connection_post_layernorm", "decoder.layers.block.sublayers.0", c.FromNorm,
-            argument="behind_norm", default=False),
+    kind_key("apply_residual_connection_post_layernorm", "decoder.layers.block.sublayers.0", c.FromNorm,
+             argument="behind_norm", default=False),
 )
 NAMES = NameTable(
     {"embed.tokens.weight": "@word_embeddings.weight", "embed.norm.{p}": "@word_embeddings_layernorm.{p}",
@@ -64,5 +63,5 @@ FREE = frozenset({
 BLOOM_LAYOUT = Layout(
     "bloom", by_fields, KEYS, NAMES,
     decoder_classes("Bloom", dropout=lambda document: document.get("hidden_dropout", 0.0)),
-    "transformer.", free=FREE, fixed={"n_inner": None}, normalize=partial(renamed, older=OLDER), older=OLDER,
+    "transformer.", free=FREE, fixed={"n_inner": None}, normalize=partial(rename_fields, older=OLDER), older=OLDER,
 )

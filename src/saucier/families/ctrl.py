@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, PADDING, SUMMARY_FIELDS, bare, keep_all, labelling
-from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields
-from saucier.checkpoints.rules import Rule
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import BARE, FREE_SUMMARY_FIELDS, LABELS, PADDING, head_class, keep_all
+from saucier.checkpoints.fields import Key, make_keys
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule
 
 
 def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246534, length: int = 256,
@@ -20,17 +19,15 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
     norm = c.LayerNorm(eps=1e-6)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     feed_forward = c.FeedForward(hidden=hidden, activation="relu")
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Sinusoidal(layout=c.Halves(), length=length), scale=dim**0.5,
-                          segments=c.SegmentTokens(), dropout=dropout),
-        decoder=repeated(layers, attention, feed_forward, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm),
-        head=c.LanguageHead(bias=True),
-    )
+    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
+                                                    positions=c.Sinusoidal(layout=c.Halves(), length=length),
+                                                    scale=dim**0.5, segments=c.SegmentTokens(), dropout=dropout),
+                         decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
+                                              dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
 
 
 KEYS = (
-    *fields("decoder", {
+    *make_keys("decoder", {
         "n_embd": ("dim", 1280), "n_layer": ("layers", 48), "n_head": ("heads", 16), "dff": ("hidden", 8192),
         "vocab_size": ("vocab", 246534), "n_positions": ("length", 256), "resid_pdrop": ("dropout", 0.1),
         "embd_pdrop": ("embed_dropout", 0.1), "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
@@ -44,11 +41,11 @@ NAMES = NameTable(
     {"attention.inner.qkv": ("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv")},
     ignored=("lm_head.weight", "@pos_encoding"),
 )
-TEXT = labelling(c.ClassificationHead(pick=c.LastToken(), bias=False), keys=(LABELS, PADDING))
+TEXT = head_class(c.ClassificationHead(pick=c.LastToken(), bias=False), keys=(LABELS, PADDING))
 CTRL_LAYOUT = Layout(
     "ctrl", ctrl, KEYS, NAMES,
     {"CTRLLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_head.{p}"),)),
-     "CTRLForSequenceClassification": TEXT, "CTRLModel": bare},
-    "transformer.", free=SUMMARY_FIELDS | {"attn_pdrop", "n_ctx", "from_tf"},
+     "CTRLForSequenceClassification": TEXT, "CTRLModel": BARE},
+    "transformer.", free=FREE_SUMMARY_FIELDS | {"attn_pdrop", "n_ctx", "from_tf"},
 )
 """The published class never reads `attn_pdrop`."""

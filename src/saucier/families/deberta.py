@@ -1,4 +1,6 @@
-"""DeBERTa: a BERT whose attention scores content and distance apart."""
+"""DeBERTa: a BERT whose attention scores content and distance apart; later versions with distances in buckets and
+maps shared with the content's.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import without
-from saucier.checkpoints.keys import Layout
-from saucier.checkpoints.orders import HeadByHead
-from saucier.checkpoints.places import first_attention
-from saucier.checkpoints.rules import Concat, Rule, Rules
+from saucier.checkpoints.classes import drop_classes
+from saucier.checkpoints.fields import first_attention, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.weight_names import Rule, Rules
+from saucier.checkpoints.weight_operations import Concat, HeadByHead
 from saucier.families.deberta_lineage import (
     FREE,
     KEYS,
     NAMES,
+    OBEYED,
     OURS,
     THEIRS,
-    TOLD,
+    V2_KEYS,
+    V2_NAMES,
     attention,
     body,
+    choose_spelling,
     classes,
     encoder,
-    normalized,
-    spelled,
+    normalize_fields,
 )
 
 
@@ -48,8 +52,8 @@ def deberta(
                    hidden=hidden or 4 * dim, dropout=dropout)
 
 
-def from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...],
-                **rest: Any) -> c.Transformer:
+def v1_from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...],
+                   **rest: Any) -> c.Transformer:
     """DeBERTa's first version by the published fields."""
     length = rest["length"]
     distances = c.Disentangled(
@@ -58,7 +62,7 @@ def from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tupl
     return body(attention(dim, heads, terms, distances, key_bias=False), dim, **rest)
 
 
-def weights(tree: c.Transformer) -> Rules:
+def v1_weights(tree: c.Transformer) -> Rules:
     """The names of the first version's body."""
     heads = first_attention(tree).projection.heads
     return replace(NAMES, more=(
@@ -69,5 +73,44 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 DEBERTA_LAYOUT = Layout(
-    "deberta", from_fields, KEYS, weights, without(classes("Deberta"), "ForMultipleChoice"), "deberta.",
-    fixed={"talking_head": False}, free=FREE, told=TOLD, normalize=normalized, spelled=spelled)
+    "deberta", v1_from_fields, KEYS, v1_weights, drop_classes(classes("Deberta"), "ForMultipleChoice"), "deberta.",
+    fixed={"talking_head": False}, free=FREE, told=OBEYED, normalize=normalize_fields, spelled=choose_spelling)
+
+
+def deberta_v2(
+    dim: int = 768,
+    layers: int = 12,
+    *,
+    heads: int = 12,
+    vocab: int = 128100,
+    length: int = 512,
+    buckets: int = 256,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+) -> c.Transformer:
+    """DeBERTa-v3, base size by default, with a language head. Source: He et al. 2023, §5.1, arXiv:2111.09543.
+
+    The second version has the same parts (He et al. 2021, code release), and a convolution beside its first block.
+    """
+    positions = c.Disentangled(distances=c.LogDistances(buckets=buckets, reach=length), maps=c.SharedMaps(),
+                               norm=c.LayerNorm(eps=1e-7), dropout=dropout)
+    attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=positions)
+    return encoder(dim, layers, attention, vocab=vocab, hidden=hidden or 4 * dim, dropout=dropout)
+
+
+def v2_from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...], convolution: int,
+                   **rest: Any) -> c.Transformer:
+    """The later versions by the published fields."""
+    buckets, shared, normed = (rest.pop(name) for name in ("buckets", "shared", "normed"))
+    reach = reach if reach > 0 else rest["length"]
+    distances = c.Disentangled(
+        distances=c.LogDistances(buckets=buckets, reach=reach) if buckets > 0 else c.ExactDistances(reach=reach),
+        maps=c.SharedMaps() if shared else c.OwnMaps(), norm=c.LayerNorm() if normed else None,
+        content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
+    tree = body(attention(dim, heads, terms, distances, key_bias=True), dim, **rest)
+    made: c.Transformer = put(tree, "encoder.convolution", c.Convolution(size=convolution) if convolution > 0 else None)
+    return made
+
+
+DEBERTA_V2_LAYOUT = Layout("deberta-v2", v2_from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
+                           free=FREE, told=OBEYED, normalize=normalize_fields, spelled=choose_spelling)

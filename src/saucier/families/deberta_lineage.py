@@ -6,24 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling, language
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
-from saucier.checkpoints.places import first_attention, kind_at
-from saucier.checkpoints.rules import Rule
+from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, kind_key, look_up
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule
 from saucier.errors import InputError
-from saucier.families import lineage
+from saucier.families import bert_lineage
 
 TERMS = ("c2p", "p2c")
-POSITIONS, HEAD = f"{lineage.ATTENTION}.inner.positions", "head.transform"
+POSITIONS, HEAD = f"{bert_lineage.ATTENTION}.inner.positions", "head.transform"
 
 
 def encoder(dim: int, layers: int, attention: c.SelfAttention, *, vocab: int, hidden: int,
             dropout: float) -> c.Transformer:
     """The tree that all versions share, around their attention."""
     norm = c.LayerNorm(eps=1e-7)
-    return lineage.encoder(dim, layers, c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
-                           heads=attention.projection.heads, hidden=hidden, attention=attention,
-                           head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
+    return bert_lineage.encoder(dim, layers, c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
+                                heads=attention.projection.heads, hidden=hidden, attention=attention,
+                                head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
 def body(attention: c.SelfAttention, dim: int, *, biased: bool, length: int, segments: int,
@@ -67,13 +67,13 @@ def read_terms(value: str | list[str]) -> tuple[str, ...]:
     return tuple(name for name in TERMS if name in names)
 
 
-KEYS = lineage.keys(
-    kind_at("position_biased_input", "embed.positions", c.Learned, argument="biased", default=True),
+KEYS = bert_lineage.keys(
+    kind_key("position_biased_input", "embed.positions", c.Learned, argument="biased", default=True),
     Key("max_position_embeddings", ("embed.positions.length",), argument="length", default=512),
     Key("type_vocab_size", ("embed.segments.count",), argument="segments", default=0, absent=0),
     Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_at("relative_attention", POSITIONS, c.Disentangled, argument="relative", default=False),
+    kind_key("relative_attention", POSITIONS, c.Disentangled, argument="relative", default=False),
     Key("max_relative_positions", (f"{POSITIONS}.distances.reach",), argument="reach", default=-1),
     Key("pos_att_type", (POSITIONS,), argument="terms", default=(), ours=read_terms, theirs=list, found=terms_of),
     arguments=("dim", "heads"), transform=HEAD, layer_norm_eps=("eps", 1e-7),
@@ -81,7 +81,7 @@ KEYS = lineage.keys(
           "dropout": (f"{POSITIONS}.dropout", "encoder.convolution.dropout")})
 
 
-def normalized(document: Document) -> Document:
+def normalize_fields(document: Document) -> Document:
     """Refuse the two fields that no class of the reference can run with, by name."""
     dim = document.get("hidden_size")
     if document.get("pooler_hidden_size", dim) != dim:
@@ -97,9 +97,9 @@ HEAD_NAMES = {True: "cls.predictions.transform", False: "lm_predictions.lm_head"
 """Where the language head's maps stand, by `legacy`: the numbers are the same."""
 BIASES = {True: "cls.predictions.bias", False: "lm_predictions.lm_head.bias"}
 NAMES = replace(
-    lineage.BODY, outside={**lineage.EMBEDDINGS, "embed.project.weight": "@embeddings.embed_proj.weight",
-                           "encoder.shared.weight": "@encoder.rel_embeddings.weight"},
-    inside={**lineage.FEED_FORWARD, "attention.inner.out": "attention.output.dense",
+    bert_lineage.BODY, outside={**bert_lineage.EMBEDDINGS, "embed.project.weight": "@embeddings.embed_proj.weight",
+                                "encoder.shared.weight": "@encoder.rel_embeddings.weight"},
+    inside={**bert_lineage.FEED_FORWARD, "attention.inner.out": "attention.output.dense",
             "attention.norm": "attention.output.LayerNorm"}, maps={},
     ignored=("@embeddings.position_ids", "cls.predictions.decoder.{p}", *BIASES.values(),
              *(f"{root}.{name}.{{p}}" for root in HEAD_NAMES.values() for name in ("dense", "LayerNorm")),
@@ -107,18 +107,18 @@ NAMES = replace(
 OURS, THEIRS = "encoder.blocks.{i}.attention.inner.", "@encoder.layer.{i}.attention.self."
 
 
-def words(legacy: bool) -> Callable[[c.Transformer], tuple[Rule, ...]]:
+def word_rules(legacy: bool) -> Callable[[c.Transformer], tuple[Rule, ...]]:
     """The names of the language head, older or newer."""
     root = HEAD_NAMES[legacy]
-    return language(f"{root}.dense", f"{root}.LayerNorm", "cls.predictions.decoder", bias=BIASES[legacy])
+    return language_rules(f"{root}.dense", f"{root}.LayerNorm", "cls.predictions.decoder", bias=BIASES[legacy])
 
 
-def spelled(layout: Layout, document: Document) -> Layout:
+def choose_spelling(layout: Layout, document: Document) -> Layout:
     """Return the layout with the newer language head where `legacy` is false: its output is always the token table."""
     if document.get("legacy", True) is not False:
         return layout
     first = next(iter(layout.classes))
-    return replace(layout, classes={**layout.classes, first: Published(keep_all, words(legacy=False))})
+    return replace(layout, classes={**layout.classes, first: Published(keep_all, word_rules(legacy=False))})
 
 
 DROPOUT = Key("cls_dropout", ("head.dropout",), default=lambda document: document.get("hidden_dropout_prob", 0.1))
@@ -128,15 +128,33 @@ POOLED = (DROPOUT, Key("pooler_dropout", ("head.transform.dropout",), default=0.
 
 def classes(name: str) -> dict[str, Published]:
     """The published classes of both layouts; only the later versions have one for choices."""
-    text = labelling(c.ClassificationHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense",
-                     keys=(LABELS, *POOLED))
-    dropout = replace(lineage.HEAD_DROPOUT, paths=("head.dropout",))
-    return {**encoder_classes(name, words(legacy=True), text, dropout=dropout),
-            f"{name}ForMaskedLM": Published(keep_all, words(legacy=True), (TIED,)),
-            f"{name}ForMultipleChoice": labelling(
+    text = head_class(c.ClassificationHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense",
+                      keys=(LABELS, *POOLED))
+    dropout = replace(bert_lineage.HEAD_DROPOUT, paths=("head.dropout",))
+    return {**encoder_classes(name, word_rules(legacy=True), text, dropout=dropout),
+            f"{name}ForMaskedLM": Published(keep_all, word_rules(legacy=True), (TIED,)),
+            f"{name}ForMultipleChoice": head_class(
                 c.ChoiceHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense", keys=POOLED)}
 
 
-TOLD = {"legacy": "any value that makes a model", "pooler_hidden_size": "the value of hidden_size"}
+OBEYED = {"legacy": "any value that makes a model", "pooler_hidden_size": "the value of hidden_size"}
 FREE = frozenset({"max_position_embeddings", "cls_dropout", "pooler_dropout",
                   "pooler_hidden_act", "conv_act", "conv_groups", "tie_word_embeddings"})
+
+V2_KEYS = (
+    *KEYS,
+    Key("position_buckets", (f"{POSITIONS}.distances.buckets",), argument="buckets", default=-1, absent=-1),
+    kind_key("share_att_key", f"{POSITIONS}.maps", c.SharedMaps, argument="shared", default=False),
+    Key("norm_rel_ebd", (), argument="normed", default="none", names={"none": False, "layer_norm": True},
+        found=lambda tree: look_up(tree, f"{POSITIONS}.norm") is not None),
+    Key("conv_kernel_size", ("encoder.convolution.size",), argument="convolution", default=0, absent=0),
+    Key("conv_act", ("encoder.convolution.activation",), names=ACTIVATIONS, default="tanh"),
+    Key("conv_groups", ("encoder.convolution.groups",), default=1),
+)
+V2_NAMES = replace(
+    NAMES, outside={**NAMES.outside, "encoder.shared.norm.{p}": "@encoder.LayerNorm.{p}",
+                    "encoder.convolution.{p}": "@encoder.conv.conv.{p}",
+                    "encoder.convolution.norm.{p}": "@encoder.conv.LayerNorm.{p}"},
+    inside={**NAMES.inside, "attention.inner.positions.key": "attention.self.pos_key_proj",
+            "attention.inner.positions.query": "attention.self.pos_query_proj"},
+    maps={"attention.inner.qkv": tuple(f"attention.self.{name}_proj" for name in ("query", "key", "value"))})

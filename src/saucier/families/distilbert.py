@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, bare, labelling, language, whole
-from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields
+from saucier.checkpoints.classes import BARE, LABELS, TIED, WHOLE, head_class, language_rules
+from saucier.checkpoints.fields import Key, make_keys
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import NameTable
 
 
 def distilbert(
@@ -34,11 +34,11 @@ def distilbert(
 
 FEED_FORWARD = "encoder.layers.block.sublayers.1"
 KEYS = (
-    *fields("encoder", {
+    *make_keys("encoder", {
         "dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None), "hidden_dim": ("hidden", None),
         "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
         "activation": ("activation", "gelu"), "attention_dropout": ("attention_dropout", 0.1)},
-        also={"activation": ("head.transform.activation",)}),
+               also={"activation": ("head.transform.activation",)}),
     Key("dropout", ("embed.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
 )
 NAMES = NameTable(
@@ -58,18 +58,18 @@ def dropped(field: str, default: float) -> Key:
 
 
 FIRST, DENSE = c.First(), c.Transform(activation="relu")
-CLASSES = {
-    "DistilBertForMaskedLM": Published(whole.keep, language("vocab_transform", "vocab_layer_norm", "vocab_projector"),
-                                       (TIED,)),
-    "DistilBertForSequenceClassification": labelling(
-        c.ClassificationHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
-        keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
-    "DistilBertForTokenClassification": labelling(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
-    "DistilBertForQuestionAnswering": labelling(c.SpanHead(), "qa_outputs", keys=(dropped("qa_dropout", 0.1),)),
-    "DistilBertForMultipleChoice": labelling(c.ChoiceHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
-                                             keys=(dropped("seq_classif_dropout", 0.2),)),
-    "DistilBertModel": bare,
-}
+CLASSES = {"DistilBertForMaskedLM": Published(WHOLE.keep,
+                                              language_rules("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+                                              (TIED,)),
+           "DistilBertForSequenceClassification": head_class(c.ClassificationHead(pick=FIRST, transform=DENSE),
+                                                             dense="pre_classifier",
+                                                             keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
+           "DistilBertForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
+           "DistilBertForQuestionAnswering": head_class(c.SpanHead(), "qa_outputs",
+                                                        keys=(dropped("qa_dropout", 0.1),)),
+           "DistilBertForMultipleChoice": head_class(c.ChoiceHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
+                                                     keys=(dropped("seq_classif_dropout", 0.2),)),
+           "DistilBertModel": BARE,}
 DISTILBERT_LAYOUT = Layout(
     "distilbert",
     distilbert,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import keep_all
-from saucier.checkpoints.keys import Document, Key, Layout, Published
-from saucier.checkpoints.rules import Rule
-from saucier.families import lineage
+from saucier.checkpoints.classes import keep_all
+from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule
+from saucier.families import bert_lineage
 from saucier.families.bert import bert
 
 
@@ -67,8 +68,8 @@ CLASSES = {
 DPR_LAYOUT = Layout(
     "dpr",
     dpr,
-    lineage.keys(),
-    lineage.BODY,
+    bert_lineage.keys(),
+    bert_lineage.BODY,
     CLASSES,
     "question_encoder.bert_model.",
     fixed={"add_cross_attention": False, "is_decoder": False, "position_embedding_type": "absolute"},

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import TIED, encoder_classes, keep_all, language, with_head
-from saucier.checkpoints.keys import Document, Key, Layout, Published
-from saucier.checkpoints.rules import Rule
-from saucier.checkpoints.sides import restore, settle
-from saucier.families import lineage
-from saucier.families.summary import FIELDS, spelled_out, summarized
+from saucier.checkpoints.classes import (
+    SUMMARY_FIELDS,
+    TIED,
+    encoder_classes,
+    keep_all,
+    language_rules,
+    name_null_activation,
+    summary_class,
+    with_head,
+)
+from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
+from saucier.checkpoints.weight_names import Rule
+from saucier.families import bert_lineage
 
 
 def electra(
@@ -28,7 +37,7 @@ def electra(
     """
     embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=c.LayerNorm(eps=1e-12), dropout=dropout,
                         segments=c.SegmentTable(), projection=None if width == dim else c.ProjectNormed(width=width))
-    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, head=c.ReplacedTokenHead())
+    return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, head=c.ReplacedTokenHead())
 
 
 def electra_generator(
@@ -60,8 +69,8 @@ def table_width(tree: c.Transformer) -> int:
     return tree.embed.widths(tree.dim)[0]
 
 
-KEYS = lineage.keys(
-    lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED,
+KEYS = bert_lineage.keys(
+    bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
     Key("embedding_size", ("embed.projection.width",), default=128, found=table_width),
     transform="head.transform")
 
@@ -70,31 +79,29 @@ def settled(tree: c.Transformer) -> c.Transformer:
     """Leave the map behind the embedding out where it would change no width, and decoders in their place."""
     if tree.embed.projection is not None and tree.embed.widths(tree.dim)[0] == tree.dim:
         tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
-    return settle(tree)
+    return move_to_decoder(tree)
 
 
-words = language("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head")
+words = language_rules("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head")
 DISCRIMINATOR = (
     Rule("head.transform.dense.{p}", "discriminator_predictions.dense.{p}"),
     Rule("head.output.{p}", "discriminator_predictions.dense_prediction.{p}"),
 )
 WRITER = Published(with_head(generating), words, (TIED,))
-CLASSES = {
-    "ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
-    **encoder_classes("Electra", words, lineage.labelled_first("gelu", lineage.CLASSIFIER), dropout=lineage.CLASSIFIER),
-    "ElectraForMaskedLM": WRITER,
-    "ElectraForCausalLM": WRITER,
-    "ElectraForMultipleChoice": summarized(c.ChoiceHead(), kind="first", activation="gelu"),
-}
+CLASSES = {"ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
+           **encoder_classes("Electra", words, bert_lineage.labelled_first("gelu", bert_lineage.CLASSIFIER),
+                             dropout=bert_lineage.CLASSIFIER), "ElectraForMaskedLM": WRITER,
+           "ElectraForCausalLM": WRITER, "ElectraForMultipleChoice": summary_class(c.ChoiceHead(), kind="first",
+                                                                                   activation="gelu"),}
 ELECTRA_LAYOUT = Layout(
     "electra",
-    lineage.positioned(electra),
+    bert_lineage.positioned(electra),
     KEYS,
-    lineage.BODY,
+    bert_lineage.BODY,
     CLASSES,
     "electra.",
-    free=FIELDS | {"tie_word_embeddings"},
-    normalize=spelled_out,
+    free=SUMMARY_FIELDS | {"tie_word_embeddings"},
+    normalize=name_null_activation,
     settle=settled,
-    restore=restore,
+    restore=move_to_encoder,
 )

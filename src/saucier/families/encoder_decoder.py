@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.keys import Document, Layout, Published, look_up, put
-from saucier.checkpoints.pairs import pair_names, paired, reader, side_key, writer
-from saucier.checkpoints.rules import Rules
-from saucier.checkpoints.sides import crossed, restore, settle, with_cross
+from saucier.checkpoints.fields import Document, look_up, put
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import (
+    add_cross_attention,
+    has_cross_attention,
+    join_sides,
+    make_pair_rules,
+    move_to_decoder,
+    move_to_encoder,
+    side_key,
+    take_decoder,
+    take_encoder,
+)
+from saucier.checkpoints.weight_names import Rules
 from saucier.errors import InputError
 from saucier.families.albert import ALBERT_LAYOUT
-from saucier.families.bert import BERT_LAYOUT, bert
-from saucier.families.bert_generation import BERT_GENERATION_LAYOUT
+from saucier.families.bert import BERT_GENERATION_LAYOUT, BERT_LAYOUT, bert
 from saucier.families.big_bird import BIG_BIRD_LAYOUT
-from saucier.families.deberta import DEBERTA_LAYOUT
-from saucier.families.deberta_v2 import DEBERTA_V2_LAYOUT
+from saucier.families.deberta import DEBERTA_LAYOUT, DEBERTA_V2_LAYOUT
 from saucier.families.distilbert import DISTILBERT_LAYOUT
 from saucier.families.electra import ELECTRA_LAYOUT
 from saucier.families.gpt2 import GPT2_LAYOUT
@@ -47,20 +55,20 @@ def bert2bert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
               hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
     """BERT2BERT: a BERT that reads, and one that writes. Source: Rothe et al. 2020, §2 and §3, arXiv:1907.12461."""
     reads = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    writes = with_cross(reads).model_copy(update={"pooler": None, "head": reads.language_head})
+    writes = add_cross_attention(reads).model_copy(update={"pooler": None, "head": reads.language_head})
     seen: c.Transformer = put(writes, "encoder.layers.block.sublayers.0.inner.visibility", c.Causal())
-    return paired(reads, settle(seen))
+    return join_sides(reads, move_to_decoder(seen))
 
 
 def spelled(layout: Layout, document: Document) -> Layout:
     """Return the layout with the weight names of the two families that a config names."""
-    return replace(layout, weights=pair_names(document, ENCODERS, DECODERS))
+    return replace(layout, weights=make_pair_rules(document, ENCODERS, DECODERS))
 
 
 ENCODER_DECODER_LAYOUT = Layout(
     "encoder-decoder",
-    paired,
-    (side_key("encoder", ENCODERS, reader), side_key("decoder", DECODERS, writer)),
+    join_sides,
+    (side_key("encoder", ENCODERS, take_encoder), side_key("decoder", DECODERS, take_decoder)),
     lambda tree: Rules([]),
     {"EncoderDecoderModel": Published(lambda tree, document: tree, optional=("pooler",))},
     "",
@@ -84,7 +92,7 @@ def joined(reads: c.Transformer, writes: c.Transformer, *, shared: bool = False)
         raise InputError(f"an encoder of width {reads.dim} and a decoder of width {writes.dim}", where="warm_start",
                          remedy="use parts of one width: a map between them would have no weights to start from")
     source = reads.model_copy(update={"head": None, "pooler": None})
-    pair = paired(source, written_by(writes))
+    pair = join_sides(source, written_by(writes))
     if not shared:
         return pair
     assert pair.decoder is not None, "paired() has looked"
@@ -96,12 +104,12 @@ def written_by(tree: c.Transformer) -> c.Transformer:
     if tree.encoder is not None and tree.decoder is not None:
         raise InputError("an encoder-decoder is whole already", where="warm_start.decoder",
                          remedy="go on from it with --from, or give a model of one stack")
-    alone = restore(tree)
+    alone = move_to_encoder(tree)
     sublayers = look_up(alone, "encoder.layers.block.sublayers")
     if not sublayers or not isinstance(sublayers[0].inner, c.SelfAttention):
         raise InputError("its blocks do not all begin with the same self-attention", where="warm_start.decoder",
                          remedy="give a model like BERT or GPT-2")
     head = tree.language_head or c.LanguageHead(bias=True)
-    crossing = alone if crossed(alone) else with_cross(alone)
+    crossing = alone if has_cross_attention(alone) else add_cross_attention(alone)
     seen: c.Transformer = put(crossing, "encoder.layers.block.sublayers.0.inner.visibility", c.Causal())
-    return settle(seen.model_copy(update={"head": head, "pooler": None}))
+    return move_to_decoder(seen.model_copy(update={"head": head, "pooler": None}))

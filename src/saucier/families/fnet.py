@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling
-from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.names import NameTable
-from saucier.families import lineage
+from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import NameTable
+from saucier.families import bert_lineage
 from saucier.families.bert import SENTENCE, both
 
 
@@ -36,20 +37,21 @@ def fnet(
 
 
 HEAD = "head.language.transform"
-KEYS = lineage.keys(
+KEYS = bert_lineage.keys(
     Key("hidden_size", ("dim", "embed.projection.width")),
     Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
     drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD,
     type_vocab_size=("segments", 4), hidden_act=("activation", "gelu_new"))
-NAMES = NameTable(
-    {**lineage.EMBEDDINGS, **lineage.POOLER, "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
-    {**lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"}, ignored=lineage.BERT_BODY.ignored)
+NAMES = NameTable({**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
+                   "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
+                  {**bert_lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"},
+                  ignored=bert_lineage.BERT_BODY.ignored)
 FNET_LAYOUT = Layout(
     "fnet", fnet, KEYS, NAMES, {
         "FNetForPreTraining": Published(keep_all, both, (TIED,)),
-        "FNetForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
-        **encoder_classes("FNet", lineage.WORDS,
-                          labelling(c.ClassificationHead(), keys=(LABELS, lineage.HEAD_DROPOUT)),
-                          dropout=lineage.HEAD_DROPOUT),
+        "FNetForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+        **encoder_classes("FNet", bert_lineage.WORDS,
+                          head_class(c.ClassificationHead(), keys=(LABELS, bert_lineage.HEAD_DROPOUT)),
+                          dropout=bert_lineage.HEAD_DROPOUT),
     }, "fnet.", fixed={"use_tpu_fourier_optimizations": False},
     free=frozenset({"tie_word_embeddings", "tpu_short_seq_length"}))

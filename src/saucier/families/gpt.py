@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import SUMMARY_FIELDS, decoder_classes, labelling, without
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields
-from saucier.checkpoints.rules import Rule, Rules, Transpose
-from saucier.families.shapes import Place, repeated
+from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes, drop_classes, head_class
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import NormPlacement, repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
+from saucier.checkpoints.weight_operations import Transpose
 
 
 def gpt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 40478, length: int = 512,
@@ -28,12 +28,12 @@ def embedding(vocab: int, length: int, dropout: float) -> c.Embedding:
     return c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), dropout=dropout)
 
 
-def decoder(layers: int, heads: int, hidden: int, dropout: float, place: Place) -> c.Stack:
+def decoder(layers: int, heads: int, hidden: int, dropout: float, place: NormPlacement) -> c.Stack:
     """The blocks of both generations; the second has a norm at the end."""
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal(),
                                 kernel=c.Softmax(dropout=dropout))
-    return repeated(layers, attention, c.FeedForward(hidden=hidden, activation="gelu_tanh"), place=place,
-                    dropout=dropout, final_norm=None if place is c.PostNorm else c.LayerNorm())
+    return repeat_block(layers, attention, c.FeedForward(hidden=hidden, activation="gelu_tanh"), place=place,
+                        dropout=dropout, final_norm=None if place is c.PostNorm else c.LayerNorm())
 
 
 FIELDS = {
@@ -43,7 +43,7 @@ FIELDS = {
 }
 """Fields of both generations, with the defaults of the first."""
 KEYS = (
-    *fields("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
+    *make_keys("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
     Key("afn", ("decoder.layers.block.sublayers.1.inner.activation",), default="gelu",
         names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
 )
@@ -57,7 +57,7 @@ SUMMARY = (
     Key("summary_proj_to_labels", (), names={True: True}, default=True),
 )
 """Fields of the head that compares texts: it reads the token that the batch names, and gives one number."""
-FREE = SUMMARY_FIELDS | {"n_ctx", "predict_special_tokens", "reorder_and_upcast_attn"}
+FREE = FREE_SUMMARY_FIELDS | {"n_ctx", "predict_special_tokens", "reorder_and_upcast_attn"}
 MAPS = {"attention.inner.qkv": "attn.c_attn", "attention.inner.out": "attn.c_proj", "feed_forward.inner.up": "mlp.c_fc",
         "feed_forward.inner.down": "mlp.c_proj", "cross.inner.q": "crossattention.q_attn",
         "cross.inner.kv": "crossattention.c_attn", "cross.inner.out": "crossattention.c_proj"}
@@ -90,11 +90,11 @@ def one_head(tree: c.Transformer) -> c.Transformer:
     return tree.model_copy(update={"head": tree.language_head}) if isinstance(tree.head, c.DoubleHead) else tree
 
 
-DOUBLE = replace(labelling(two_heads, keys=SUMMARY), restore=one_head, rules=(
+DOUBLE = replace(head_class(two_heads, keys=SUMMARY), restore=one_head, rules=(
     Rule("head.language.weight", "lm_head.weight"),
     Rule("head.choice.output.{p}", "multiple_choice_head.summary.{p}")))
-CLASSES = without(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
-                  "ForQuestionAnswering")
+CLASSES = drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
+                       "ForQuestionAnswering")
 GPT_LAYOUT = Layout(
     "openai-gpt", gpt, KEYS, lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
     {**CLASSES, "OpenAIGPTDoubleHeadsModel": DOUBLE}, "transformer.", free=FREE,

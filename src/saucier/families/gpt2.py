@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import decoder_classes
-from saucier.checkpoints.keys import Key, Layout, look_up, put
-from saucier.checkpoints.places import fields
-from saucier.checkpoints.sides import turned, with_cross
+from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.fields import Key, look_up, make_keys, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import add_cross_attention, swap_sublayers
 from saucier.errors import InputError
+from saucier.families.bert_lineage import CROSSED
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
-from saucier.families.lineage import CROSSED
 
 PAST = c.Causal()
 
@@ -36,7 +36,7 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
         raise InputError("add_cross_attention and scale_attn_by_inverse_layer_idx cannot be expressed together",
                          where="config.json", remedy="set one of them to false")
     tree = gpt2(dim, layers, heads=heads)
-    tree = with_cross(tree, "decoder") if crossing else tree
+    tree = add_cross_attention(tree, "decoder") if crossing else tree
     if scaled and not by_depth:
         return tree
     block, scale = look_up(tree, "decoder.layers.block"), (dim // heads) ** -0.5 if scaled else 1.0
@@ -47,14 +47,14 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
 
 def crossing_between(tree: c.Transformer) -> c.Transformer:
     """Exchange cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
-    return turned(tree, "decoder")
+    return swap_sublayers(tree, "decoder")
 
 
 SCALE = "sublayers.0.inner.projection.scale"
 LAYERS, FEED_FORWARD = "decoder.layers", "decoder.layers.*.sublayers.1.inner"
 KEYS = (
-    *fields("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
-                        "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
+    *make_keys("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
+                           "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
     Key("n_layer", (), argument="layers", default=12, found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
     Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
     Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import SUMMARY_FIELDS, decoder_classes
-from saucier.checkpoints.keys import Document, Key, Layout, put
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import attentions, fields
+from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes
+from saucier.checkpoints.fields import Document, Key, list_attentions, make_keys, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.weight_names import NameTable
 
 
 def gpt_neo(dim: int = 2048, layers: int = 24, *, heads: int = 16, vocab: int = 50257, length: int = 2048,
@@ -53,15 +53,16 @@ def turns_of(tree: c.Transformer) -> list[Any] | None:
     if tree.decoder is None or not isinstance(tree.decoder.layers, c.Cycle):
         return None
     cycle = tree.decoder.layers
-    kinds = ["global" if part.visibility == c.Causal() else "local" for part in attentions(tree)[:len(cycle.blocks)]]
+    kinds = ["global" if part.visibility == c.Causal() else "local"
+             for part in list_attentions(tree)[:len(cycle.blocks)]]
     return [[kinds, cycle.times]]
 
 
 KEYS = (
     Key("attention_types", (), argument="types", default=[[["global", "local"], 12]], found=turns_of),
-    Key("num_layers", (), argument="layers", default=24, found=lambda tree: len(attentions(tree)) or None),
+    Key("num_layers", (), argument="layers", default=24, found=lambda tree: len(list_attentions(tree)) or None),
     Key("window_size", ("decoder.layers.*.sublayers.0.inner.visibility.terms.1.size",), argument="window", default=256),
-    *fields("decoder", {
+    *make_keys("decoder", {
         "num_heads": ("heads", 16), "hidden_size": ("dim", 2048), "vocab_size": ("vocab", 50257),
         "intermediate_size": ("hidden", lambda document: 4 * (document.get("hidden_size") or 2048)),
         "max_position_embeddings": ("length", 2048), "activation_function": ("activation", "gelu_new"),
@@ -91,4 +92,4 @@ def in_turns(document: Document) -> Document:
 
 
 GPT_NEO_LAYOUT = Layout("gpt_neo", by_fields, KEYS, NAMES, decoder_classes("GPTNeo"), "transformer.",
-                        free=SUMMARY_FIELDS, normalize=in_turns, older={"attention_layers": "attention_types"})
+                        free=FREE_SUMMARY_FIELDS, normalize=in_turns, older={"attention_layers": "attention_types"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout, Published, put
-from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.config.turns import in_turns
+from saucier.checkpoints.fields import Key, put
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule, Rules
+from saucier.checkpoints.weight_operations import Concat
+from saucier.config.stack import arrange_blocks
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
 from saucier.families.longformer import WINDOW, finding, reaches, windows
@@ -31,7 +33,7 @@ def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 5026
     return tree.model_copy(update={
         "embed": tree.embed.model_copy(update={"positions": c.Learned(length=length)}),
         "decoder_embed": tree.decoder_embed.model_copy(update={"positions": c.Learned(length=target_length)}),
-        "encoder": c.Stack(layers=in_turns(tuple(map(block, reaches(window, layers))))),
+        "encoder": c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers))))),
     })
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import decoder_classes
-from saucier.checkpoints.keys import Key, Layout, Published, look_up
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields
-from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.families.rope import OLDER, one_spelling, rotary_key
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.fields import Key, look_up, make_keys
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
+from saucier.checkpoints.weight_operations import Concat
+from saucier.families.rope import OLDER, normalize_rotary, rotary_key
 
 PAST = c.Causal()
 
@@ -39,18 +39,15 @@ def llama(
         projection=c.Projection(heads=heads, kv_heads=kv_heads, bias=False, output_bias=False),
         positions=c.Rotary(base=base), visibility=visibility, kernel=c.Softmax(dropout=dropout))
     feed_forward = c.GatedFeedForward(hidden=hidden or -(-8 * dim // 3 // 256) * 256, activation="silu")
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab),
-        decoder=repeated(layers, attention, feed_forward, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm),
-        head=c.LanguageHead(tied=tied),
-    )
+    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab),
+                         decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
+                                              dropout=dropout, final_norm=norm), head=c.LanguageHead(tied=tied),)
 
 
 ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
 PROJECTION = f"{ATTENTION}.inner.projection"
 COMMON_KEYS = (
-    *fields("decoder", {
+    *make_keys("decoder", {
         "hidden_size": ("dim", 4096), "num_hidden_layers": ("layers", 32), "num_attention_heads": ("heads", 32),
         "attention_dropout": ("attention_dropout", 0.0), "vocab_size": ("vocab", 32000), "rms_norm_eps": ("eps", 1e-6),
         "tie_word_embeddings": ("tied", False)}),
@@ -59,7 +56,7 @@ COMMON_KEYS = (
 """Fields of LLaMA, Mistral and Mixtral."""
 GATED = {"hidden_act": ("activation", "silu"), "intermediate_size": ("hidden", 11008)}
 LLAMA_KEYS = (
-    *COMMON_KEYS, *fields("decoder", {**GATED, "attention_bias": ("attention_bias", False)}),
+    *COMMON_KEYS, *make_keys("decoder", {**GATED, "attention_bias": ("attention_bias", False)}),
     *rotary_key(f"{ATTENTION}.inner.positions", length=2048),
     Key("num_key_value_heads", (f"{PROJECTION}.kv_heads",), nullable=True),
     Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
@@ -96,4 +93,4 @@ def classes(name: str, *, answering: str = "model.") -> dict[str, Published]:
 
 FREE = frozenset({"max_position_embeddings", "pretraining_tp"})
 LLAMA_LAYOUT = Layout("llama", llama, LLAMA_KEYS, weights, classes("Llama", answering="transformer."), "model.",
-                      free=FREE, normalize=one_spelling, older=OLDER)
+                      free=FREE, normalize=normalize_rotary, older=OLDER)

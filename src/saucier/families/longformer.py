@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import encoder_classes, labelling
-from saucier.checkpoints.keys import Document, Key, Layout, Published, put
-from saucier.config.turns import in_turns
+from saucier.checkpoints.classes import encoder_classes, head_class
+from saucier.checkpoints.fields import Document, Key, put
+from saucier.checkpoints.layout import Layout, Published
+from saucier.config.stack import arrange_blocks
 from saucier.errors import InputError
-from saucier.families import lineage
+from saucier.families import bert_lineage
 from saucier.families.roberta import PADDING
 
 
@@ -45,7 +46,7 @@ def longformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=padding)),
                           norm=norm, dropout=dropout, segments=c.SegmentTable(count=1)),
-        encoder=c.Stack(layers=in_turns(tuple(map(block, reaches(window, layers))))),
+        encoder=c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers))))),
         pooler=c.Pooler(),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
     )
@@ -66,18 +67,18 @@ def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
 
 def windows(tree: c.Transformer) -> list[int]:
     """Return the neighbours that each layer of the encoder sees."""
-    return [2 * (c.sliding(part.visibility) or 0) for part in (tree.encoder.attentions() if tree.encoder else ())]
+    return [2 * (c.sliding_reach(part.visibility) or 0) for part in (tree.encoder.attentions() if tree.encoder else ())]
 
 
 OTHERWISE = "encoder.layers.*.sublayers.0.inner.visibility.terms.1.otherwise"
 
 
 WINDOW = Key("attention_window", (), argument="window", default=512, found=windows)
-KEYS = lineage.keys(
+KEYS = bert_lineage.keys(
     Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))), WINDOW, PADDING,
     normed="head.transform.norm")
 GLOBAL = ("attention.self.query_global", "attention.self.key_global", "attention.self.value_global")
-NAMES = replace(lineage.ROBERTA_BODY, maps={**lineage.BODY.maps, "attention.inner.global_qkv": GLOBAL})
+NAMES = replace(bert_lineage.ROBERTA_BODY, maps={**bert_lineage.BODY.maps, "attention.inner.global_qkv": GLOBAL})
 SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 
 
@@ -89,14 +90,14 @@ def finding(tokens: c.GlobalTokens, published: Published) -> Published:
     return Published(keep, published.rules, published.keys)
 
 
-USUAL = encoder_classes("Longformer", lineage.ROBERTA_WORDS, finding(
-    c.FirstToken(), lineage.labelled_first("tanh", lineage.HEAD_DROPOUT)), dropout=lineage.HEAD_DROPOUT)
+USUAL = encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
+    c.FirstToken(), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)), dropout=bert_lineage.HEAD_DROPOUT)
 CLASSES = {
     **USUAL,
-    "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), labelling(c.SpanHead(), "qa_outputs",
-                                                                             keys=(SEPARATOR,))),
-    "LongformerForMultipleChoice": finding(c.AfterSeparator(), labelling(
-        c.ChoiceHead(), keys=(SEPARATOR, lineage.HEAD_DROPOUT))),
+    "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), head_class(c.SpanHead(), "qa_outputs",
+                                                                              keys=(SEPARATOR,))),
+    "LongformerForMultipleChoice": finding(c.AfterSeparator(), head_class(
+        c.ChoiceHead(), keys=(SEPARATOR, bert_lineage.HEAD_DROPOUT))),
 }
 LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, NAMES, CLASSES, "longformer.",
                            free=frozenset({"onnx_export", "tie_word_embeddings"}))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.keys import Key, Layout, Published, below
-from saucier.checkpoints.places import with_defaults
-from saucier.checkpoints.sides import one_table
+from saucier.checkpoints.fields import Key, join_paths, replace_defaults
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import shares_table
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,
@@ -70,8 +70,8 @@ TARGETS = Key("decoder_vocab_size", ("embed.vocab",), default=lambda document: d
 MARIAN["MarianForCausalLM"] = replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,))
 MARIAN_LAYOUT = Layout(
     "marian", from_fields(marian),
-    (*with_defaults(KEYS, vocab_size=58101), FIXED,
-     Key("share_encoder_decoder_embeddings", (), argument="shared", default=True, found=one_table),
+    (*replace_defaults(KEYS, vocab_size=58101), FIXED,
+     Key("share_encoder_decoder_embeddings", (), argument="shared", default=True, found=shares_table),
      replace(TARGETS, paths=("decoder_embed.vocab",))),
     weights, {**MARIAN, "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=TABLES)}, "model.",
     fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
@@ -80,10 +80,11 @@ PEGASUS_LAYOUT = Layout(
     "pegasus", from_fields(pegasus), (*KEYS, FIXED), weights, PEGASUS, "model.",
     fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
-M2M_100_LAYOUT = Layout(
-    "m2m_100", from_fields(m2m_100),
-    (*with_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1, scale_embedding=True),
-     Key("pad_token_id", below(("embed", "decoder_embed"), "positions.places.padding"), default=1)), weights,
-    M2M_100, "model.", fixed=fixed(learned=False, pre_norm=True, normed_embedding=False),
-    normalize=newer, older=OLDER, free=FREE | {"max_position_embeddings"},
-)
+M2M_100_LAYOUT = Layout("m2m_100", from_fields(m2m_100),
+                        (*replace_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1,
+                                           scale_embedding=True), Key("pad_token_id",
+                                                                      join_paths(("embed", "decoder_embed"),
+                                                                                 "positions.places.padding"),
+                                                                      default=1)), weights, M2M_100, "model.",
+                        fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer,
+                        older=OLDER, free=FREE | {"max_position_embeddings"},)

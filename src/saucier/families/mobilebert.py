@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, TIED, encoder_classes, keep_all, labelling
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published, look_up, put
-from saucier.checkpoints.names import inside
-from saucier.checkpoints.places import fields, kind_at
-from saucier.checkpoints.rules import Concat, Rule, Rules, SideBySide, Transpose
-from saucier.families import lineage
+from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all
+from saucier.checkpoints.fields import ACTIVATIONS, Key, kind_key, look_up, make_keys, put
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule, Rules, module_rules
+from saucier.checkpoints.weight_operations import Concat, SideBySide, Transpose
+from saucier.families import bert_lineage
 from saucier.families.bert import SENTENCE
 
 
@@ -77,11 +77,11 @@ FIRST, SECOND, READS = f"{BLOCK}.sublayers.0", f"{BLOCK}.sublayers.1.inner", f"{
 KEYS = (
     Key("hidden_size", ("dim",), argument="dim"),
     Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_at("trigram_input", "embed.projection", c.ProjectTrigram, argument="trigram", default=True),
-    kind_at("use_bottleneck", f"{BLOCK}.bottleneck", c.Bottleneck, argument="inside", default=True),
+    kind_key("trigram_input", "embed.projection", c.ProjectTrigram, argument="trigram", default=True),
+    kind_key("use_bottleneck", f"{BLOCK}.bottleneck", c.Bottleneck, argument="inside", default=True),
     Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
-    kind_at("use_bottleneck_attention", READS, c.ReadsNarrow, argument="own", default=False),
-    kind_at("key_query_shared_bottleneck", READS, c.ReadsShared, argument="shared", default=True),
+    kind_key("use_bottleneck_attention", READS, c.ReadsNarrow, argument="own", default=False),
+    kind_key("key_query_shared_bottleneck", READS, c.ReadsShared, argument="shared", default=True),
     Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
         theirs=lambda sublayers: len(sublayers) - 1),
     Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",
@@ -93,7 +93,7 @@ KEYS = (
     Key("intermediate_size", (f"{SECOND}.hidden",), argument="hidden"),
     Key("hidden_act", (f"{SECOND}.activation",), argument="activation", names=ACTIVATIONS, default="relu"),
     Key("hidden_dropout_prob", ("embed.dropout",), argument="dropout", default=0.0),
-    *fields("encoder", {
+    *make_keys("encoder", {
         "num_hidden_layers": ("layers", None), "vocab_size": ("vocab", None), "type_vocab_size": ("segments", 2),
         "max_position_embeddings": ("length", None), "attention_probs_dropout_prob": ("attention_dropout", 0.1)}),
 )
@@ -110,15 +110,16 @@ def weights(tree: c.Transformer) -> Rules:
         Rule(f"{ours}attention.inner.qkv.{{p}}", tuple(maps), Concat((width,) * 3)),
         Rule(f"{ours}attention.inner.qkv.query_key.{{p}}", tuple(maps[:2]), Concat((width,) * 2)),
         Rule(f"{ours}attention.inner.qkv.value.{{p}}", maps[2]),
-        *inside(ours, theirs, {"attention.inner.out": "attention.output.dense",
-                               "attention.norm": "attention.output.LayerNorm"}),
+        *module_rules(ours, theirs, {"attention.inner.out": "attention.output.dense",
+                                     "attention.norm": "attention.output.LayerNorm"}),
         *(rule for number in range(forwards)
           for rule in forward_rules(ours, theirs, number, last=number == forwards - 1)),
-        *inside("encoder.blocks.{i}.bottleneck.", theirs, BOTTLENECK),
+        *module_rules("encoder.blocks.{i}.bottleneck.", theirs, BOTTLENECK),
     ], ignored=["@embeddings.position_ids", "cls.predictions.decoder.{p}"])
 
 
-OUTSIDE = {**lineage.EMBEDDINGS, **lineage.POOLER, "embed.project.{p}": "@embeddings.embedding_transformation.{p}"}
+OUTSIDE = {**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
+           "embed.project.{p}": "@embeddings.embedding_transformation.{p}"}
 BOTTLENECK = {
     "down": "bottleneck.input.dense", "down_norm": "bottleneck.input.LayerNorm",
     "attention": "bottleneck.attention.dense", "attention_norm": "bottleneck.attention.LayerNorm",
@@ -130,15 +131,15 @@ def forward_rules(ours: str, theirs: str, number: int, *, last: bool) -> list[Ru
     """The names of one feed-forward; the last of a block has names of its own."""
     name = f"{ours}feed_forward" + (f"_{number + 1}" if number else "")
     up, down = ("intermediate", "output") if last else (f"ffn.{number}.intermediate", f"ffn.{number}.output")
-    return inside(f"{name}.", theirs, {"inner.up": f"{up}.dense", "inner.down": f"{down}.dense",
-                                       "norm": f"{down}.LayerNorm"})
+    return module_rules(f"{name}.", theirs, {"inner.up": f"{up}.dense", "inner.down": f"{down}.dense",
+                                             "norm": f"{down}.LayerNorm"})
 
 
 def words(tree: c.Transformer) -> tuple[Rule, ...]:
     """The names of the language head: BERT's, and the columns beside the token table's or an output matrix's."""
     ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
     table, columns = "cls.predictions.decoder.weight", "cls.predictions.dense.weight"
-    *others, _ = lineage.WORDS(tree)
+    *others, _ = bert_lineage.WORDS(tree)
     return (*others, Rule(f"{ours}.columns", columns, Transpose()),
             Rule(f"{ours}.weight", (table, columns), SideBySide(tree.embed.widths(tree.dim)[0])))
 
@@ -161,8 +162,8 @@ DROPOUT = Key("classifier_dropout", ("head.dropout",),
 MOBILEBERT_LAYOUT = Layout(
     "mobilebert", from_fields, KEYS, weights, {
         "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
-        "MobileBertForNextSentencePrediction": labelling(c.ClassificationHead(), SENTENCE, keys=()),
-        **encoder_classes("MobileBert", words, labelling(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
+        "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+        **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
     }, "mobilebert.", settle=settle,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, Making, bare, labelling, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import attentions, fields
-from saucier.checkpoints.rules import Rule, Rules
-from saucier.errors import InputError
-from saucier.families.rope import read_rotary, write_rotary
-
-FULL, SLIDING = "full_attention", "sliding_attention"
-BASES = {FULL: 160000.0, SLIDING: 10000.0}
+from saucier.checkpoints.classes import BARE, LABELS, WHOLE, HeadMaker, head_class
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, list_attentions, make_keys
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
+from saucier.families.rope import (
+    BASES,
+    FULL,
+    OLDER_BASES,
+    SLIDING,
+    list_layer_types,
+    normalize_layer_rotary,
+    read_layer_rotary,
+    write_layer_rotary,
+)
 
 
 def modernbert(
@@ -69,44 +72,7 @@ def from_fields(dim: int, *, layers: int, kinds: list[str], heads: int, window: 
     return encoder(dim, kinds, rotary, heads=heads, vocab=1, hidden=1, window=window, dropout=0.0)
 
 
-def kinds_of(tree: c.Transformer) -> list[str]:
-    """The published names of the layers' kinds."""
-    return [SLIDING if isinstance(inner.visibility, c.Window) else FULL for inner in attentions(tree)]
-
-
-def read_rotaries(nested: dict[str, dict[str, Any]]) -> dict[str, c.Rotary]:
-    """Return the rotations of each kind of layer. Raises `InputError` for a scaling that is not expressed here."""
-    for kind, said in nested.items():
-        if kind in BASES and (said or {}).get("rope_type", "default") not in ("default", "linear"):
-            raise InputError(f"rope_parameters {said} cannot be expressed", where=f"rope_parameters.{kind}",
-                             remedy="rope_type default can, and linear with a factor")
-    return {kind: read_rotary({"rope_type": "default", **(nested.get(kind) or {})}, base=base)
-            for kind, base in BASES.items()}
-
-
-def write_rotaries(tree: c.Transformer) -> dict[str, dict[str, Any]]:
-    """The inverse; a kind of layer that the tree has not gets its defaults."""
-    found = {kind: inner.positions for kind, inner in zip(kinds_of(tree), attentions(tree), strict=True)}
-    rotary = {kind: found.get(kind) for kind in BASES}
-    return {kind: write_rotary(value if isinstance(value, c.Rotary) else c.Rotary(base=BASES[kind]))
-            for kind, value in rotary.items()}
-
-
-OLDER = dict.fromkeys(("global_rope_theta", "local_rope_theta"), "rope_parameters")
-
-
-def one_spelling(document: Document) -> Document:
-    """Bring the older flat bases to the newer nested field."""
-    nested = {kind: dict(value or {}) for kind, value in (document.get("rope_parameters") or {}).items()}
-    for older, kind in zip(OLDER, (FULL, SLIDING), strict=True):
-        if document.get(older) is not None:
-            nested.setdefault(kind, {}).setdefault("rope_theta", document[older])
-    rest = {name: value for name, value in document.items()
-            if name not in (*OLDER, "rope_parameters")}
-    return {**rest, **({"rope_parameters": nested} if nested else {})}
-
-
-def default_kinds(document: Document) -> list[str]:
+def default_layer_types(document: Document) -> list[str]:
     """Layers see the whole text in turn, where a config does not list them."""
     every = document.get("global_attn_every_n_layers") or 3
     return [SLIDING if number % every else FULL for number in range(document["num_hidden_layers"])]
@@ -116,19 +82,19 @@ ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0", "encoder.layers.*.subl
 HEAD = "head.transform"
 NORMS = (f"{FEED_FORWARD}.norm", f"{ATTENTION}.norm", "encoder.final_norm", "embed.norm", f"{HEAD}.norm")
 KEYS = (
-    *fields("encoder", {
+    *make_keys("encoder", {
         "hidden_size": ("dim", None), "num_attention_heads": ("heads", None), "intermediate_size": ("hidden", None),
         "vocab_size": ("vocab", None), "hidden_activation": ("activation", "gelu"), "norm_eps": ("eps", 1e-5),
         "attention_bias": ("attention_bias", False), "embedding_dropout": ("embed_dropout", 0.0),
         "attention_dropout": ("attention_dropout", 0.0)},
-        arguments=("dim", "heads"),
-        also={"eps": (f"{HEAD}.norm.eps",), "attention_dropout": (f"{ATTENTION}.dropout",)}),
-    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(attentions(tree))),
-    Key("layer_types", (), argument="kinds", default=default_kinds, found=kinds_of),
+               arguments=("dim", "heads"),
+               also={"eps": (f"{HEAD}.norm.eps",), "attention_dropout": (f"{ATTENTION}.dropout",)}),
+    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(list_attentions(tree))),
+    Key("layer_types", (), argument="kinds", default=default_layer_types, found=list_layer_types),
     Key("local_attention", (f"{ATTENTION}.inner.visibility.size",), argument="window", default=128,
         theirs=lambda reach: 2 * (reach - 1)),
-    Key("rope_parameters", (), argument="rotary", default={}, ours=read_rotaries, found=write_rotaries),
-    Key("norm_bias", below(NORMS, "bias"), default=False),
+    Key("rope_parameters", (), argument="rotary", default={}, ours=read_layer_rotary, found=write_layer_rotary),
+    Key("norm_bias", join_paths(NORMS, "bias"), default=False),
     Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
     Key("mlp_dropout", (f"{FEED_FORWARD}.inner.dropout",), default=0.0),
 )
@@ -145,7 +111,6 @@ CHOICE_POOLING = Key("classifier_pooling", ("head.pick",), names={"cls": c.First
 LANGUAGE = (Key("tie_word_embeddings", ("head.tied",), default=True),
             Key("decoder_bias", ("head.bias",), default=True), *TRANSFORM)
 
-
 NAMES = NameTable(
     {"embed.tokens.weight": "@embeddings.tok_embeddings.weight", "embed.norm.{p}": "@embeddings.norm.{p}",
      "encoder.final_norm.{p}": "@final_norm.{p}"},
@@ -160,15 +125,15 @@ def weights(tree: c.Transformer) -> Rules:
     return replace(NAMES, ignored=("decoder.weight",) if tied else ())(tree)
 
 
-def classifier(head: Making, *keys: Key) -> Published:
+def classifier(head: HeadMaker, *keys: Key) -> Published:
     """A class whose output map stands behind the same transform as the language head's."""
-    return labelling(head, dense="head.dense", norm="head.norm", keys=(DROPOUT, *TRANSFORM, *keys))
+    return head_class(head, dense="head.dense", norm="head.norm", keys=(DROPOUT, *TRANSFORM, *keys))
 
 
 MADE = c.Transform(norm=c.LayerNorm(bias=False))
 MODERNBERT_LAYOUT = Layout(
     "modernbert", from_fields, KEYS, weights, {
-        "ModernBertForMaskedLM": Published(whole.keep, (
+        "ModernBertForMaskedLM": Published(WHOLE.keep, (
             Rule("head.transform.dense.{p}", "head.dense.{p}"), Rule("head.transform.norm.{p}", "head.norm.{p}"),
             Rule("head.weight", "decoder.weight"), Rule("head.bias", "decoder.bias")), LANGUAGE),
         "ModernBertForSequenceClassification": classifier(c.ClassificationHead(pick=c.First(), transform=MADE), LABELS,
@@ -176,8 +141,8 @@ MODERNBERT_LAYOUT = Layout(
         "ModernBertForTokenClassification": classifier(c.TokenHead(transform=MADE), LABELS),
         "ModernBertForQuestionAnswering": classifier(c.SpanHead(transform=MADE)),
         "ModernBertForMultipleChoice": classifier(c.ChoiceHead(transform=MADE), CHOICE_POOLING),
-        "ModernBertModel": bare,
-    }, "model.", normalize=one_spelling, older=OLDER,
+        "ModernBertModel": BARE,
+    }, "model.", normalize=normalize_layer_rotary, older=OLDER_BASES,
     free=frozenset({
         "max_position_embeddings", "global_attn_every_n_layers", "initializer_cutoff_factor", "sparse_prediction",
         "deterministic_flash_attn", "sparse_pred_ignore_index", "repad_logits_with_grad", "reference_compile",

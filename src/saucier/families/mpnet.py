@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import encoder_classes
-from saucier.checkpoints.keys import Key, Layout
-from saucier.checkpoints.rules import FirstRows, Rule
-from saucier.families import lineage
+from saucier.checkpoints.classes import encoder_classes
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.weight_names import Rule
+from saucier.checkpoints.weight_operations import FirstRows
+from saucier.families import bert_lineage
 
 
 def mpnet(
@@ -30,8 +32,8 @@ def mpnet(
                         dropout=dropout)
     attention = c.SelfAttention(projection=c.Projection(heads=heads),
                                 positions=c.T5Bias(buckets=BUCKETS, max_distance=128))
-    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
-                           head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
+    return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
+                                head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
 def read_buckets(rows: int) -> int:
@@ -42,22 +44,23 @@ def read_buckets(rows: int) -> int:
 
 
 BUCKETS = 32
-KEYS = lineage.keys(
+KEYS = bert_lineage.keys(
     Key("relative_attention_num_buckets", (), default=BUCKETS, ours=read_buckets, found=lambda tree: BUCKETS),
     drop=("type_vocab_size",), normed="head.transform.norm")
-NAMES = replace(
-    lineage.BODY,
-    outside={**{ours: theirs for ours, theirs in lineage.EMBEDDINGS.items() if "segments" not in ours},
-             **lineage.POOLER},
-    inside={**lineage.FEED_FORWARD, "attention.inner.out": "attention.attn.o", "attention.norm": "attention.LayerNorm"},
-    maps={"attention.inner.qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v")},
-    more=(Rule("encoder.shared.weight", "@encoder.relative_attention_bias.weight", FirstRows(BUCKETS)),),
-    ignored=("@embeddings.position_ids", "lm_head.decoder.{p}"))
-CLASSES = encoder_classes("MPNet", lineage.ROBERTA_WORDS, lineage.labelled_first("tanh", lineage.HEAD_DROPOUT),
-                          dropout=lineage.HEAD_DROPOUT)
+NAMES = replace(bert_lineage.BODY,
+                outside={**{ours: theirs for ours, theirs in bert_lineage.EMBEDDINGS.items()
+                            if "segments" not in ours}, **bert_lineage.POOLER},
+                inside={**bert_lineage.FEED_FORWARD, "attention.inner.out": "attention.attn.o",
+                        "attention.norm": "attention.LayerNorm"},
+                maps={"attention.inner.qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v")},
+                more=(Rule("encoder.shared.weight", "@encoder.relative_attention_bias.weight", FirstRows(BUCKETS)),),
+                ignored=("@embeddings.position_ids", "lm_head.decoder.{p}"))
+CLASSES = encoder_classes("MPNet", bert_lineage.ROBERTA_WORDS,
+                          bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT),
+                          dropout=bert_lineage.HEAD_DROPOUT)
 MPNET_LAYOUT = Layout(
     "mpnet",
-    lineage.pooled(mpnet),
+    bert_lineage.pooled(mpnet),
     KEYS,
     NAMES,
     CLASSES,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, PADDING, decoder_classes, last_token, without
-from saucier.checkpoints.keys import Key, Layout, look_up, put
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields, kind_at
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import LABELS, LAST_TOKEN, PADDING, decoder_classes, drop_classes
+from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable
 
 
 def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272, length: int = 2048,
@@ -21,14 +21,14 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, projection=c.ProjectTokens(width=narrow, bias=False) if narrow else None,
-                          positions=c.Learned(length=length + 2, places=c.RealTokens(offset=2))),
-        decoder=repeated(layers, attention, feed_forward, place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
-                         final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
-        head=c.LanguageHead(),
-    )
+    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
+                                                    projection=c.ProjectTokens(width=narrow, bias=False) if narrow
+                                                    else None, positions=c.Learned(length=length + 2,
+                                                                                   places=c.RealTokens(offset=2))),
+                         decoder=repeat_block(layers, attention, feed_forward,
+                                              place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
+                                              final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
+                         head=c.LanguageHead(),)
 
 
 def by_fields(dim: int, table: int, *, pre_norm: bool, unnormed: bool, affine: bool) -> c.Transformer:
@@ -48,16 +48,16 @@ def unnormed_end(tree: c.Transformer) -> bool:
 
 FIRST, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
 KEYS = (
-    *fields("decoder", {
+    *make_keys("decoder", {
         "hidden_size": ("dim", 768), "num_hidden_layers": ("layers", 12), "num_attention_heads": ("heads", 12),
         "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
         "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
         "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
     Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_at("do_layer_norm_before", FIRST, c.PreNorm, argument="pre_norm", default=True),
+    kind_key("do_layer_norm_before", FIRST, c.PreNorm, argument="pre_norm", default=True),
     Key("_remove_final_layer_norm", (), argument="unnormed", default=False, found=unnormed_end),
-    kind_at("layer_norm_elementwise_affine", f"{FIRST}.norm", c.LayerNorm, argument="affine", default=True),
+    kind_key("layer_norm_elementwise_affine", f"{FIRST}.norm", c.LayerNorm, argument="affine", default=True),
     Key("max_position_embeddings", ("embed.positions.length",), default=2048, ours=lambda rows: rows + 2,
         theirs=lambda rows: rows - 2),
     Key("enable_bias", (f"{FIRST}.inner.projection.bias", f"{FIRST}.inner.projection.output_bias",
@@ -73,7 +73,7 @@ NAMES = NameTable(
     {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
     ignored=("lm_head.weight", "@decoder.version"),
 )
-CLASSES = {**without(decoder_classes("OPT"), "ForTokenClassification"),
-           "OPTForSequenceClassification": replace(last_token, keys=(LABELS, replace(PADDING, default=1)))}
+CLASSES = {**drop_classes(decoder_classes("OPT"), "ForTokenClassification"),
+           "OPTForSequenceClassification": replace(LAST_TOKEN, keys=(LABELS, replace(PADDING, default=1)))}
 OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, CLASSES, "model.",
                     free=frozenset({"layerdrop", "init_std", "activation_dropout"}))

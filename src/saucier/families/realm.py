@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import TIED
-from saucier.checkpoints.keys import Document, Key, Layout, Published
-from saucier.checkpoints.rules import Rule
-from saucier.families import lineage
+from saucier.checkpoints.classes import TIED
+from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.weight_names import Rule
+from saucier.families import bert_lineage
 from saucier.families.bert import bert
 
 
@@ -47,14 +48,14 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
 
 
 HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")
-                  for key in lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
+                  for key in bert_lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
 NORM = Key("layer_norm_eps", ("head.norm.eps",), default=1e-12)
 WIDTH = Key("retriever_proj_size", ("head.maps.0.width",), default=128)
 
 
 def embedder(prefix: str) -> Published:
     """Return the class of an embedder, whose names begin with `prefix`."""
-    words = lineage.words(f"{prefix}cls.predictions")
+    words = bert_lineage.words(f"{prefix}cls.predictions")
 
     def names(tree: c.Transformer) -> tuple[Rule, ...]:
         return (Rule("head.maps.0.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
@@ -66,15 +67,15 @@ def embedder(prefix: str) -> Published:
 CLASSES = {
     "RealmEmbedder": embedder(""),
     "RealmScorer": embedder("embedder."),
-    "RealmKnowledgeAugEncoder": Published(keep_reader, lineage.WORDS, (*HEAD_KEYS, TIED)),
+    "RealmKnowledgeAugEncoder": Published(keep_reader, bert_lineage.WORDS, (*HEAD_KEYS, TIED)),
 }
 
 
 REALM_LAYOUT = Layout(
     "realm",
-    lineage.positioned(realm),
-    lineage.keys(lineage.POSITIONS),
-    lineage.BERT_BODY,
+    bert_lineage.positioned(realm),
+    bert_lineage.keys(bert_lineage.POSITIONS),
+    bert_lineage.BERT_BODY,
     CLASSES,
     "realm.",
     fixed={"is_decoder": False},

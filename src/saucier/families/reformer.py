@@ -7,7 +7,7 @@ from math import lcm
 from typing import Any, Literal
 
 from saucier import config as c
-from saucier.config.turns import in_turns
+from saucier.config.stack import arrange_blocks
 
 Kind = Literal["local", "lsh"]
 PAPER: tuple[Kind, ...] = ("local", "lsh") * 3
@@ -35,7 +35,7 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
         return c.Block(sublayers=tuple(c.PreNorm(inner=inner, norm=norm, dropout=dropout)
                                        for inner in (attention, feed_forward)))
 
-    stack = c.Stack(layers=in_turns(tuple(block(kind) for kind in kinds)), final_norm=norm, dropout=dropout,
+    stack = c.Stack(layers=arrange_blocks(tuple(block(kind) for kind in kinds)), final_norm=norm, dropout=dropout,
                     residual=c.Reversible())
     return c.Transformer(
         dim=dim,
@@ -63,3 +63,18 @@ def from_fields(dim: int, layers: Sequence[Kind], **given: Any) -> c.Transformer
     grid = c.Axial(shape=given["shape"], widths=given["widths"])
     return reformer(dim, layers, positions=grid if given["axial"] else c.Learned(length=given["length"]), causal=False,
                     **kernels)
+
+
+def kind_of(attention: c.SelfAttention) -> str:
+    """Return the published name of what a layer attends by."""
+    return "lsh" if isinstance(attention.kernel, c.Hashing) else "local"
+
+
+def number_or_list(factors: tuple[int, ...]) -> Any:
+    """One factor is published as a number."""
+    return factors[0] if len(factors) == 1 else list(factors)
+
+
+def factors_of(value: Any) -> tuple[int, ...] | None:
+    """The factors of a number of buckets, or of a list of them."""
+    return None if value is None else (value,) if isinstance(value, int) else tuple(value)

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, labelling, only, whole
-from saucier.checkpoints.keys import Document, Key, Layout, Published
-from saucier.checkpoints.names import inside
-from saucier.checkpoints.orders import Axis
-from saucier.checkpoints.places import attentions, fields, kind_at
-from saucier.checkpoints.rules import Concat, Rule, Rules
-from saucier.checkpoints.sides import restore, settle
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, fixed_key, head_class
+from saucier.checkpoints.fields import Document, Key, kind_key, list_attentions, make_keys
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
+from saucier.checkpoints.weight_names import Rule, Rules, module_rules
+from saucier.checkpoints.weight_operations import Axis, Concat
 from saucier.errors import InputError
-from saucier.families.lineage import SEES_PAST_ONLY
-from saucier.families.reformer import PAPER, from_fields
-
-
-def kind_of(attention: c.SelfAttention) -> str:
-    """Return the published name of what a layer attends by."""
-    return "lsh" if isinstance(attention.kernel, c.Hashing) else "local"
-
-
-def number_or_list(factors: tuple[int, ...]) -> Any:
-    """One factor is published as a number."""
-    return factors[0] if len(factors) == 1 else list(factors)
-
-
-def factors_of(value: Any) -> tuple[int, ...] | None:
-    """The factors of a number of buckets, or of a list of them."""
-    return None if value is None else (value,) if isinstance(value, int) else tuple(value)
-
+from saucier.families.bert_lineage import SEES_PAST_ONLY
+from saucier.families.reformer import PAPER, factors_of, from_fields, kind_of, number_or_list
 
 ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0.inner", "encoder.layers.*.sublayers.1.inner"
 KERNEL = f"{ATTENTION}.kernel"
@@ -42,26 +24,25 @@ CHUNKS = tuple(
                                  ("{}_num_chunks_after", "after", 0),
                                  ("{}_attention_probs_dropout_prob", "dropout", dropout)))
 KEYS = (
-    *fields("encoder", {
+    *make_keys("encoder", {
         "hidden_size": ("dim", 256), "num_attention_heads": ("heads", 12), "attention_head_size": ("head_dim", 64),
         "vocab_size": ("vocab", 320), "feed_forward_size": ("hidden", 512), "hidden_act": ("activation", "relu"),
         "hidden_dropout_prob": ("embed_dropout dropout", 0.05), "layer_norm_eps": ("eps", 1e-12)},
-        arguments=("dim",), also={"dropout": (f"{FEED_FORWARD}.dropout", "encoder.dropout")}),
+               arguments=("dim",), also={"dropout": (f"{FEED_FORWARD}.dropout", "encoder.dropout")}),
     *CHUNKS, SEES_PAST_ONLY,
     Key("attn_layers", (), argument="layers", default=PAPER, ours=tuple,
-        found=lambda tree: [kind_of(part) for part in attentions(tree)]),
+        found=lambda tree: [kind_of(part) for part in list_attentions(tree)]),
     Key("num_hashes", (f"{KERNEL}.rounds",), argument="rounds", default=1),
     Key("hash_seed", (f"{KERNEL}.seed",), argument="seed", nullable=True),
     Key("num_buckets", (f"{KERNEL}.buckets.factors",), argument="buckets", nullable=True, ours=factors_of,
         theirs=number_or_list),
-    kind_at("axial_pos_embds", "embed.positions", c.Axial, argument="axial", default=True),
+    kind_key("axial_pos_embds", "embed.positions", c.Axial, argument="axial", default=True),
     Key("axial_pos_shape", ("embed.positions.shape",), argument="shape", default=(64, 64), ours=tuple, theirs=list),
     Key("axial_pos_embds_dim", ("embed.positions.widths",), argument="widths", default=(64, 192), ours=tuple,
         theirs=list),
     Key("max_position_embeddings", (f"{KERNEL}.buckets.longest", "embed.positions.length"), argument="length",
         default=4096),
 )
-
 
 INSIDE = {"attention.norm": "attention.layer_norm", "attention.inner.out": "attention.output.dense",
           "feed_forward.norm": "feed_forward.layer_norm", "feed_forward.inner.up": "feed_forward.dense.dense",
@@ -71,13 +52,13 @@ INSIDE = {"attention.norm": "attention.layer_norm", "attention.inner.out": "atte
 def weights(tree: c.Transformer) -> Rules:
     """The names of Reformer's body; what stands in a layer depends on its kind."""
     stack = "decoder" if tree.decoder else "encoder"
-    rules = inside(f"{stack}.blocks.{{i}}.", "@encoder.layers.{i}.", INSIDE)
-    for number, attention in enumerate(attentions(tree)):
+    rules = module_rules(f"{stack}.blocks.{{i}}.", "@encoder.layers.{i}.", INSIDE)
+    for number, attention in enumerate(list_attentions(tree)):
         maps = ("query_key", "value") if kind_of(attention) == "lsh" else ("query", "key", "value")
         width = attention.projection.widths(tree.dim)[0]
         rules.append(Rule(f"{stack}.blocks.{number}.attention.inner.qkv.weight", tuple(
             f"@encoder.layers.{number}.attention.self_attention.{name}.weight" for name in maps),
-            Concat((width,) * len(maps))))
+                          Concat((width,) * len(maps))))
     places = "@embeddings.position_embeddings"
     return Rules([
         *rules, Rule(f"{stack}.final_norm.{{p}}", "@encoder.layer_norm.{p}"),
@@ -96,6 +77,8 @@ def classifier(tree: c.Transformer, document: Document) -> c.ClassificationHead:
 DROPOUT = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"),
               default=lambda document: document.get("hidden_dropout_prob", 0.05))
 OUTPUT = (Rule("head.weight", "lm_head.decoder.weight"),)
+
+
 def counted_once(document: Document) -> Document:
     """Return the config without the number of its layers, which their list has. Raises `InputError` for another."""
     layers, count = document.get("attn_layers") or PAPER, document.get("num_hidden_layers")
@@ -105,21 +88,16 @@ def counted_once(document: Document) -> Document:
     return {name: value for name, value in document.items() if name != "num_hidden_layers"}
 
 
-REFORMER_LAYOUT = Layout(
-    "reformer", from_fields, KEYS, weights,
-    {
-        "ReformerModelWithLMHead": Published(whole.keep, OUTPUT, (only("is_decoder", True),)),
-        "ReformerForMaskedLM": Published(whole.keep, OUTPUT, (only("is_decoder", False),)),
-        "ReformerForSequenceClassification": labelling(classifier, "classifier.out_proj", dense="classifier.dense",
-                                                       keys=(LABELS, DROPOUT)),
-        "ReformerForQuestionAnswering": SPANS,
-        "ReformerModel": replace(bare, optional=()),
-    },
-    "reformer.",
-    free=frozenset({
-        "axial_norm_std", "chunk_size_lm_head", "tie_word_embeddings", "max_position_embeddings",
-        "axial_pos_shape", "axial_pos_embds_dim", "num_buckets", "num_hashes", "hash_seed",
-        *(key.foreign for key in CHUNKS),
-    }), settle=settle, restore=restore, normalize=counted_once, older={"num_hidden_layers": "attn_layers"},
-)
+REFORMER_LAYOUT = Layout("reformer", from_fields, KEYS, weights,
+                         {"ReformerModelWithLMHead": Published(WHOLE.keep, OUTPUT, (fixed_key("is_decoder", True),)),
+                          "ReformerForMaskedLM": Published(WHOLE.keep, OUTPUT, (fixed_key("is_decoder", False),)),
+                          "ReformerForSequenceClassification": head_class(classifier, "classifier.out_proj",
+                                                                          dense="classifier.dense",
+                                                                          keys=(LABELS, DROPOUT)),
+                          "ReformerForQuestionAnswering": SPANS, "ReformerModel": replace(BARE, optional=()),},
+                         "reformer.", free=frozenset({"axial_norm_std", "chunk_size_lm_head", "tie_word_embeddings",
+                                                      "max_position_embeddings", "axial_pos_shape",
+                                                      "axial_pos_embds_dim", "num_buckets", "num_hashes", "hash_seed",
+                                                      *(key.foreign for key in CHUNKS),}), settle=move_to_decoder,
+                         restore=move_to_encoder, normalize=counted_once, older={"num_hidden_layers": "attn_layers"},)
 """A tied output is published too, and changes nothing: the reference has no table of that width to tie it to."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saucier import config as c
-from saucier.checkpoints.choices import TIED, encoder_classes, keep_language, labelling
-from saucier.checkpoints.keys import Key, Layout, Published
-from saucier.checkpoints.sides import restore, settle
-from saucier.families import lineage
+from saucier.checkpoints.classes import TIED, encoder_classes, head_class, keep_language
+from saucier.checkpoints.fields import Key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
+from saucier.families import bert_lineage
 
 
 def roberta(
@@ -29,8 +30,8 @@ def roberta(
     norm = c.LayerNorm(eps=1e-5)
     embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=padding)),
                         norm=norm, dropout=dropout, segments=c.SegmentTable(count=1))
-    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden,
-                           head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
+    return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden,
+                                head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
 def xlm_roberta(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 250002, length: int = 514,
@@ -51,18 +52,20 @@ def camembert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
 
 
 PADDING = Key("pad_token_id", ("embed.positions.places.padding",), default=1)
-KEYS = lineage.keys(lineage.SEES_PAST_ONLY, lineage.POSITIONS, lineage.CROSSED, PADDING, normed="head.transform.norm")
+KEYS = bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED, PADDING,
+                         normed="head.transform.norm")
 
 
 def layout(model_type: str, family: Callable[[], c.Transformer], name: str) -> Layout:
     """Return the layout of one of the three families."""
-    classes = encoder_classes(name, lineage.ROBERTA_WORDS, lineage.labelled_first("tanh", lineage.CLASSIFIER),
-                              dropout=lineage.CLASSIFIER)
+    classes = encoder_classes(name, bert_lineage.ROBERTA_WORDS,
+                              bert_lineage.labelled_first("tanh", bert_lineage.CLASSIFIER),
+                              dropout=bert_lineage.CLASSIFIER)
     return Layout(
-        model_type, lineage.positioned(lineage.pooled(family)), KEYS, lineage.ROBERTA_BODY,
-        {**classes, f"{name}ForCausalLM": Published(keep_language, lineage.ROBERTA_WORDS, (TIED,)),
-         f"{name}ForMultipleChoice": labelling(c.ChoiceHead(), keys=(lineage.HEAD_DROPOUT,))},
-        "roberta.", free=frozenset({"tie_word_embeddings"}), settle=settle, restore=restore)
+        model_type, bert_lineage.positioned(bert_lineage.pooled(family)), KEYS, bert_lineage.ROBERTA_BODY,
+        {**classes, f"{name}ForCausalLM": Published(keep_language, bert_lineage.ROBERTA_WORDS, (TIED,)),
+         f"{name}ForMultipleChoice": head_class(c.ChoiceHead(), keys=(bert_lineage.HEAD_DROPOUT,))},
+        "roberta.", free=frozenset({"tie_word_embeddings"}), settle=move_to_decoder, restore=move_to_encoder)
 
 
 ROBERTA_LAYOUT = layout("roberta", roberta, "Roberta")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.choices import DROPOUT, TIED, encoder_classes, keep_all
-from saucier.checkpoints.keys import ACTIVATIONS, Key, Layout, Published
-from saucier.checkpoints.places import first_attention
-from saucier.checkpoints.rules import Rules, Table
-from saucier.checkpoints.sides import restore, settle, with_cross
-from saucier.families import lineage
-from saucier.families.summary import FIELDS, spelled_out, summarized
+from saucier.checkpoints.classes import (
+    DROPOUT,
+    SUMMARY_FIELDS,
+    TIED,
+    encoder_classes,
+    keep_all,
+    name_null_activation,
+    summary_class,
+)
+from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import add_cross_attention, move_to_decoder, move_to_encoder
+from saucier.checkpoints.weight_names import Rules, Table
+from saucier.families import bert_lineage
 
 
 def roformer(
@@ -32,21 +39,21 @@ def roformer(
     embed = c.Embedding(vocab=vocab, norm=norm, dropout=dropout, segments=c.SegmentTable(),
                         projection=c.ProjectNormed(width=embedding) if embedding else None)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=positions)
-    return lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
-                           head=c.LanguageHead(bias=True, transform=c.Transform(width=embedding, norm=norm)))
+    return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
+                                head=c.LanguageHead(bias=True, transform=c.Transform(width=embedding, norm=norm)))
 
 
 def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
     """The family by the published fields; tables as wide as the model have no projection."""
     tree = roformer(dim, embedding=None if width == dim else width)
-    return with_cross(tree) if crossing else tree
+    return add_cross_attention(tree) if crossing else tree
 
 
-KEYS = lineage.keys(
+KEYS = bert_lineage.keys(
     Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    Key("rotary_value", (f"{lineage.ATTENTION}.inner.positions.values",), default=False),
-    lineage.SEES_PAST_ONLY, lineage.CROSSED, arguments=("dim",), transform="head.transform")
+    Key("rotary_value", (f"{bert_lineage.ATTENTION}.inner.positions.values",), default=False),
+    bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, arguments=("dim",), transform="head.transform")
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -54,20 +61,18 @@ def weights(tree: c.Transformer) -> Rules:
     attention = first_attention(tree)
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
-    rules = lineage.BERT_BODY(tree)
+    rules = bert_lineage.BERT_BODY(tree)
     rules.tables = [Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
                           attention.projection.widths(tree.dim)[2])] if length else []
     return rules
 
 
-LABELLED = lineage.labelled_first("gelu", lineage.HEAD_DROPOUT, Key(
+LABELLED = bert_lineage.labelled_first("gelu", bert_lineage.HEAD_DROPOUT, Key(
     "hidden_act", ("head.transform.activation",), names=ACTIVATIONS, default="gelu"))
-ROFORMER_LAYOUT = Layout(
-    "roformer", from_fields, KEYS, weights, {
-        **encoder_classes("RoFormer", lineage.WORDS, LABELLED, dropout=DROPOUT, keep=keep_all),
-        "RoFormerForCausalLM": Published(keep_all, lineage.WORDS, (TIED,)),
-        "RoFormerForMultipleChoice": summarized(c.ChoiceHead(), kind="last", used=False,
-                                                 activation="linear"),
-    }, "roformer.",
-    free=FIELDS | {"tie_word_embeddings", "max_position_embeddings"}, normalize=spelled_out, settle=settle,
-    restore=restore)
+ROFORMER_LAYOUT = Layout("roformer", from_fields, KEYS, weights,
+                         {**encoder_classes("RoFormer", bert_lineage.WORDS, LABELLED, dropout=DROPOUT, keep=keep_all),
+                          "RoFormerForCausalLM": Published(keep_all, bert_lineage.WORDS, (TIED,)),
+                          "RoFormerForMultipleChoice": summary_class(c.ChoiceHead(), kind="last", used=False,
+                                                                     activation="linear"),}, "roformer.",
+                         free=SUMMARY_FIELDS | {"tie_word_embeddings", "max_position_embeddings"},
+                         normalize=name_null_activation, settle=move_to_decoder, restore=move_to_encoder)

@@ -1,4 +1,6 @@
-"""How published configs spell rotary positions: one field of many forms, read and written as one value of ours."""
+"""How published configs spell rotary positions, one field of many forms or one for each kind of layer: read and written
+as values of ours.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.keys import Document, Key, look_up
+from saucier.checkpoints.fields import Document, Key, list_attentions, look_up
 from saucier.errors import InputError
 
 ROTARY = "rope_parameters"
@@ -19,7 +21,7 @@ STRETCHED = ("llama3", "yarn", "longrope")
 """Kinds that say the trained length themselves; where they do not, it is the length of the config."""
 
 
-def one_spelling(document: Document) -> Document:
+def normalize_rotary(document: Document) -> Document:
     """Bring the older flat fields to the newer nested one, and the lengths that its kinds need into it."""
     said = document.get("rope_scaling") or document.get(ROTARY) or {}
     if not isinstance(said, Mapping):
@@ -143,3 +145,44 @@ def settings(kind: c.Scaling) -> dict[str, Any]:
         case c.LongRope():
             return {"short_factor": list(kind.short), "long_factor": list(kind.long), TRAINED_LENGTH: kind.length,
                     "attention_factor": kind.attention}
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+BASES = {FULL: 160000.0, SLIDING: 10000.0}
+
+
+def list_layer_types(tree: c.Transformer) -> list[str]:
+    """The published names of the layers' kinds."""
+    return [SLIDING if isinstance(inner.visibility, c.Window) else FULL for inner in list_attentions(tree)]
+
+
+def read_layer_rotary(nested: dict[str, dict[str, Any]]) -> dict[str, c.Rotary]:
+    """Return the rotations of each kind of layer. Raises `InputError` for a scaling that is not expressed here."""
+    for kind, said in nested.items():
+        if kind in BASES and (said or {}).get("rope_type", "default") not in ("default", "linear"):
+            raise InputError(f"rope_parameters {said} cannot be expressed", where=f"rope_parameters.{kind}",
+                             remedy="rope_type default can, and linear with a factor")
+    return {kind: read_rotary({"rope_type": "default", **(nested.get(kind) or {})}, base=base)
+            for kind, base in BASES.items()}
+
+
+def write_layer_rotary(tree: c.Transformer) -> dict[str, dict[str, Any]]:
+    """The inverse; a kind of layer that the tree has not gets its defaults."""
+    found = {kind: inner.positions for kind, inner in zip(list_layer_types(tree), list_attentions(tree), strict=True)}
+    rotary = {kind: found.get(kind) for kind in BASES}
+    return {kind: write_rotary(value if isinstance(value, c.Rotary) else c.Rotary(base=BASES[kind]))
+            for kind, value in rotary.items()}
+
+
+OLDER_BASES = dict.fromkeys(("global_rope_theta", "local_rope_theta"), "rope_parameters")
+
+
+def normalize_layer_rotary(document: Document) -> Document:
+    """Bring the older flat bases to the newer nested field."""
+    nested = {kind: dict(value or {}) for kind, value in (document.get("rope_parameters") or {}).items()}
+    for older, kind in zip(OLDER_BASES, (FULL, SLIDING), strict=True):
+        if document.get(older) is not None:
+            nested.setdefault(kind, {}).setdefault("rope_theta", document[older])
+    rest = {name: value for name, value in document.items()
+            if name not in (*OLDER_BASES, "rope_parameters")}
+    return {**rest, **({"rope_parameters": nested} if nested else {})}

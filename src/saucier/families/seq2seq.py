@@ -1,24 +1,38 @@
-"""Recurrent encoder-decoders: thought vectors, and attention in Bahdanau's and Luong's way."""
+"""Encoder-decoders in a layout of our own: recurrent ones with thought vectors or attention, the original Transformer,
+and Mask-Predict's, whose decoder sees both ways and whose head tells the target's length.
+"""
 
 from __future__ import annotations
 
+from saucier import config as c
+from saucier.checkpoints.fields import put
 from saucier.config import (
     LSTM,
     Ahead,
     Block,
+    Causal,
     Chain,
+    CrossAttention,
     Embedding,
+    FeedForward,
     FromFinalStates,
     LanguageHead,
+    LayerNorm,
     Luong,
+    PostNorm,
+    PreNorm,
+    Projection,
     Recurrent,
     Repeat,
+    SelfAttention,
+    Sinusoidal,
+    Softmax,
     Stack,
     Transformer,
     UniformInit,
+    XavierInit,
 )
-from saucier.config.alignment import Alignment
-from saucier.config.recurrent import Cell, Direction, Start
+from saucier.config.recurrent import Alignment, Cell, Direction, Start
 
 CELL, AHEAD, FINAL, LOOK = LSTM(), Ahead(), FromFinalStates(), Luong()
 
@@ -52,3 +66,52 @@ def seq2seq(
         head=LanguageHead(),
         initialization=UniformInit(),
     )
+
+
+def transformer(
+    dim: int = 512,
+    layers: int = 6,
+    *,
+    heads: int = 8,
+    vocab: int = 37000,
+    hidden: int = 2048,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    pre_norm: bool = False,
+) -> Transformer:
+    """The Transformer, base size by default. Source: Vaswani et al. 2017, §3 and table 3, arXiv:1706.03762.
+
+    `pre_norm` places the norms before the sublayers (and one after each stack), which trains without a long warm-up.
+    """
+    norm, projection, kernel = LayerNorm(), Projection(heads=heads), Softmax(dropout=attention_dropout)
+    place = PreNorm if pre_norm else PostNorm
+    feed_forward = FeedForward(hidden=hidden, activation="relu")
+
+    def stack(*inner: SelfAttention | CrossAttention | FeedForward) -> Stack:
+        block = Block(sublayers=tuple(place(inner=part, norm=norm, dropout=dropout) for part in inner))
+        return Stack(layers=Repeat(block=block, times=layers), final_norm=norm if pre_norm else None)
+
+    return Transformer(
+        dim=dim,
+        embed=Embedding(vocab=vocab, positions=Sinusoidal(), scale=dim**0.5, dropout=dropout),
+        encoder=stack(SelfAttention(projection=projection, kernel=kernel), feed_forward),
+        decoder=stack(SelfAttention(projection=projection, visibility=Causal(), kernel=kernel),
+                      CrossAttention(projection=projection, kernel=kernel), feed_forward),
+        head=LanguageHead(),
+        initialization=XavierInit(),
+    )
+
+
+def mask_predict(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 37000, hidden: int = 2048,
+                 mask: int = 3, longest: int = 256, dropout: float = 0.3) -> c.Transformer:
+    """The conditional masked language model, base size by default. Source: Ghazvininejad et al. 2019, §2 and §4.1.
+
+    `mask` is the id of the mask token; with the special tokens pad, unk, eos and mask it is 3. Every source must begin
+    with a token that stands for the target's length. The norms stand before the sublayers, which trains
+    without a long warm-up; the paper has them behind.
+    """
+    body = transformer(dim, layers, heads=heads, vocab=vocab, hidden=hidden, dropout=dropout, pre_norm=True)
+    seen: c.Transformer = put(body, "decoder.layers.block.sublayers.0.inner.visibility", c.Full())
+    language = c.LanguageHead(predicts=c.WholeText(mask=mask))
+    return seen.model_copy(update={"head": c.LengthHead(language=language, longest=longest),
+                                   "pooler": c.Pooler(dense=False, activation="identity")})

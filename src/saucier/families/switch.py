@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import bare, whole
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published, below
-from saucier.checkpoints.rules import Rule, Rules
-from saucier.checkpoints.sides import tied_output
-from saucier.config.turns import in_turns
+from saucier.checkpoints.classes import BARE, WHOLE
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import add_experts, find_expert_step, list_expert_layers, ties_output
+from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, encoder_model, keys, weights
 
 
@@ -33,23 +33,16 @@ def switch_transformers(
     tree = encoder_decoder(dim, layers, feed_forward, heads=heads, head_dim=head_dim, vocab=vocab, dropout=dropout,
                            head=c.LanguageHead(scale=dim**-0.5))
     many = c.Experts(inner=feed_forward, count=experts, router=c.TopOfSoftmax(), capacity=64, noise=0.01)
-    return sparse(tree, many, (layers, layers), (2, 2))
+    return make_sparse(tree, many, (layers, layers), (2, 2))
 
 
-def sparse(tree: c.Transformer, experts: c.Experts, layers: tuple[int, int], steps: tuple[int, int]) -> c.Transformer:
+def make_sparse(tree: c.Transformer, experts: c.Experts, layers: tuple[int, int],
+                steps: tuple[int, int]) -> c.Transformer:
     """Give every `step`th layer of each stack experts, the second layer first; 1 is every layer, 0 none."""
     assert tree.encoder is not None and tree.decoder is not None, "an encoder-decoder"
-    stacks = [with_experts(stack, experts, count, step)
+    stacks = [add_experts(stack, experts, count, step)
               for stack, count, step in zip((tree.encoder, tree.decoder), layers, steps, strict=True)]
     return tree.model_copy(update={"encoder": stacks[0], "decoder": stacks[1]})
-
-
-def with_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c.Stack:
-    """Return a stack of so many layers, those with experts in their places, in the shortest turn."""
-    dense = stack.blocks()[0]
-    many = c.Block(sublayers=(*dense.sublayers[:-1], dense.sublayers[-1].model_copy(update={"inner": experts})))
-    blocks = [many if step == 1 or (step > 0 and layer % step == 1) else dense for layer in range(layers)]
-    return stack.model_copy(update={"layers": in_turns(tuple(blocks))})
 
 
 def from_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int, writers: int, reader_step: int,
@@ -59,24 +52,8 @@ def from_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int,
     tree = encoder_decoder(dim, 1, inner, heads=1, head_dim=64, vocab=1, dropout=0.0,
                            head=c.LanguageHead(tied=tied, scale=dim**-0.5 if tied else 1.0))
     tree = tree.model_copy(update={"decoder_embed": None if tied else tree.embed})
-    return sparse(tree, c.Experts(inner=inner, count=1, router=c.TopOfSoftmax()), (readers, writers),
-                  (reader_step, writer_step))
-
-
-def spaced(stack: c.Stack | None) -> int | None:
-    """Return how many layers lie between those with experts: the inverse of `with_experts`."""
-    if stack is None:
-        return None
-    found = sparse_layers(stack)
-    if len(found) == len(stack.blocks()):
-        return 1
-    return found[1] - found[0] if len(found) > 1 else len(found) * len(stack.blocks())
-
-
-def sparse_layers(stack: c.Stack | None) -> list[int]:
-    """Return the numbers of the layers with experts."""
-    blocks = stack.blocks() if stack else []
-    return [number for number, block in enumerate(blocks) if isinstance(block.sublayers[-1].inner, c.Experts)]
+    return make_sparse(tree, c.Experts(inner=inner, count=1, router=c.TopOfSoftmax()), (readers, writers),
+                       (reader_step, writer_step))
 
 
 def side_keys(side: str, ours: str, layers: str) -> tuple[Key, ...]:
@@ -91,13 +68,13 @@ def side_keys(side: str, ours: str, layers: str) -> tuple[Key, ...]:
     return (
         Key(layers, (), argument=f"{ours}s", default=lambda said: said.get("num_layers") if layers in said else 12,
             found=lambda tree: len(getattr(tree, side).blocks()) if getattr(tree, side) else None),
-        Key(sparse, (), default=3, found=lambda tree: len(sparse_layers(getattr(tree, side)))),
+        Key(sparse, (), default=3, found=lambda tree: len(list_expert_layers(getattr(tree, side)))),
         Key(f"{side}_sparse_step", (), argument=f"{ours}_step", default=step,
-            found=lambda tree: spaced(getattr(tree, side))),
+            found=lambda tree: find_expert_step(getattr(tree, side))),
     )
 
 
-def spelled(layout: Layout, document: Document) -> Layout:
+def choose_spelling(layout: Layout, document: Document) -> Layout:
     """Return the layout that looks for an encoder's own table first where the sides have tables of their own."""
     def own(tree: c.Transformer) -> Rules:
         found = layout.weights(tree)
@@ -121,21 +98,22 @@ def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFee
     ]
 
 
-EXPERTS = tuple(Key(foreign, below(FEED_FORWARDS, f"inner.{name}"), default=default) for foreign, name, default in (
-    ("num_experts", "count", 8), ("expert_capacity", "capacity", 64), ("router_bias", "router_bias", False),
-    ("router_jitter_noise", "noise", 0.01)))
+EXPERTS = tuple(Key(foreign, join_paths(FEED_FORWARDS, f"inner.{name}"), default=default)
+                for foreign, name, default in (("num_experts", "count", 8), ("expert_capacity", "capacity", 64),
+                                               ("router_bias", "router_bias", False),
+                                               ("router_jitter_noise", "noise", 0.01)))
 SWITCH_LAYOUT = Layout(
     "switch_transformers", from_fields,
-    keys(Key("dense_act_fn", below(INNER, "activation"), names=ACTIVATIONS, default="relu", argument="activation"),
-         Key("tie_word_embeddings", (), default=True, argument="tied", found=tied_output),
+    keys(Key("dense_act_fn", join_paths(INNER, "activation"), names=ACTIVATIONS, default="relu", argument="activation"),
+         Key("tie_word_embeddings", (), default=True, argument="tied", found=ties_output),
          *side_keys("encoder", "reader", "num_layers"), *side_keys("decoder", "writer", "num_decoder_layers"),
          *EXPERTS),
     partial(weights, inner=feed_forward_rules),
-    {"SwitchTransformersForConditionalGeneration": Published(whole.keep, HEAD), "SwitchTransformersModel": bare,
+    {"SwitchTransformersForConditionalGeneration": Published(WHOLE.keep, HEAD), "SwitchTransformersModel": BARE,
      "SwitchTransformersEncoderModel": encoder_model},
     base="", fixed={"router_dtype": "float32"},
     free=(FREE) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
-                                     "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",
-                                     "is_gated_act", "router_type", "classifier_dropout", "scale_decoder_outputs"},
-    spelled=spelled,
+                   "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",
+                   "is_gated_act", "router_type", "classifier_dropout", "scale_decoder_outputs"},
+    spelled=choose_spelling,
 )

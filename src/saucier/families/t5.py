@@ -6,10 +6,22 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.keys import Document, Key, Layout, put
-from saucier.checkpoints.rules import Concat, Rule
-from saucier.families.t5_feed_forward import FEED_FORWARD, OLDER, one_feed_forward
-from saucier.families.t5_lineage import FREE, LAYERS, TIED, classes, encoder_decoder, keys, weights
+from saucier.checkpoints.fields import Document, Key, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.weight_names import Rule
+from saucier.checkpoints.weight_operations import Concat
+from saucier.families.t5_lineage import (
+    FEED_FORWARD_KEYS,
+    FREE,
+    LAYERS,
+    OLDER_FEED_FORWARD,
+    TIED,
+    classes,
+    encoder_decoder,
+    keys,
+    read_feed_forward,
+    weights,
+)
 
 PAST = c.Causal()
 
@@ -85,15 +97,15 @@ def scaled_output(tree: c.Transformer) -> bool | None:
 def unscaled(document: Document) -> Document:
     """Return T5's config, of which null says that the output is not scaled."""
     said = "scale_decoder_outputs" in document and document["scale_decoder_outputs"] is None
-    return one_feed_forward({**document, "scale_decoder_outputs": False} if said else document)
+    return read_feed_forward({**document, "scale_decoder_outputs": False} if said else document)
 
 
 SCALED = Key("scale_decoder_outputs", (), default=lambda document: document.get("tie_word_embeddings") is not False,
              argument="scaled", found=scaled_output)
 NAMES = partial(weights, inner=feed_forward_rules)
-T5_LAYOUT = Layout("t5", from_fields, keys(*LAYERS, FEED_FORWARD, TIED, SCALED), NAMES, classes("T5"), base="",
-                   free=FREE, normalize=unscaled, older=OLDER)
-MT5_LAYOUT = Layout("mt5", from_fields, keys(*LAYERS, replace(FEED_FORWARD, default="gated-gelu"), TIED), NAMES,
+T5_LAYOUT = Layout("t5", from_fields, keys(*LAYERS, FEED_FORWARD_KEYS, TIED, SCALED), NAMES, classes("T5"), base="",
+                   free=FREE, normalize=unscaled, older=OLDER_FEED_FORWARD)
+MT5_LAYOUT = Layout("mt5", from_fields, keys(*LAYERS, replace(FEED_FORWARD_KEYS, default="gated-gelu"), TIED), NAMES,
                     classes("MT5"), base="",
-                    free=FREE | {"scale_decoder_outputs"}, older=OLDER,
-                    normalize=partial(one_feed_forward, usual="gated-gelu"))
+                    free=FREE | {"scale_decoder_outputs"}, older=OLDER_FEED_FORWARD,
+                    normalize=partial(read_feed_forward, usual="gated-gelu"))

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, bare, encoder_alone, keep_encoder, labelling, only, whole
-from saucier.checkpoints.keys import Document, Key, Published, below, look_up
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.rules import Rule, Rules
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import BARE, ENCODER_ALONE, LABELS, SPANS, WHOLE, fixed_key, head_class, keep_encoder
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up
+from saucier.checkpoints.layout import Published
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
+from saucier.errors import InputError
 
 
 def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.GatedFeedForward, *, heads: int,
@@ -27,7 +28,7 @@ def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.Gated
                              kernel=kernel)
 
     def stack(*inner: Any) -> c.Stack:
-        made = repeated(layers, *inner, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm)
+        made = repeat_block(layers, *inner, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm)
         return made.model_copy(update={"dropout": dropout})
 
     return c.Transformer(
@@ -64,17 +65,18 @@ LAYERS = (
 
 def keys(*own: Key) -> tuple[Key, ...]:
     """The fields of the lineage, with those in which its families differ."""
-    dropped = (*below((*ATTENTIONS, *FEED_FORWARDS, *STACKS), "dropout"), *below(ATTENTIONS, "inner.kernel.dropout"),
-               *below(INNER, "dropout"), "embed.dropout", "decoder_embed.dropout")
-    normed = (*below((*ATTENTIONS, *FEED_FORWARDS), "norm.eps"), *below(STACKS, "final_norm.eps"))
+    dropped = (*join_paths((*ATTENTIONS, *FEED_FORWARDS, *STACKS), "dropout"),
+               *join_paths(ATTENTIONS, "inner.kernel.dropout"), *join_paths(INNER, "dropout"), "embed.dropout",
+               "decoder_embed.dropout")
+    normed = (*join_paths((*ATTENTIONS, *FEED_FORWARDS), "norm.eps"), *join_paths(STACKS, "final_norm.eps"))
     return (
         Key("d_model", ("dim",), argument="dim"),
-        Key("num_heads", below(ATTENTIONS, "inner.projection.heads")),
-        Key("d_kv", below(ATTENTIONS, "inner.projection.head_dim"), default=64),
-        Key("d_ff", below(INNER, "hidden")),
+        Key("num_heads", join_paths(ATTENTIONS, "inner.projection.heads")),
+        Key("d_kv", join_paths(ATTENTIONS, "inner.projection.head_dim"), default=64),
+        Key("d_ff", join_paths(INNER, "hidden")),
         Key("vocab_size", ("embed.vocab", "decoder_embed.vocab")),
-        Key("relative_attention_num_buckets", below(BIASES, "buckets"), default=32),
-        Key("relative_attention_max_distance", below(BIASES, "max_distance"), default=128),
+        Key("relative_attention_num_buckets", join_paths(BIASES, "buckets"), default=32),
+        Key("relative_attention_max_distance", join_paths(BIASES, "max_distance"), default=128),
         Key("layer_norm_epsilon", normed, default=1e-6),
         Key("dropout_rate", dropped, default=0.1),
         *own,
@@ -126,24 +128,54 @@ def reading_twice(published: Published, base: str) -> Published:
     return replace(published, keep=keep, keys=(*published.keys, start), base=base)
 
 
-READS = only("is_decoder", False)
+READS = fixed_key("is_decoder", False)
 """Of an encoder alone; with true the reference would build a decoder's blocks, which have no source to read."""
-encoder_model = replace(encoder_alone, keys=(READS,))
+encoder_model = replace(ENCODER_ALONE, keys=(READS,))
 
 
 def classes(name: str) -> dict[str, Published]:
     """The published classes of a family."""
     dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
     end = Key("eos_token_id", ("head.pick.token",), default=1)
-    text = labelling(c.ClassificationHead(pick=c.EndToken(token=1), transform=c.Transform(activation="tanh")),
-                     "classification_head.out_proj", dense="classification_head.dense", keys=(LABELS, dropout, end))
-    token = labelling(c.TokenHead(), keys=(LABELS, replace(dropout, paths=("head.dropout",)), READS))
+    text = head_class(c.ClassificationHead(pick=c.EndToken(token=1), transform=c.Transform(activation="tanh")),
+                      "classification_head.out_proj", dense="classification_head.dense", keys=(LABELS, dropout, end))
+    token = head_class(c.TokenHead(), keys=(LABELS, replace(dropout, paths=("head.dropout",)), READS))
     return {
-        f"{name}ForConditionalGeneration": Published(whole.keep, HEAD),
-        f"{name}Model": bare,
+        f"{name}ForConditionalGeneration": Published(WHOLE.keep, HEAD),
+        f"{name}Model": BARE,
         f"{name}EncoderModel": encoder_model,
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
             token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),
         f"{name}ForQuestionAnswering": reading_twice(SPANS, ""),
     }
+
+
+PLAIN_FEED_FORWARD = {name: ("feed_forward", ours) for name, ours in ACTIVATIONS.items()}
+GATED_FEED_FORWARD = {"gated-gelu": ("gated_feed_forward", "gelu_tanh")} | {
+    f"gated-{name}": ("gated_feed_forward", ours) for name, ours in ACTIVATIONS.items() if name != "gelu"}
+"""A gate with GELU has always been its approximation; an exact one cannot be said."""
+
+
+def find_feed_forward(tree: c.Transformer) -> tuple[str, str] | None:
+    """Return kind and activation of a tree's feed-forwards."""
+    inner = first_feed_forward(tree)
+    return None if inner is None else (inner.kind, inner.activation)
+
+
+FEED_FORWARD_KEYS = Key("feed_forward_proj", (), names=PLAIN_FEED_FORWARD | GATED_FEED_FORWARD, default="relu",
+                        argument="feed_forward", found=find_feed_forward)
+OLDER_FEED_FORWARD = dict.fromkeys(("dense_act_fn", "is_gated_act"), "feed_forward_proj")
+
+
+def read_feed_forward(document: Document, *, usual: str = "relu") -> Document:
+    """Return the config with its feed-forward in one field; what is said of its activation and gate counts more."""
+    proj = document.get("feed_forward_proj") or usual
+    activation = document.get("dense_act_fn", "gelu_new" if proj == "gated-gelu" else str(proj).rpartition("-")[2])
+    gated = document.get("is_gated_act", str(proj).startswith("gated-"))
+    if gated and activation == "gelu":
+        raise InputError("dense_act_fn 'gelu' with is_gated_act cannot be expressed", where="config.json",
+                         remedy="a gate's GELU is its approximation: gelu_new")
+    rest = {name: value for name, value in document.items() if name not in OLDER_FEED_FORWARD}
+    said = OLDER_FEED_FORWARD.keys() & document.keys()
+    return {**rest, "feed_forward_proj": f"{'gated-' if gated else ''}{activation}"} if said else rest

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, PADDING, bare, labelling, whole
-from saucier.checkpoints.keys import Key, Layout, look_up, put
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields, kind_at, positive
-from saucier.checkpoints.rules import Concat, Rule
-from saucier.config.adaptive import cluster_sizes
-from saucier.families.shapes import repeated
+from saucier.checkpoints.classes import BARE, LABELS, PADDING, WHOLE, head_class
+from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule
+from saucier.checkpoints.weight_operations import Concat
+from saucier.config.embedding import cluster_sizes
 
 CUTOFFS = (20000, 40000, 200000)
 
@@ -34,7 +34,7 @@ def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
-        decoder=repeated(layers, attention, feed_forward, dropout=dropout).model_copy(update={
+        decoder=repeat_block(layers, attention, feed_forward, dropout=dropout).model_copy(update={
             "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
                             tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()),
@@ -61,19 +61,19 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
 
 
 KEYS = (
-    *fields("decoder", {
+    *make_keys("decoder", {
         "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "d_head": ("head_dim", 64),
         "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
         "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
-        arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
-                                              f"{FEED_FORWARD}.inner.dropout")}),
+               arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
+                                                     f"{FEED_FORWARD}.inner.dropout")}),
     Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
     Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
     Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS], theirs=list),
     Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
-    kind_at("same_length", VISIBILITY, c.And, argument="same_length", default=True),
-    kind_at("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
-    positive("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
+    kind_key("same_length", VISIBILITY, c.And, argument="same_length", default=True),
+    kind_key("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
+    positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
     Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
 )
 SPEAKING = (
@@ -115,15 +115,15 @@ def head_rules(tree: c.Transformer) -> list[Rule]:
     ]
 
 
-LABELLED = labelling(c.ClassificationHead(pick=c.LastToken(), bias=False), "score", keys=(LABELS, PADDING))
+LABELLED = head_class(c.ClassificationHead(pick=c.LastToken(), bias=False), "score", keys=(LABELS, PADDING))
 TRANSFO_XL_LAYOUT = Layout(
     "transfo-xl",
     from_fields,
     KEYS,
     lambda tree: NAMES(tree).plus(head_rules(tree)),
     {
-        "TransfoXLLMHeadModel": replace(whole, keys=SPEAKING),
-        "TransfoXLModel": bare,
+        "TransfoXLLMHeadModel": replace(WHOLE, keys=SPEAKING),
+        "TransfoXLModel": BARE,
         "TransfoXLForSequenceClassification": LABELLED,
     },
     "transformer.",

@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, SUMMARY_FIELDS, TIED, bare, keep_all, labelling
-from saucier.checkpoints.common_fields import renamed
-from saucier.checkpoints.keys import ACTIVATIONS, Document, Key, Layout, Published
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields
-from saucier.checkpoints.rules import Rule
-from saucier.families.shapes import repeated
-from saucier.families.summary import NO_ACTIVATION, NONE, TO_LABELS, pick
+from saucier.checkpoints.classes import (
+    BARE,
+    FREE_SUMMARY_FIELDS,
+    LABELS,
+    NO_ACTIVATION_KEY,
+    NO_ACTIVATION_NAMES,
+    SPANS,
+    TIED,
+    TO_LABELS,
+    head_class,
+    keep_all,
+    summary_type_key,
+)
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys, rename_fields
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule
 
 
 def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 30145, length: int = 512,
@@ -29,7 +38,7 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), norm=norm,
                           languages=c.LanguageTable(count=languages) if languages > 1 else None, dropout=dropout),
-        encoder=repeated(layers, attention, feed_forward, norm=norm, dropout=dropout, zero_padding=True),
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout, zero_padding=True),
         head=c.LanguageHead(bias=True, predicts=c.InPlace(mask=5, language=0)),
         initialization=c.NormalInit(std=0.02),
     )
@@ -37,11 +46,11 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
 KEYS = (
-    *fields("encoder", {
+    *make_keys("encoder", {
         "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
         "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
         "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
-        arguments=("dim",)),
+               arguments=("dim",)),
     Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
     Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
     Key("causal", (f"{ATTENTION}.inner.visibility.kind",), names={False: "full", True: "causal"}, default=False,
@@ -74,7 +83,7 @@ INDICES = {"n_words": "vocab_size",
 
 def unlabelled(document: Document) -> Document:
     """A model without language vectors has them, as far as its numbers go, for one language."""
-    rest = {name: value for name, value in renamed(document, INDICES).items() if name != "use_lang_emb"}
+    rest = {name: value for name, value in rename_fields(document, INDICES).items() if name != "use_lang_emb"}
     return {**rest, "n_langs": 1} if document.get("use_lang_emb") is False else rest
 
 
@@ -85,20 +94,20 @@ WRITING = (
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
 CLASSES = {
     "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
-    "XLMForSequenceClassification": labelling(
+    "XLMForSequenceClassification": head_class(
         c.ClassificationHead(), "sequence_summary.summary",
-        keys=(LABELS, pick("first"), *TO_LABELS, NO_ACTIVATION, DROPOUT)),
-    "XLMForTokenClassification": labelling(c.TokenHead(),
-                                           keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
+        keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),
+    "XLMForTokenClassification": head_class(c.TokenHead(),
+                                            keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
     "XLMForQuestionAnsweringSimple": SPANS,
-    "XLMForMultipleChoice": labelling(
+    "XLMForMultipleChoice": head_class(
         c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
-        keys=(pick("first"), *TO_LABELS,
+        keys=(summary_type_key("first"), *TO_LABELS,
               replace(LABELS, paths=("head.transform.width",)),
               Key("summary_activation", ("head.transform.activation",), default="linear",
-                  names={**ACTIVATIONS, **dict.fromkeys(NONE, "identity")}),
+                  names={**ACTIVATIONS, **dict.fromkeys(NO_ACTIVATION_NAMES, "identity")}),
               replace(DROPOUT, paths=("head.transform.dropout",)))),
-    "XLMModel": bare,
+    "XLMModel": BARE,
 }
 XLM_LAYOUT = Layout(
     "xlm",
@@ -108,7 +117,7 @@ XLM_LAYOUT = Layout(
     CLASSES,
     "transformer.",
     fixed={"asm": False, "is_encoder": True},
-    free=SUMMARY_FIELDS | {
+    free=FREE_SUMMARY_FIELDS | {
         "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
         "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",
         "same_enc_dec", "share_inout_emb",

@@ -6,13 +6,22 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.choices import LABELS, SPANS, TIED, bare, keep_all, labelling
-from saucier.checkpoints.keys import Document, Key, Layout, Published, look_up
-from saucier.checkpoints.names import NameTable
-from saucier.checkpoints.places import fields, first_attention, positive
-from saucier.checkpoints.rules import PerHead, Reshaped, Rule, Rules
-from saucier.families.shapes import repeated
-from saucier.families.summary import FIELDS, spelled_out, summarized
+from saucier.checkpoints.classes import (
+    BARE,
+    LABELS,
+    SPANS,
+    SUMMARY_FIELDS,
+    TIED,
+    head_class,
+    keep_all,
+    name_null_activation,
+    summary_class,
+)
+from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
+from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
+from saucier.checkpoints.weight_operations import PerHead, Reshaped
 
 
 def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32000, hidden: int | None = None,
@@ -30,7 +39,7 @@ def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, segments=c.SegmentScores(), dropout=dropout),
-        encoder=repeated(layers, attention, feed_forward, norm=norm, dropout=dropout).model_copy(update={
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout).model_copy(update={
             "dropout": dropout, "memory": c.SegmentMemory(length=memory, training=False),
             "queries": c.QueryVector(dropout=dropout)}),
         head=c.LanguageHead(bias=True, predicts=c.QueryStream()),
@@ -51,20 +60,21 @@ def from_fields(dim: int, *, attn_type: str, same_length: bool) -> c.Transformer
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
 POSITIONS, MEMORY, SEEN = f"{ATTENTION}.inner.positions", "encoder.memory", f"{ATTENTION}.inner.visibility"
 KEYS = (
-    *fields("encoder", {
+    *make_keys("encoder", {
         "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "vocab_size": ("vocab", None),
         "d_head": ("head_dim", lambda document: document["d_model"] // document["n_head"]), "d_inner": ("hidden", None),
         "ff_activation": ("activation", "gelu"), "layer_norm_eps": ("eps", 1e-12),
         "dropout": ("embed_dropout dropout attention_dropout", 0.1)},
-        arguments=("dim",), also={"dropout": ("encoder.dropout", "encoder.queries.dropout", f"{POSITIONS}.dropout",
-                                              f"{FEED_FORWARD}.inner.dropout")}),
+               arguments=("dim",),
+               also={"dropout": ("encoder.dropout", "encoder.queries.dropout", f"{POSITIONS}.dropout",
+                                 f"{FEED_FORWARD}.inner.dropout")}),
     Key("attn_type", (SEEN,), names={"bi": "bi", "uni": "uni"}, default="bi", argument="attn_type",
         found=lambda tree: "uni" if c.is_causal(look_up(tree, SEEN)) else "bi"),
     Key("same_length", (SEEN,), default=False, argument="same_length", theirs=lambda seen_: seen_ == seen(True, True)),
     Key("bi_data", (f"{POSITIONS}.mirrored",), default=False),
-    positive("clamp_len", f"{POSITIONS}.clamp", default=-1, none=-1),
-    replace(positive("mem_len", f"{MEMORY}.length", default=512, none=0), ours=lambda value: value or None),
-    positive("reuse_len", f"{MEMORY}.reuse", default=0, none=0),
+    positive_key("clamp_len", f"{POSITIONS}.clamp", default=-1, none=-1),
+    replace(positive_key("mem_len", f"{MEMORY}.length", default=512, none=0), ours=lambda value: value or None),
+    positive_key("reuse_len", f"{MEMORY}.reuse", default=0, none=0),
     Key("use_mems_eval", (f"{MEMORY}.evaluation",), default=True),
     Key("use_mems_train", (f"{MEMORY}.training",), default=False),
 )
@@ -96,14 +106,14 @@ def told_once(document: Document) -> Document:
     return {**document, "same_length": False} if document.get("attn_type", "bi") == "bi" else dict(document)
 
 
-SUMMARIZED = partial(summarized, output="logits_proj", kind="last", activation="tanh")
+SUMMARIZED = partial(summary_class, output="logits_proj", kind="last", activation="tanh")
 CLASSES = {
     "XLNetLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_loss.{p}"),), (TIED,)),
     "XLNetForSequenceClassification": SUMMARIZED(c.ClassificationHead(), keys=(LABELS,)),
-    "XLNetForTokenClassification": labelling(c.TokenHead()),
+    "XLNetForTokenClassification": head_class(c.TokenHead()),
     "XLNetForQuestionAnsweringSimple": SPANS,
     "XLNetForMultipleChoice": SUMMARIZED(c.ChoiceHead()),
-    "XLNetModel": bare,
+    "XLNetModel": BARE,
 }
 XLNET_LAYOUT = Layout(
     "xlnet",
@@ -113,7 +123,7 @@ XLNET_LAYOUT = Layout(
     CLASSES,
     "transformer.",
     fixed={"untie_r": True},
-    free=FIELDS | {"start_n_top", "end_n_top", "init_std", "init", "init_range", "max_position_embeddings",
-                   "tie_word_embeddings"},
-    normalize=lambda document: spelled_out(told_once(document)),
+    free=SUMMARY_FIELDS | {"start_n_top", "end_n_top", "init_std", "init", "init_range", "max_position_embeddings",
+                           "tie_word_embeddings"},
+    normalize=lambda document: name_null_activation(told_once(document)),
 )

@@ -2,9 +2,8 @@
 
 from saucier.generation.chains import Chains, walk
 from saucier.generation.generate import generate
-from saucier.generation.options import GenerationOptions
-from saucier.generation.strategies import Gibbs, MaskPredict, MetropolisHastings
-from saucier.generation.streaming import TextStream
+from saucier.generation.options import GenerationOptions, Gibbs, MaskPredict, MetropolisHastings
+from saucier.generation.search import TextStream
 
 __all__ = ["Chains", "GenerationOptions", "Gibbs", "MaskPredict", "MetropolisHastings", "TextStream", "generate",
            "walk"]

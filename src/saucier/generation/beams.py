@@ -13,10 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.generation.choosing import Choice
-from saucier.generation.processors import process
-from saucier.generation.search import Rules, Step
-from saucier.generation.stopping import EndLength, ended
+from saucier.generation.processors import apply_processors
+from saucier.generation.search import EndLength, SearchRules, Step, TokenSelection, find_ended_rows
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""
@@ -85,7 +83,7 @@ class BeamSearch:
     unfinished candidates go on.
     """
 
-    def __init__(self, prompt: Tensor, rules: Rules, choice: Choice, *, beams: Beams) -> None:
+    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, *, beams: Beams) -> None:
         """Begin at the prompt [B, L], every beam of a row the same."""
         self.rules, self.choice, self.beams = rules, choice, beams
         self.stops = (*rules.stops, EndLength(rules.limit))
@@ -116,14 +114,14 @@ class BeamSearch:
         """Return the best continuations over all beams, and the beam that each continues [B, C]."""
         rows, width = self.running.scores.shape
         so_far = self.running.ids[:, :, :self.length].flatten(0, 1)
-        scores = process(self.rules.processors, so_far, F.log_softmax(logits, dim=-1))
+        scores = apply_processors(self.rules.processors, so_far, F.log_softmax(logits, dim=-1))
         vocab = scores.shape[-1]
         total = (scores.view(rows, width, vocab) + self.running.scores[..., None]).view(rows, -1)
         picked = self.choice(total, self.beams.candidates)
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)
         texts[:, :, self.length] = picked % vocab
-        done = ended(self.stops, texts[:, :, :self.length + 1].flatten(0, 1)).view(rows, -1)
+        done = find_ended_rows(self.stops, texts[:, :, :self.length + 1].flatten(0, 1)).view(rows, -1)
         lengths = torch.full_like(picked, self.length + 1 - self.start)
         return Hypotheses(texts, total.gather(1, picked), lengths, done), beams
 

@@ -13,22 +13,21 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.choosing import Greedy, Sample
-from saucier.generation.feed import evaluating
-from saucier.generation.options import GenerationOptions, resolve
-from saucier.generation.processors import Processor, Suppress, TopK, process
-from saucier.generation.prompt import checked_mask
-from saucier.generation.rules import check_tokens, distribution
-from saucier.generation.search import Step, decode
-from saucier.generation.strategies import (
+from saucier.generation.feeds import evaluation_mode
+from saucier.generation.options import (
     ChainStrategy,
+    GenerationOptions,
     Gibbs,
     LogProbabilities,
     MetropolisHastings,
     RandomOrder,
     RawScores,
     SequentialOrder,
+    resolve_options,
 )
+from saucier.generation.processors import Processor, Suppress, TopK, apply_processors
+from saucier.generation.prompt import check_mask, check_tokens, make_distribution
+from saucier.generation.search import Greedy, Sample, Step, decode
 from saucier.model import Transformer
 
 ROWS = 512
@@ -55,7 +54,7 @@ class Chains:
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class MaskedModel:
     """A masked language model, asked for one hidden place at a time."""
 
     model: Transformer
@@ -76,7 +75,7 @@ class Masked:
         head = self.model.head
         assert head is not None, "check_masked refuses a model without a head"
         scores: Tensor = head(output.last_hidden_state[rows, places]).float()
-        return process([Suppress(self.suppressed)] if self.suppressed else [], ids, scores)
+        return apply_processors([Suppress(self.suppressed)] if self.suppressed else [], ids, scores)
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
         """Sum what the written tokens cost, each with its own place hidden. Shapes: [R, L] -> [R].
@@ -99,7 +98,7 @@ class Masked:
 class HiddenFeed:
     """A masked language model as a search sees it: a text and one of its places in, scores of that place out."""
 
-    masked: Masked
+    masked: MaskedModel
     start: Step
     """What is asked first."""
 
@@ -114,10 +113,10 @@ class HiddenFeed:
 
 
 @dataclass(slots=True)
-class Walk:
+class ChainState:
     """Texts on their way, and the place of each that is drawn next."""
 
-    masked: Masked
+    masked: MaskedModel
     ids: Tensor
     draw: Sample
     processors: tuple[Processor, ...]
@@ -139,14 +138,14 @@ class Walk:
 
     def redraw(self, logits: Tensor, processors: tuple[Processor, ...], choice: Sample | Greedy | None = None) -> None:
         """Write what is drawn into the places. Shapes: logits [R, V]."""
-        scores = process(processors, self.ids, logits)
+        scores = apply_processors(processors, self.ids, logits)
         self.ids = self.ids.scatter(1, self.places[:, None], (choice or self.draw)(scores, 1))
 
 
 class GibbsSearch:
     """Takes every draw."""
 
-    def __init__(self, walk: Walk, strategy: Gibbs) -> None:
+    def __init__(self, walk: ChainState, strategy: Gibbs) -> None:
         """Begin at the texts of the walk."""
         self.walk, self.strategy, self.done = walk, strategy, 0
         self.whole = tuple(one for one in walk.processors if not isinstance(one, TopK))
@@ -183,7 +182,7 @@ class GibbsSearch:
 class MetropolisSearch:
     """Writes every place once, then takes a draw as the energies of both texts say."""
 
-    def __init__(self, walk: Walk, strategy: MetropolisHastings) -> None:
+    def __init__(self, walk: ChainState, strategy: MetropolisHastings) -> None:
         """Begin at the texts of the walk."""
         self.walk, self.strategy = walk, strategy
         self.sweep = int(walk.masked.free.sum(1).max())
@@ -204,7 +203,7 @@ class MetropolisSearch:
         if self.done < 0:
             self.walk.redraw(logits, self.walk.processors)
         else:
-            self.propose(process(self.walk.processors, self.walk.ids, logits).log_softmax(-1))
+            self.propose(apply_processors(self.walk.processors, self.walk.ids, logits).log_softmax(-1))
         self.done += 1
         if self.done < 0:
             return self.walk.go(self.done + self.sweep, SequentialOrder())
@@ -216,7 +215,7 @@ class MetropolisSearch:
         """One step of Metropolis-Hastings. Shapes: scores [R, V], log probabilities."""
         walk, places = self.walk, self.walk.places[:, None]
         old, new = walk.ids.gather(1, places), walk.draw(scores, 1)
-        luck = torch.rand(len(walk.ids), generator=walk.draw.generator, device=walk.ids.device).log()
+        log_uniform = torch.rand(len(walk.ids), generator=walk.draw.generator, device=walk.ids.device).log()
         moved = (old != new)[:, 0].nonzero()[:, 0]
         self.proposed += len(moved)
         if not len(moved):
@@ -224,7 +223,7 @@ class MetropolisSearch:
         other = walk.ids.scatter(1, places, new)[moved]
         costs = walk.masked.energy(other, self.strategy.energy, moved)
         back = (scores.gather(1, old) - scores.gather(1, new))[moved, 0]
-        taken = luck[moved] < self.energy[moved] - costs + back
+        taken = log_uniform[moved] < self.energy[moved] - costs + back
         self.accepted += int(taken.sum())
         walk.ids = walk.ids.index_copy(0, moved[taken], other[taken])
         self.energy = self.energy.index_copy(0, moved[taken], costs[taken])
@@ -244,12 +243,12 @@ def walk(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | 
     Shapes: input_ids and attention_mask [B, L] -> Chains of R = B·num_return_sequences rows.
     Raises `InputError` for a model that fills in no hidden tokens, and for a text without a mask token.
     """
-    return chains(model, input_ids, attention_mask, resolve(options, model.generation))
+    return run_chains(model, input_ids, attention_mask, resolve_options(options, model.generation))
 
 
-def chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Chains:
+def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Chains:
     """Run the chains that the options ask for. Shapes: ids and mask [B, L]."""
-    check_masked(model.config)
+    check_masked_model(model.config)
     check_tokens(options, model.config.embed.vocab)
     strategy = options.strategy
     if not isinstance(strategy, Gibbs | MetropolisHastings) or ids is None:
@@ -257,18 +256,18 @@ def chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options:
                          where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
     ids = ids.to(model.embed.tokens.weight.device)
-    mask = checked_mask(model.config.embed, ids, mask, padding=options.padding)
+    mask = check_mask(model.config.embed, ids, mask, padding=options.padding)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
-    with evaluating(model):
-        masked = opened(model, ids, mask, strategy.mask, options.suppress_tokens)
-        walk = Walk(masked, ids, Sample.seeded(options.seed, ids.device), tuple(distribution(options)))
-        search = search_of(walk, strategy)
+    with evaluation_mode(model):
+        masked = find_masked_places(model, ids, mask, strategy.mask, options.suppress_tokens)
+        walk = ChainState(masked, ids, Sample.seeded(options.seed, ids.device), tuple(make_distribution(options)))
+        search = make_chain_search(walk, strategy)
         decode(HiddenFeed(masked, search.begin()), search)
     return search.chains()
 
 
-def search_of(walk: Walk, strategy: ChainStrategy) -> GibbsSearch | MetropolisSearch:
+def make_chain_search(walk: ChainState, strategy: ChainStrategy) -> GibbsSearch | MetropolisSearch:
     """Return the search that takes the steps of a strategy."""
     match strategy:
         case Gibbs():
@@ -277,16 +276,17 @@ def search_of(walk: Walk, strategy: ChainStrategy) -> GibbsSearch | MetropolisSe
             return MetropolisSearch(walk, strategy)
 
 
-def opened(model: Transformer, ids: Tensor, mask: Tensor | None, token: int, suppressed: tuple[int, ...]) -> Masked:
+def find_masked_places(model: Transformer, ids: Tensor, mask: Tensor | None, token: int,
+                       suppressed: tuple[int, ...]) -> MaskedModel:
     """Find the places to be written. Shapes: ids and mask [R, L]. Raises `InputError` for a row without one."""
     free = ids == token
     if (empty := (~free.any(1)).nonzero().flatten().tolist()):
         raise InputError(f"row {empty[0]} has no mask token ({token}), so nothing is to be written",
                          where="input_ids", remedy="put mask tokens where words are wanted")
-    return Masked(model, token, free, mask, (token, *suppressed))
+    return MaskedModel(model, token, free, mask, (token, *suppressed))
 
 
-def check_masked(config: c.Transformer) -> None:
+def check_masked_model(config: c.Transformer) -> None:
     """Refuse a model that does not give the scores of a hidden token in its place."""
     head = config.head
     if config.encoder is None or config.decoder is not None or not isinstance(head, c.LanguageHead | c.PretrainingHead):

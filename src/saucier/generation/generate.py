@@ -12,25 +12,46 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.beams import Beams, BeamSearch
-from saucier.generation.chains import chains
-from saucier.generation.choosing import Choice, Greedy, Sample
-from saucier.generation.compiled import compiled_reader
-from saucier.generation.feed import CachedFeed, Prompt, evaluating, reader
-from saucier.generation.frozen import frozen
+from saucier.generation.chains import run_chains
+from saucier.generation.compiled_step import make_compiled_reader
+from saucier.generation.feeds import (
+    CachedFeed,
+    MemoryFeed,
+    Prompt,
+    RereadFeed,
+    evaluation_mode,
+    make_reader,
+    prediction_kind,
+)
 from saucier.generation.mask_predict import mask_predict
-from saucier.generation.options import GenerationOptions, resolve
-from saucier.generation.prompt import check_length, read_prompt, with_global, with_prefix
-from saucier.generation.reread import MemoryFeed, RereadFeed, predicts
-from saucier.generation.rules import check_tokens, rules_of
-from saucier.generation.search import Feed, Listener, RowSearch, Rules, Search, decode
-from saucier.generation.stopping import Decodes
-from saucier.generation.strategies import Gibbs, MaskPredict, MetropolisHastings
+from saucier.generation.options import GenerationOptions, Gibbs, MaskPredict, MetropolisHastings, resolve_options
+from saucier.generation.packed_weights import use_packed_weights
+from saucier.generation.prompt import (
+    add_global_tokens,
+    add_prefix_lengths,
+    check_length,
+    check_tokens,
+    make_search_rules,
+    read_prompt,
+)
+from saucier.generation.search import (
+    Feed,
+    Greedy,
+    Listener,
+    RowSearch,
+    Sample,
+    Search,
+    SearchRules,
+    TextDecoder,
+    TokenSelection,
+    decode,
+)
 from saucier.model import Transformer
-from saucier.parts.front import SoftPrompt
+from saucier.parts.prefix import SoftPrompt
 
 
 def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
-             tokenizer: Decodes | None = None, listener: Listener | None = None, compile: bool = False,  # noqa: A002
+             tokenizer: TextDecoder | None = None, listener: Listener | None = None, compile: bool = False,  # noqa: A002
              global_attention_mask: Tensor | None = None, prefix_length: Tensor | None = None,
              **options: Any) -> Tensor:
     """Write tokens after a prompt, or from a source.
@@ -56,64 +77,64 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
-    chosen = resolve(own_strategy(model.config, options), model.generation)
+    chosen = resolve_options(choose_strategy(model.config, options), model.generation)
     match chosen.strategy:
         case MaskPredict():
             return mask_predict(model, input_ids, attention_mask, chosen)
         case Gibbs() | MetropolisHastings():
-            return chains(model, input_ids, attention_mask, chosen).ids
+            return run_chains(model, input_ids, attention_mask, chosen).ids
     if listener is not None and chosen.num_beams > 1:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")
-    with evaluating(model):
+    with evaluation_mode(model):
         check_tokens(chosen, model.config.output_embed.vocab)
-        prompt = with_global(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
-        prompt = with_prefix(prompt, model.config, prefix_length)
+        prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
+        prompt = add_prefix_lengths(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
-        check_length(model.config, prompt, limit, ahead=places_ahead(model))
+        check_length(model.config, prompt, limit, ahead=count_prefix_positions(model))
         copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
-        rules = rules_of(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
-        feed = feed_of(model, prompt, copies=copies, capacity=limit, compiled=compile,
-                       cached=chosen.use_cache)
-        ids = decode(feed, search_of(chosen, prompt, rules), listener)
+        rules = make_search_rules(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
+        feed = make_feed(model, prompt, copies=copies, capacity=limit, compiled=compile,
+                         cached=chosen.use_cache)
+        ids = decode(feed, make_search(chosen, prompt, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
-def own_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str, Any]:
+def choose_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str, Any]:
     """Return the call's options with the strategy that the model is made for, where the call names none."""
-    if options.get("strategy") is None and isinstance(predicts(config), c.WholeText):
+    if options.get("strategy") is None and isinstance(prediction_kind(config), c.WholeText):
         return options | {"strategy": MaskPredict()}
     return options
 
 
-def places_ahead(model: Transformer) -> int:
+def count_prefix_positions(model: Transformer) -> int:
     """Return how many places of the stack that writes a prefix or a prompt takes."""
     pair = model.config.encoder is not None and model.config.decoder is not None
     return 0 if model.front is None or (pair and isinstance(model.front, SoftPrompt)) else model.front.length
 
 
-def feed_of(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,
-            cached: bool = True) -> Feed:
+def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,
+              cached: bool = True) -> Feed:
     """Return the feed that the model's config asks for: a key-value cache, a memory, or reading all again."""
     config = model.config
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses a model without stacks"
     memory = stack.memory is not None and stack.memory.evaluation
     cached = cached or config.encoder is not None
-    if cached and not memory and config.decoder is not None and isinstance(predicts(config), c.NextToken):
-        reads = model if compiled else frozen(model)
-        read = compiled_reader(model) if compiled else reader(reads)
+    if cached and not memory and config.decoder is not None and isinstance(prediction_kind(config), c.NextToken):
+        reads = model if compiled else use_packed_weights(model)
+        read = make_compiled_reader(model) if compiled else make_reader(reads)
         return CachedFeed(reads, prompt, read=read, copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
-    return (MemoryFeed if memory else RereadFeed)(frozen(model), prompt, copies=copies)
+    return (MemoryFeed if memory else RereadFeed)(use_packed_weights(model), prompt, copies=copies)
 
 
-def search_of(options: GenerationOptions, prompt: Prompt, rules: Rules) -> Search:
+def make_search(options: GenerationOptions, prompt: Prompt, rules: SearchRules) -> Search:
     """Return the search that the options ask for, at the prompt."""
     device = prompt.ids.device
-    choice: Choice = Sample.seeded(options.seed, device) if options.do_sample else Greedy()
+    choice: TokenSelection = Sample.seeded(options.seed, device) if options.do_sample else Greedy()
     if options.num_beams == 1:
         return RowSearch(prompt.ids.repeat_interleave(options.num_return_sequences, 0), rules, choice)
     beams = Beams(options.num_beams, options.length_penalty, options.early_stopping, options.num_return_sequences,

@@ -12,18 +12,16 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feed import evaluating
-from saucier.generation.options import GenerationOptions
-from saucier.generation.processors import forbid
-from saucier.generation.prompt import read_prompt
-from saucier.generation.rules import check_tokens, fill
+from saucier.generation.feeds import evaluation_mode
+from saucier.generation.options import GenerationOptions, MaskPredict
+from saucier.generation.processors import forbid_tokens
+from saucier.generation.prompt import check_tokens, find_fill_token, read_prompt
 from saucier.generation.search import Step, decode
-from saucier.generation.strategies import MaskPredict
 from saucier.model import Transformer
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFeed:
+class TargetFeed:
     """A model that writes whole targets: reads a target anew at every step, beside a source that it read once."""
 
     model: Transformer
@@ -47,7 +45,7 @@ class WholeFeed:
         return logits.float()  # type: ignore[no-any-return]
 
 
-class LeastSure:
+class MaskPredictSearch:
     """Writes what is hidden, then hides the tokens that are least sure, for some iterations.
 
     In iteration t of T, from 0, the share (T - t) / T of the tokens is hidden, rounded down, at least one; the others
@@ -69,7 +67,7 @@ class LeastSure:
 
     def advance(self, logits: Tensor) -> Step:
         """Write the likeliest tokens into the hidden places, and hide the next ones. Shapes: logits [R, T, V]."""
-        best = forbid(logits.flatten(0, 1), self.barred).log_softmax(-1).max(-1)
+        best = forbid_tokens(logits.flatten(0, 1), self.barred).log_softmax(-1).max(-1)
         self.ids = torch.where(self.hidden, best.indices.view_as(self.ids), self.ids)
         self.sure = torch.where(self.hidden, best.values.view_as(self.sure), self.sure)
         self.done += 1
@@ -93,28 +91,28 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
     `max_new_tokens` bounds the lengths that are tried. Raises `InputError` for a model that tells no lengths, and for
     options that ask for several texts or for chance.
     """
-    strategy, token = options.strategy, mask_token(model.config, options)
+    strategy, token = options.strategy, find_mask_token(model.config, options)
     assert isinstance(strategy, MaskPredict), "chosen by it"
     check_tokens(options, model.config.output_embed.vocab)
-    with evaluating(model):
+    with evaluation_mode(model):
         prompt = read_prompt(model, ids, mask, options=options)
         output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
-        lengths = likely_lengths(model, output.pooler_output, strategy, longest_allowed(options))
+        lengths = predict_lengths(model, output.pooler_output, strategy, find_max_length(options))
         count = lengths.shape[1]
-        real = places(lengths.flatten(), int(lengths.max()))
-        feed = WholeFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
-                         None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0),
-                         real, token)
-        search = LeastSure(real, token=token, barred=(token, *options.suppress_tokens, *options.ends),
-                           iterations=strategy.iterations)
+        real = mark_real_tokens(lengths.flatten(), int(lengths.max()))
+        feed = TargetFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
+                          None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0),
+                          real, token)
+        search = MaskPredictSearch(real, token=token, barred=(token, *options.suppress_tokens, *options.ends),
+                                   iterations=strategy.iterations)
         texts = decode(feed, search)
         rows = search.scores().view(-1, count).argmax(1) + torch.arange(len(lengths), device=texts.device) * count
         kept, ends = texts[rows], lengths.flatten()[rows]
-        kept = kept.masked_fill(~places(ends, kept.shape[1]), fill(options))[:, :int(ends.max())]
+        kept = kept.masked_fill(~mark_real_tokens(ends, kept.shape[1]), find_fill_token(options))[:, :int(ends.max())]
     return torch.cat([prompt.ids, kept], dim=1).clone()
 
 
-def mask_token(config: c.Transformer, options: GenerationOptions) -> int:
+def find_mask_token(config: c.Transformer, options: GenerationOptions) -> int:
     """Return the token that is written over. Raises `InputError` as `mask_predict` does."""
     head = config.head
     if not isinstance(head, c.LengthHead) or not isinstance(head.language.predicts, c.WholeText):
@@ -126,19 +124,19 @@ def mask_token(config: c.Transformer, options: GenerationOptions) -> int:
     return head.language.predicts.mask
 
 
-def longest_allowed(options: GenerationOptions) -> int | None:
+def find_max_length(options: GenerationOptions) -> int | None:
     """Return the longest target that the options allow; None: any that the model can tell."""
     told = options.max_new_tokens is not None or options.max_length is not None
     return options.new_tokens(1) if told else None
 
 
-def likely_lengths(model: Transformer, pooled: Tensor, strategy: MaskPredict, limit: int | None) -> Tensor:
+def predict_lengths(model: Transformer, pooled: Tensor, strategy: MaskPredict, limit: int | None) -> Tensor:
     """Return the likeliest lengths, at least 1 and at most the limit. Shapes: pooled [B, D] -> [B, N]."""
     assert model.head is not None, "looked at by the caller"
     scores: Tensor = model.head.lengths(pooled)[:, 1:][:, :limit]  # type: ignore[operator]
     return scores.topk(min(strategy.length_candidates, scores.shape[1])).indices + 1
 
 
-def places(lengths: Tensor, width: int) -> Tensor:
+def mark_real_tokens(lengths: Tensor, width: int) -> Tensor:
     """Say which places are real. Shapes: [R] -> [R, T]."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]

@@ -1,19 +1,115 @@
-"""What a caller may say about generation: one frozen config with the names that transformers uses, checked once.
+"""The settings of generation: one frozen config with the names that transformers uses, checked once, and the strategies
+other than left to right.
 
-Letters: none; everything here is plain data. Values come from the call, then from the model's own defaults
-(`model.generation`, as in generation_config.json), then from here.
+Values come from the call, then from the model's own defaults (as in generation_config.json), then from here. No
+torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from saucier.config.base import Config
-from saucier.errors import InputError, nearest
-from saucier.generation.strategies import Strategy
+from saucier.errors import InputError, suggest_name
+
+
+def accept_kind_name(value: Any) -> Any:
+    """Take a name alone for that kind, with the settings that it has where nothing is said."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+class RandomOrder(Config):
+    """Each step draws a place, the same places as often as chance has it."""
+
+    kind: Literal["random"] = "random"
+
+
+class SequentialOrder(Config):
+    """The places come from left to right, over and over."""
+
+    kind: Literal["sequential"] = "sequential"
+
+
+Order = Annotated[RandomOrder | SequentialOrder, BeforeValidator(accept_kind_name), Field(discriminator="kind")]
+
+
+class RawScores(Config):
+    """The energy of a text is minus the sum of its tokens' logits, each with its own token hidden.
+
+    Source: Goyal et al. 2021, §3.1, eq 2, arXiv:2106.02736.
+    """
+
+    kind: Literal["raw"] = "raw"
+
+
+class LogProbabilities(Config):
+    """The energy of a text is minus the sum of its tokens' log probabilities, each with its own token hidden.
+
+    Source: Goyal et al. 2021, §3.1, eq 3, arXiv:2106.02736.
+    """
+
+    kind: Literal["normalized"] = "normalized"
+
+
+Energy = Annotated[RawScores | LogProbabilities, BeforeValidator(accept_kind_name), Field(discriminator="kind")]
+
+
+class Chain(Config):
+    """What all chains have: a text whose mask tokens are the places to be written."""
+
+    mask: int = Field(ge=0)
+    """Id of the mask token: where it stands at the start, a token is written; what else stands there stays."""
+    steps: int = Field(default=200, gt=0)
+    """Single places that are drawn anew, in each text."""
+    order: Order = RandomOrder()
+    """Which place comes next."""
+
+
+class Gibbs(Chain):
+    """Hide one token, draw it anew given all others, and so on: Gibbs sampling.
+
+    Source: Wang and Cho 2019 (BERT has a mouth), §3, arXiv:1902.04094.
+    """
+
+    kind: Literal["gibbs"] = "gibbs"
+    burn_in: int | None = Field(default=None, ge=0)
+    """The first so many steps draw from the whole distribution; those after it from the `top_k` likeliest tokens, or,
+    without `top_k`, take the likeliest (as the paper's code does). None: all steps draw alike."""
+
+
+class MetropolisHastings(Chain):
+    """Propose a token from the masked model's distribution, and take it as the energies of both texts say.
+
+    The chain's stationary distribution is that of the energy, which Gibbs sampling from conditionals that fit no joint
+    distribution does not have. Source: Goyal et al. 2021, §3.2, arXiv:2106.02736.
+    """
+
+    kind: Literal["metropolis_hastings"] = "metropolis_hastings"
+    energy: Energy = LogProbabilities()
+    """What the chain's distribution is: exp(-energy), up to a factor."""
+
+
+class MaskPredict(Config):
+    """Write a whole text over mask tokens, hide what is least sure, write that again, and so on.
+
+    The number of hidden tokens falls evenly with the iterations; several lengths are tried, and the text with the
+    highest mean log probability stays. What models with a head of kind `length` do where nothing is said.
+    Source: Ghazvininejad et al. 2019, §3, arXiv:1904.09324.
+    """
+
+    kind: Literal["mask_predict"] = "mask_predict"
+    iterations: int = Field(default=10, gt=0)
+    """How often the model reads the target; 1 writes every token at once, and none again."""
+    length_candidates: int = Field(default=5, gt=0)
+    """The likeliest so many lengths are tried."""
+
+
+ChainStrategy = Gibbs | MetropolisHastings
+Strategy = Annotated[Gibbs | MetropolisHastings | MaskPredict, Field(discriminator="kind")]
+"""How a text is written, where not from left to right."""
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -21,7 +117,7 @@ DEFAULT_NEW_TOKENS = 20
 SHOWN = 100
 """Letters of a wrong value that an error shows."""
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "encoder_repetition_penalty": (1,), "encoder_no_repeat_ngram_size": (0,), "num_beam_groups": (0, 1),
     "diversity_penalty": (0,), "penalty_alpha": (0,), "guidance_scale": (1,), "max_time": (),
     "exponential_decay_length_penalty": (), "sequence_bias": (), "watermarking_config": (), "token_healing": (0,),
@@ -31,13 +127,13 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
                              "hybrid_chunked", "offloaded_hybrid", "offloaded_hybrid_chunked")}
 """What transformers reads and we do not, with the values that ask for nothing, besides null; 0 is false too."""
 
-NEUTRAL_OF_SAMPLING: dict[str, tuple[Any, ...]] = {
+NEUTRAL_SAMPLING_VALUES: dict[str, tuple[Any, ...]] = {
     "typical_p": (1,), "epsilon_cutoff": (0,), "eta_cutoff": (0,), "min_p": (0,), "top_h": ()}
 """The same, of what is read only where tokens are drawn."""
 
-LEFT_TO_RIGHT = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
-                 "bad_words_ids", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
-                 "min_new_tokens", "min_length", "stop_strings")
+LEFT_TO_RIGHT_ONLY = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
+                      "bad_words_ids", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
+                      "min_new_tokens", "min_length", "stop_strings")
 """Options that speak of a text that grows at its end."""
 
 TokenId = int
@@ -152,20 +248,20 @@ def as_tuple(value: TokenId | tuple[TokenId, ...] | None) -> tuple[TokenId, ...]
     return value if isinstance(value, tuple) else (value,)
 
 
-def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> GenerationOptions:
+def resolve_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> GenerationOptions:
     """Put the call's options over the model's defaults; an option given as None leaves the default.
 
     Raises `InputError` for an unknown option, a value out of range, and for defaults of the model that we do not have.
     """
-    said = {name: listed(name, value) for name, value in given.items() if value is not None}
-    own = {name: listed(name, value) for name,
+    said = {name: wrap_single(name, value) for name, value in given.items() if value is not None}
+    own = {name: wrap_single(name, value) for name,
            value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
     if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
         own.pop("max_new_tokens", None)
     try:
         options = GenerationOptions(**own | said)
     except ValidationError as error:
-        raise readable(error) from error
+        raise describe_error(error) from error
     refuse_unknown(defaults, sampled=options.do_sample)
     check_together(options)
     refuse_unread(options, said)
@@ -176,13 +272,13 @@ def refuse_unread(options: GenerationOptions, said: Mapping[str, Any]) -> None:
     """Raise `InputError` for an option of the call that a strategy does not read."""
     if options.strategy is None:
         return
-    for name in LEFT_TO_RIGHT:
+    for name in LEFT_TO_RIGHT_ONLY:
         if name in said and getattr(options, name) != GenerationOptions.model_fields[name].default:
             raise InputError(f"is for texts written from left to right, and not read by {options.strategy.kind}",
                              where=name, remedy="leave it out")
 
 
-def listed(name: str, value: Any) -> Any:
+def wrap_single(name: str, value: Any) -> Any:
     """Take one stop string or one id for a list of one, as transformers does."""
     return (value,) if name == "stop_strings" and isinstance(value, str) else value
 
@@ -192,26 +288,26 @@ def refuse_unknown(defaults: Mapping[str, Any], *, sampled: bool) -> None:
 
     What neither knows changes no token.
     """
-    known = {**NEUTRAL, **(NEUTRAL_OF_SAMPLING if sampled else {})}
+    known = {**NEUTRAL_VALUES, **(NEUTRAL_SAMPLING_VALUES if sampled else {})}
     for name, value in defaults.items():
         if name in known and value is not None and value not in known[name]:
             raise InputError(f"{repr(value)[:SHOWN]}, which the model's defaults ask for, cannot be followed",
                              where=name, remedy="remove it from generation_config.json, or from model.generation")
 
 
-def readable(error: ValidationError) -> InputError:
+def describe_error(error: ValidationError) -> InputError:
     """Return the first fault as one line: the option, what is wrong with it, and the remedy."""
     fault = error.errors(include_url=False)[0]
     name = str(fault["loc"][0])
     if len(fault["loc"]) > 1 and name == "strategy":
         return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {fault['input']!r}",
                           where=".".join(map(str, fault["loc"])), remedy="docs/masked-generation.md lists its settings")
-    if fault["type"] == "extra_forbidden" and (name in NEUTRAL or name in NEUTRAL_OF_SAMPLING):
+    if fault["type"] == "extra_forbidden" and (name in NEUTRAL_VALUES or name in NEUTRAL_SAMPLING_VALUES):
         return InputError(f"{repr(fault['input'])[:SHOWN]} cannot be followed: transformers has this option, we do not",
                           where=name, remedy="leave it out")
     if fault["type"] == "extra_forbidden":
         return InputError("unknown option of generate", where=name,
-                          remedy=nearest(name, list(GenerationOptions.model_fields)))
+                          remedy=suggest_name(name, list(GenerationOptions.model_fields)))
     return InputError(f"{fault['msg'].replace('Input should', 'should')}, not {repr(fault['input'])[:SHOWN]}",
                       where=name, remedy=REMEDIES.get(name, "docs/generation.md lists the options"))
 

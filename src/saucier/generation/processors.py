@@ -22,19 +22,19 @@ class Processor(Protocol):
         """Shapes: ids [R, L] so far, scores [R, V] float32 -> [R, V]."""
 
 
-def process(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
+def apply_processors(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
     """Apply all, in order. Shapes: ids [R, L], scores [R, V] -> [R, V]."""
     for processor in processors:
         scores = processor(ids, scores)
     return scores
 
 
-def forbid(scores: Tensor, tokens: Sequence[int]) -> Tensor:
+def forbid_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
     """Give tokens no chance in any row. Shapes: [R, V] -> [R, V]."""
     return scores.index_fill(1, torch.tensor(tokens, device=scores.device), NEVER)
 
 
-def force(scores: Tensor, tokens: Sequence[int]) -> Tensor:
+def force_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
     """Give all but these tokens no chance. Shapes: [R, V] -> [R, V]."""
     return torch.full_like(scores, NEVER).index_fill_(1, torch.tensor(tokens, device=scores.device), 0.0)
 
@@ -104,7 +104,7 @@ class Suppress:
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
         """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-        return forbid(scores, self.tokens)
+        return forbid_tokens(scores, self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class SuppressAt:
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
         """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-        return forbid(scores, self.tokens) if ids.shape[1] == self.length else scores
+        return forbid_tokens(scores, self.tokens) if ids.shape[1] == self.length else scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class SuppressBefore:
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
         """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-        return forbid(scores, self.tokens) if ids.shape[1] < self.length else scores
+        return forbid_tokens(scores, self.tokens) if ids.shape[1] < self.length else scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ForceAt:
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
         """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-        return force(scores, self.tokens) if ids.shape[1] == self.length else scores
+        return force_tokens(scores, self.tokens) if ids.shape[1] == self.length else scores
 
 
 @dataclass(frozen=True, slots=True)

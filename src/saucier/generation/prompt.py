@@ -1,10 +1,12 @@
-"""Reading the prompt: shapes, masks and start tokens, and the errors of what cannot be continued.
+"""What a call of `generate` asks for, checked: the prompt with its masks and start tokens, and the processors and stops
+of its options, in the order that transformers applies them.
 
 Letters: B prompts, L length, S source length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -12,10 +14,26 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feed import Prompt
-from saucier.generation.options import GenerationOptions
+from saucier.generation.feeds import Prompt
+from saucier.generation.options import GenerationOptions, as_tuple
+from saucier.generation.processors import (
+    FiniteScores,
+    ForceAt,
+    NoBadWord,
+    NoRepeatedNGram,
+    Processor,
+    Renormalize,
+    RepetitionPenalty,
+    Suppress,
+    SuppressAt,
+    SuppressBefore,
+    Temperature,
+    TopK,
+    TopP,
+)
+from saucier.generation.search import EndStrings, EndTokens, SearchRules, Stop, TextDecoder
 from saucier.model import Transformer
-from saucier.parts.input_checks import check_ids, tensor
+from saucier.parts.input_checks import check_ids, expect_tensor
 
 
 def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, options: GenerationOptions) -> Prompt:
@@ -30,21 +48,21 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
                          where="model", remedy="use one with a decoder and a language head")
     device = model.embed.tokens.weight.device
     if config.encoder is None or config.decoder is None:
-        ids = begun(ids, options).to(device)
-        mask = checked_mask(config.embed, ids, mask, padding=options.padding)
+        ids = start_prompt(ids, options).to(device)
+        mask = check_mask(config.embed, ids, mask, padding=options.padding)
         check_left_padded(mask)
         return Prompt(ids, mask)
     if ids is None:
         raise InputError("an encoder-decoder needs a source", where="input_ids",
                          remedy="give input_ids [batch, length]")
-    ids = tensor("input_ids", ids).to(device)
+    ids = expect_tensor("input_ids", ids).to(device)
     one_vocabulary = config.input_embed.vocab == config.output_embed.vocab
-    mask = checked_mask(config.input_embed, ids, mask, padding=options.padding if one_vocabulary else None)
-    start = torch.full((len(ids), 1), start_token(config, options), device=device)
+    mask = check_mask(config.input_embed, ids, mask, padding=options.padding if one_vocabulary else None)
+    start = torch.full((len(ids), 1), find_start_token(config, options), device=device)
     return Prompt(start, source=ids, source_mask=mask)
 
 
-def with_global(prompt: Prompt, named: Tensor | None) -> Prompt:
+def add_global_tokens(prompt: Prompt, named: Tensor | None) -> Prompt:
     """Return the prompt with the global tokens of its source. Raises `InputError` where there is no source."""
     if named is None:
         return prompt
@@ -54,7 +72,7 @@ def with_global(prompt: Prompt, named: Tensor | None) -> Prompt:
     return replace(prompt, source_global=named.to(prompt.source.device))
 
 
-def with_prefix(prompt: Prompt, config: c.Transformer, length: Tensor | None) -> Prompt:
+def add_prefix_lengths(prompt: Prompt, config: c.Transformer, length: Tensor | None) -> Prompt:
     """Return the prompt with its prefix: all of it, or its first `length` [B] tokens.
 
     Raises `InputError` where the stack that writes knows no prefix, and for lengths of another shape.
@@ -75,9 +93,9 @@ def with_prefix(prompt: Prompt, config: c.Transformer, length: Tensor | None) ->
     return replace(prompt, prefix=length if padding is None else (length + padding).clamp(max=columns))
 
 
-def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
+def start_prompt(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     """Return the prompt, or the begin token where it is empty. Shapes: [B, L] -> [B, L or 1]."""
-    if ids is not None and tensor("input_ids", ids).ndim == 2 and ids.shape[1]:
+    if ids is not None and expect_tensor("input_ids", ids).ndim == 2 and ids.shape[1]:
         return ids
     if options.bos_token_id is None:
         raise InputError("the prompt is empty" if ids is None or ids.ndim == 2
@@ -87,7 +105,7 @@ def begun(ids: Tensor | None, options: GenerationOptions) -> Tensor:
     return torch.full((rows, 1), options.bos_token_id)
 
 
-def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding: int | None) -> Tensor | None:
+def check_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding: int | None) -> Tensor | None:
     """Check ids and mask, find padding where there is no mask; None where all tokens are real.
 
     `padding`: its id, where that is no token of a text.
@@ -101,7 +119,7 @@ def checked_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, paddin
         mask = ids != padding
     if mask is None:
         return None
-    if tensor("attention_mask", mask).shape != ids.shape:
+    if expect_tensor("attention_mask", mask).shape != ids.shape:
         raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask",
                          remedy="give one number for each token")
     mask = mask.to(ids.device).bool()
@@ -120,7 +138,7 @@ def check_left_padded(mask: Tensor | None) -> None:
                          remedy="pad prompts on the left; if that is no padding, give attention_mask")
 
 
-def start_token(config: c.Transformer, options: GenerationOptions) -> int:
+def find_start_token(config: c.Transformer, options: GenerationOptions) -> int:
     """Return what the text of an encoder-decoder begins with."""
     start = options.bos_token_id if options.decoder_start_token_id is None else options.decoder_start_token_id
     if start is None:
@@ -133,18 +151,18 @@ def start_token(config: c.Transformer, options: GenerationOptions) -> int:
     return start
 
 
-def positions_limit(config: c.Transformer) -> int | None:
+def find_max_positions(config: c.Transformer) -> int | None:
     """Return how many positions the stack that writes has tables for; None where any length works."""
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses models without stacks"
     embed = config.output_embed.positions
     room = c.longest_input(embed)
-    return min([*([] if room is None else [room]), *c.stack_room(stack)], default=None)
+    return min([*([] if room is None else [room]), *c.list_length_limits(stack)], default=None)
 
 
 def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: int = 0) -> None:
     """Refuse a text that would be longer than the model's positions, of which some may be taken before the text."""
-    have, length = positions_limit(config), prompt.ids.shape[1]
+    have, length = find_max_positions(config), prompt.ids.shape[1]
     have = None if have is None else have - ahead
     if have is not None and limit > have:
         room = (
@@ -157,3 +175,89 @@ def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: in
             where="max_new_tokens",
             remedy=room,
         )
+
+
+def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int, copies: int,
+                      tokenizer: TextDecoder | None) -> SearchRules:
+    """Return what a search over `copies` rows for each prompt must follow.
+
+    Raises `InputError` for stop strings without a tokenizer.
+    """
+    length = prompt.ids.shape[1]
+    processors = [*make_constraints(options, length, limit), *(make_distribution(options) if options.do_sample else ())]
+    if options.repetition_penalty != 1:
+        padding = None if prompt.padding is None else prompt.padding.repeat_interleave(copies)
+        processors.insert(0, RepetitionPenalty(options.repetition_penalty, padding))
+    if options.renormalize_logits:
+        processors.append(Renormalize())
+    return SearchRules(tuple(processors), tuple(make_stops(options, length, tokenizer)), limit,
+                       find_fill_token(options))
+
+
+def check_tokens(options: GenerationOptions, vocab: int) -> None:
+    """Refuse tokens that the model does not have."""
+    given = {"eos_token_id": options.ends, "pad_token_id": as_tuple(options.pad_token_id),
+             "forced_bos_token_id": as_tuple(options.forced_bos_token_id),
+             "forced_eos_token_id": as_tuple(options.forced_eos_token_id),
+             "suppress_tokens": options.suppress_tokens, "begin_suppress_tokens": options.begin_suppress_tokens,
+             "bad_words_ids": tuple(token for word in options.bad_words_ids for token in word)}
+    for name, tokens in given.items():
+        foreign = [token for token in tokens if not 0 <= token < vocab]
+        if foreign:
+            raise InputError(f"token {foreign[0]} is outside the vocabulary of {vocab}", where=name,
+                             remedy="use the model's own tokenizer")
+
+
+def make_constraints(options: GenerationOptions, length: int, limit: int) -> Iterator[Processor]:
+    """Yield what forbids and forces tokens, for a prompt of this length."""
+    if options.no_repeat_ngram_size:
+        yield NoRepeatedNGram(options.no_repeat_ngram_size)
+    for word in options.bad_words_ids:
+        if len(word) > 1 or word[0] not in options.ends:
+            yield NoBadWord(word)
+    least = max(options.min_length, length + options.min_new_tokens if options.min_new_tokens else 0)
+    if least and options.ends:
+        yield SuppressBefore(options.ends, least)
+    if options.forced_bos_token_id is not None:
+        yield ForceAt((options.forced_bos_token_id,), 1)
+    if options.forced_eos_token_id is not None:
+        yield ForceAt(as_tuple(options.forced_eos_token_id), limit - 1)
+    if options.remove_invalid_values:
+        yield FiniteScores()
+    if options.suppress_tokens:
+        yield Suppress(options.suppress_tokens)
+    if options.begin_suppress_tokens:
+        forced = options.forced_bos_token_id is not None and length == 1
+        yield SuppressAt(options.begin_suppress_tokens, length + forced)
+
+
+def make_distribution(options: GenerationOptions) -> Iterator[Processor]:
+    """Yield what shapes the distribution that is sampled from; with beams, enough tokens stay that one is no end."""
+    least = 1 if options.num_beams == 1 else max(2, 1 + len(options.ends))
+    if options.temperature != 1:
+        yield Temperature(options.temperature)
+    if options.top_k:
+        yield TopK(max(options.top_k, least))
+    if options.top_p < 1:
+        yield TopP(options.top_p, least)
+
+
+def make_stops(options: GenerationOptions, length: int, tokenizer: TextDecoder | None) -> Iterator[Stop]:
+    """Yield what ends a row, apart from the limit of its length."""
+    if options.ends:
+        yield EndTokens(options.ends)
+    if options.stop_strings:
+        if tokenizer is None:
+            raise InputError("stop strings are looked for in text", where="stop_strings", remedy="give tokenizer= too")
+        yield EndStrings(options.stop_strings, tokenizer, length)
+
+
+def find_fill_token(options: GenerationOptions) -> int:
+    """Return what stands behind the end of a row; never seen where rows do not end early.
+
+    transformers takes a pad id of 0 for none in beam search and fills with the first end token; so do we, for equal
+    ids.
+    """
+    if options.num_beams > 1 and options.ends:
+        return options.pad_token_id or options.ends[0]
+    return 0 if options.pad is None else options.pad

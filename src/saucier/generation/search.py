@@ -1,21 +1,116 @@
-"""The one decoding loop, and the search in which every row goes its own way.
+"""The one decoding loop: how tokens are selected from scores, when a row ends, the search of independent rows, and the
+text while it is written.
 
 Beam search is in `beams.py`, whole texts in `mask_predict.py`, texts with open places in `chains.py`.
-Letters: B prompts, R rows, L length, V vocab.
+Letters: B prompts, R rows, L length, V vocab or candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from saucier.generation.choosing import Choice
-from saucier.generation.processors import Processor, process
-from saucier.generation.stopping import Stop, ended
+from saucier.generation.processors import Processor, apply_processors
+
+
+class TokenSelection(Protocol):
+    """Picks candidates of each row."""
+
+    def __call__(self, scores: Tensor, count: int) -> Tensor:
+        """Shapes: scores [R, V] -> [R, count], places of the picked ones."""
+
+
+class Greedy:
+    """The highest scores, the best first; of equal ones the first."""
+
+    def __call__(self, scores: Tensor, count: int) -> Tensor:
+        """Shapes: scores [R, V] -> [R, count]."""
+        return scores.argmax(1, keepdim=True) if count == 1 else scores.topk(count).indices
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Draws without replacement, with the probabilities that the scores' softmax gives."""
+
+    generator: torch.Generator
+
+    @classmethod
+    def seeded(cls, seed: int | None, device: torch.device) -> Sample:
+        """Return a sampler with a generator of its own; without a seed, one is drawn from torch's global generator."""
+        if seed is None:
+            seed = int(torch.randint(2**62, ()))
+        return cls(torch.Generator(device).manual_seed(seed))
+
+    def __call__(self, scores: Tensor, count: int) -> Tensor:
+        """Shapes: scores [R, V] -> [R, count]."""
+        return torch.multinomial(scores.softmax(1), count, generator=self.generator)
+
+
+class TextDecoder(Protocol):
+    """What is needed of a tokenizer."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Return the text of ids."""
+
+
+class Stop(Protocol):
+    """Says which rows end with their last token."""
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Shapes: ids [R, L] -> [R], True where the row has ended."""
+
+
+def find_ended_rows(stops: Sequence[Stop], ids: Tensor) -> Tensor:
+    """Say which rows end by any of these. Shapes: ids [R, L] -> [R]."""
+    found = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+    for stop in stops:
+        found = found | stop(ids)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class EndTokens:
+    """A row ends with one of these tokens."""
+
+    tokens: tuple[int, ...]
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Shapes: ids [R, L] -> [R]."""
+        last, found = ids[:, -1], ids[:, -1] == self.tokens[0]
+        for token in self.tokens[1:]:
+            found = found | (last == token)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class EndLength:
+    """Every row ends at this length."""
+
+    length: int
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Shapes: ids [R, L] -> [R]."""
+        return torch.full((ids.shape[0],), ids.shape[1] >= self.length, device=ids.device)
+
+
+@dataclass(frozen=True, slots=True)
+class EndStrings:
+    """A row ends when its new text holds one of these strings, wherever token borders fall."""
+
+    strings: tuple[str, ...]
+    tokenizer: TextDecoder
+    start: int
+    """Where the new text begins in a row."""
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Shapes: ids [R, L] -> [R]."""
+        texts = (self.tokenizer.decode(row) for row in ids[:, self.start:].tolist())
+        return torch.tensor([any(string in text for string in self.strings) for text in texts], device=ids.device)
+
 
 Listener = Callable[[Tensor], None]
 """Called with the new tokens [R] after each step."""
@@ -70,7 +165,7 @@ def decode(feed: Feed, search: Search, listener: Listener | None = None) -> Tens
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SearchRules:
     """What every search follows."""
 
     processors: tuple[Processor, ...]
@@ -84,7 +179,7 @@ class Rules:
 class RowSearch:
     """Every row goes its own way: greedy, or by sampling."""
 
-    def __init__(self, prompt: Tensor, rules: Rules, choice: Choice) -> None:
+    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection) -> None:
         """Begin at the prompt [R, L]."""
         self.rules, self.choice = rules, choice
         self.ids = prompt.new_full((prompt.shape[0], rules.limit), rules.fill)
@@ -99,16 +194,49 @@ class RowSearch:
 
     def advance(self, logits: Tensor) -> Step:
         """Choose the next token of every row; a row that has ended is filled. Shapes: logits [R, V]."""
-        scores = process(self.rules.processors, self.ids[:, :self.length], logits)
+        scores = apply_processors(self.rules.processors, self.ids[:, :self.length], logits)
         tokens = self.choice(scores, 1)[:, 0]
         if self.rules.stops:
             tokens = tokens.masked_fill(self.ended, self.rules.fill)
         self.ids[:, self.length] = tokens
         self.length += 1
         if self.rules.stops:
-            self.ended = self.ended | ended(self.rules.stops, self.ids[:, :self.length])
+            self.ended = self.ended | find_ended_rows(self.rules.stops, self.ids[:, :self.length])
         return Step(tokens)
 
     def result(self) -> Tensor:
         """The rows as far as the longest. Shapes: -> [R, L]."""
         return self.ids[:, :self.length]
+
+
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What a tokenizer gives for bytes that are not yet a whole character."""
+
+
+class TextStream:
+    """A listener for `generate` that writes the text of the first row, piece by piece.
+
+    A piece is held back while its last character is not complete. Call `close` at the end for what is left.
+    """
+
+    def __init__(self, tokenizer: TextDecoder, write: Callable[[str], object]) -> None:
+        """`write` receives each new piece of text."""
+        self.tokenizer, self.write = tokenizer, write
+        self.ids: list[int] = []
+        self.written = 0
+
+    def __call__(self, tokens: Tensor) -> None:
+        """Take the new tokens [R] of a step."""
+        self.ids.append(int(tokens[0]))
+        self.send(self.tokenizer.decode(self.ids), whole=False)
+
+    def send(self, text: str, *, whole: bool) -> None:
+        """Write what is new, up to the last complete character unless the text is whole."""
+        end = len(text) if whole else len(text.rstrip(UNFINISHED))
+        if end > self.written:
+            self.write(text[self.written:end])
+            self.written = end
+
+    def close(self) -> None:
+        """Write what was held back."""
+        self.send(self.tokenizer.decode(self.ids), whole=True)

@@ -1,1 +1,3 @@
-"""What is learned: a corruption on the data side and a loss. `config` needs no torch; `build` makes both halves."""
+"""Training objectives: a corruption on the data side and a loss on the model side. `config` needs no torch; `build`
+makes both halves.
+"""

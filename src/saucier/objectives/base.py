@@ -1,7 +1,7 @@
-"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Given`, `Part`, `Loss`, and what each of both is.
+"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Given`, `Part`, `Loss`, `Corruption`, `Objective`.
 
-A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and knows
-no optimizer and no device. Letters: B batch, L length.
+A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and
+knows no optimizer and no device. Letters: B batch, L length.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -117,7 +117,7 @@ class TokenIds:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ObjectiveInputs:
     """All that an objective is built from, beside its own config."""
 
     ids: TokenIds
@@ -134,7 +134,7 @@ class Given:
 
 
 @dataclass(slots=True)
-class Part:
+class LossPart:
     """A sum over targets and the number of targets."""
 
     total: Tensor
@@ -148,8 +148,8 @@ class Loss:
     The learned loss is the sum over `parts` of total / weight. `figures` (`nll`, `correct`) are detached, for reports.
     """
 
-    parts: dict[str, Part]
-    figures: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, LossPart]
+    figures: dict[str, LossPart] = field(default_factory=dict)
 
     @property
     def total(self) -> Tensor:
@@ -219,12 +219,12 @@ class Objective(ABC):
         return {}
 
     @property
-    def emphasis(self) -> float:
+    def loss_factor(self) -> float:
         """Factor on the mean of the main part in what is learned; `nll` is reported without it."""
         return 1.0
 
     @property
-    def moving(self) -> bool:
+    def has_moving_targets(self) -> bool:
         """Whether the task gets harder while it is learned, so that the last weights count as the best ones."""
         return False
 
@@ -238,22 +238,33 @@ class Objective(ABC):
         """
         return {}
 
-    def carry_on(self, carried: Mapping[str, Tensor], first: int) -> None:  # noqa: B027 - most carry nothing
+    def restore_carried(self, carried: Mapping[str, Tensor], first: int) -> None:  # noqa: B027 - most carry nothing
         """Go on with what was carried when a checkpoint was saved; the share's rows are numbered from `first`."""
 
     def settle(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
         """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
 
 
-def tensor(values: NDArray[np.generic]) -> Tensor:
+def to_int_tensor(values: NDArray[np.generic]) -> Tensor:
     """Make an int64 tensor that owns its memory."""
     return torch.from_numpy(np.array(values, dtype=np.int64))
 
 
-def required(value: int | None, name: str, objective: str) -> int:
+def require_token(value: int | None, name: str, objective: str) -> int:
     """Return a special id that an objective cannot do without. Raises `InputError` when the tokenizer lacks it."""
     if value is None:
         raise InputError(f"the tokenizer has no {name} token, which {objective} needs",
                          where=f"tokenizer.special.{name}",
                          remedy=f"name one in the recipe, such as {name}: '[{name.upper()}]'")
     return value
+
+
+MASK_OF_INPUT = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
+"""Which mask tells what of an input is padding; without it none is."""
+
+
+def count_tokens_read(batch: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the tokens of a batch that each side of a model reads (0 where there is none); padding is none."""
+    first, second = (int(batch[mask].sum()) if mask in batch else batch[name].numel() if name in batch else 0
+                     for name, mask in MASK_OF_INPUT.items())
+    return first, second

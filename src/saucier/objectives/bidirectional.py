@@ -1,4 +1,5 @@
-"""Language modelling in both directions: the rows with both neighbours as labels, and the sum of both losses.
+"""Language modelling in both directions: the next and the previous token of each row as labels, and the sum of both
+losses.
 
 Letters: B batch, L length, D dim.
 """
@@ -15,14 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part, tensor
+from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, to_int_tensor
+from saucier.objectives.batch_layout import add_row_inputs
 from saucier.objectives.config.bidirectional import SampledSoftmax, Softmax, WholeSoftmax
-from saucier.objectives.cross_entropy import Sums, cross_entropy
-from saucier.objectives.forms import placed
-from saucier.objectives.prediction import chosen
-from saucier.objectives.sampled import sampled_cross_entropy
+from saucier.objectives.cross_entropy import LossSums, compute_cross_entropy, compute_sampled_cross_entropy
+from saucier.objectives.prediction import select_targets
 from saucier.parts.heads import BidirectionalHead
-from saucier.text.rows import Rows
+from saucier.text.rows.batch import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,13 @@ class BidirectionalCorruption:
         same = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
         wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
         after, before = np.full_like(rows.tokens, IGNORED), np.full_like(rows.tokens, IGNORED)
-        after[:, :-1] = labelled(rows.tokens[:, 1:], same & wanted[:, 1:])
-        before[:, 1:] = labelled(rows.tokens[:, :-1], same & wanted[:, :-1])
-        return placed(rows, {"input_ids": tensor(rows.tokens), "labels": tensor(after), "previous": tensor(before)})
+        after[:, :-1] = keep_labels(rows.tokens[:, 1:], same & wanted[:, 1:])
+        before[:, 1:] = keep_labels(rows.tokens[:, :-1], same & wanted[:, :-1])
+        return add_row_inputs(rows, {"input_ids": to_int_tensor(rows.tokens), "labels": to_int_tensor(after),
+                                     "previous": to_int_tensor(before)})
 
 
-def labelled(tokens: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+def keep_labels(tokens: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the tokens that are wanted, and no label elsewhere."""
     return np.where(wanted, tokens, IGNORED)
 
@@ -79,26 +80,26 @@ class BothDirections(Objective):
         """Return the summed losses."""
         inputs = {name: value for name, value in batch.items() if name not in ("labels", "previous")}
         ahead, back = model(**inputs, compute_logits=False).last_hidden_state.chunk(2, dim=-1)
-        next_one, previous = (sums(model, hidden, batch[labels], self.softmax)
+        next_one, previous = (sum_direction_losses(model, hidden, batch[labels], self.softmax)
                               for hidden, labels in ((ahead, "labels"), (back, "previous")))
         count = self.count(batch)
         both = sum(count.values())
-        figures = {"nll": Part(next_one.nll + previous.nll, both),
-                   "correct": Part(next_one.correct + previous.correct, both)}
-        return Loss({"tokens": Part(next_one.loss, count["tokens"]),
-                     "backward": Part(previous.loss, count["backward"])}, figures)
+        figures = {"nll": LossPart(next_one.nll + previous.nll, both),
+                   "correct": LossPart(next_one.correct + previous.correct, both)}
+        return Loss({"tokens": LossPart(next_one.loss, count["tokens"]),
+                     "backward": LossPart(previous.loss, count["backward"])}, figures)
 
 
-def sums(model: nn.Module, hidden: Tensor, labels: Tensor, softmax: Softmax) -> Sums:
+def sum_direction_losses(model: nn.Module, hidden: Tensor, labels: Tensor, softmax: Softmax) -> LossSums:
     """Sum the losses of one direction. Shapes: hidden [B, L, D/2], labels [B, L]."""
     head = getattr(model, "head", None)
     if not isinstance(head, BidirectionalHead):
         raise InputError("both directions are learned by a head that reads them apart", where="model.head",
                          remedy="use kind: bidirectional")
-    features, targets = chosen(hidden, labels)
+    features, targets = select_targets(hidden, labels)
     given = head.language.prepare(features), head.language.matrix, head.language.bias, targets
     match softmax:
         case SampledSoftmax(samples=samples) if torch.is_grad_enabled() and samples < len(head.language.matrix):
-            return sampled_cross_entropy(*given, samples=samples)
+            return compute_sampled_cross_entropy(*given, samples=samples)
         case _:
-            return cross_entropy(*given)
+            return compute_cross_entropy(*given)

@@ -1,11 +1,12 @@
-"""Cross-entropy over a large vocabulary in chunks: the [tokens, vocab] matrix of logits never exists as a whole.
+"""Cross-entropy over a large vocabulary: in chunks, or against sampled tokens.
 
-Each chunk's gradient is computed right after its logits, in the same buffer, so nothing is computed twice and the
-memory is one chunk. Letters: N targets, D dim, V vocab.
+The whole [tokens, vocab] matrix of logits never exists. Each chunk's gradient is computed right after its logits,
+in the same buffer, so the memory is one chunk. Letters: N targets, D dim, V vocab, S samples.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ TINY = 1e-38
 
 
 @dataclass(slots=True)
-class Sums:
+class LossSums:
     """What is added up over the targets. Each is a scalar in float32."""
 
     loss: Tensor
@@ -32,13 +33,13 @@ class Sums:
     """Targets that are the most likely token; detached, counted only without gradients."""
 
 
-def chunk_rows(vocab: int, bytes_per_value: int) -> int:
+def count_chunk_rows(vocab: int, bytes_per_value: int) -> int:
     """Return how many targets a chunk takes."""
     return max(1, CHUNK_BYTES // (vocab * bytes_per_value))
 
 
-def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *,
-                  smoothing: float = 0.0) -> Sums:
+def compute_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *,
+                          smoothing: float = 0.0) -> LossSums:
     """Sum the loss of `features @ weight.T + bias` against the targets.
 
     Shapes: features [N, D], weight [V, D], bias [V], targets [N]. Under autocast the products are in its format.
@@ -50,17 +51,18 @@ def cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else features.dtype
     with torch.autocast(kind, enabled=False):
         if torch.is_grad_enabled():
-            loss, nll = Chunked.apply(features.to(dtype), weight, bias, targets,
-                                      smoothing)  # type: ignore[no-untyped-call]
-            return Sums(loss, nll, torch.zeros_like(nll))
-        return measure(features.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype), targets,
-                       smoothing)
+            loss, nll = ChunkedCrossEntropy.apply(features.to(dtype), weight, bias, targets,
+                                                  smoothing)  # type: ignore[no-untyped-call]
+            return LossSums(loss, nll, torch.zeros_like(nll))
+        return measure_cross_entropy(features.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype),
+                                     targets, smoothing)
 
 
-def measure(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Sums:
+def measure_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
+                          smoothing: float) -> LossSums:
     """Sum loss and hits without gradients, with the softmax in float32."""
     sums = torch.zeros(3, dtype=torch.float64, device=features.device)
-    rows = chunk_rows(weight.shape[0], 4)
+    rows = count_chunk_rows(weight.shape[0], 4)
     for start in range(0, len(targets), rows):
         wanted = targets[start:start + rows]
         logits = linear(features[start:start + rows], weight, bias).float()
@@ -68,18 +70,18 @@ def measure(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tens
         sums[1] += F.cross_entropy(logits, wanted, reduction="sum")
         sums[2] += (logits.argmax(dim=-1) == wanted).sum()
     loss, nll, correct = sums.float()
-    return Sums(loss, nll, correct)
+    return LossSums(loss, nll, correct)
 
 
-class Chunked(torch.autograd.Function):
+class ChunkedCrossEntropy(torch.autograd.Function):
     """Loss and gradients in one sweep over the chunks; `backward` only scales them."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
                 smoothing: float) -> tuple[Tensor, Tensor]:
         """Compute in the format of `features`; return the smoothed and the plain loss. Shapes: as `cross_entropy`."""
-        rows, dtype = chunk_rows(weight.shape[0], features.element_size()), features.dtype
-        sweep = Sweep.over(features, weight.to(dtype), None if bias is None else bias.to(dtype), smoothing)
+        rows, dtype = count_chunk_rows(weight.shape[0], features.element_size()), features.dtype
+        sweep = ChunkSweep.over(features, weight.to(dtype), None if bias is None else bias.to(dtype), smoothing)
         for start in range(0, len(targets), rows):
             sweep.chunk(slice(start, start + rows), targets[start:start + rows])
         ctx.save_for_backward(sweep.features_gradient, sweep.weight_gradient, sweep.bias_gradient)
@@ -97,7 +99,7 @@ class Chunked(torch.autograd.Function):
 
 
 @dataclass(slots=True)
-class Sweep:
+class ChunkSweep:
     """The running sums of one pass over the chunks; weight gradients add up in float32."""
 
     features: Tensor
@@ -111,7 +113,7 @@ class Sweep:
     nll: Tensor
 
     @classmethod
-    def over(cls, features: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float) -> Sweep:
+    def over(cls, features: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float) -> ChunkSweep:
         """Begin with empty sums."""
         def zeros(like: Tensor) -> Tensor:
             return torch.zeros_like(like, dtype=torch.float32)
@@ -137,3 +139,48 @@ class Sweep:
         self.weight_gradient += matmul_t(gradient.T, part.T)
         if self.bias_gradient is not None:
             self.bias_gradient += gradient.sum(dim=0, dtype=torch.float32)
+
+
+def compute_sampled_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, *,
+                                  samples: int) -> LossSums:
+    """Sum the loss of the targets against drawn tokens; a drawn token that is a row's own target does not count there.
+
+    Drawn with torch's generator, which the loop seeds for each step and its rows. Source: Jean et al. 2015, §3.1,
+    arXiv:1412.2007. Shapes: features [N, D], weight [V, D], bias [V], targets [N].
+    """
+    drawn, tries = draw_token_sample(len(weight), samples, targets.device)
+    ids = torch.cat([targets, drawn])
+    rows, offsets = weight[ids], -compute_inclusion(ids, len(weight), tries).log().float()
+    if bias is not None:
+        offsets = offsets + bias[ids]
+    count = len(targets)
+    own = (features * rows[:count]).sum(-1).float() + offsets[:count]
+    others = linear(features, rows[count:], None).float() + offsets[count:]
+    others = others.masked_fill(drawn == targets[:, None], -math.inf)
+    loss = (torch.logsumexp(torch.cat([own[:, None], others], dim=1), dim=1) - own).sum()
+    return LossSums(loss, loss.detach(), torch.zeros_like(loss.detach()))
+
+
+def draw_token_sample(vocab: int, samples: int, device: torch.device) -> tuple[Tensor, int]:
+    """Draw different tokens log-uniformly; return them, and how many draws it took. Shapes: [S]."""
+    drawn = torch.empty(0, dtype=torch.long)
+    first = torch.empty(0, dtype=torch.long)
+    while len(first) < samples:
+        more = torch.exp(torch.rand(4 * samples, dtype=torch.float64) * math.log(vocab + 1)).long() - 1
+        drawn = torch.cat([drawn, more.clamp(0, vocab - 1)])
+        first = find_first_places(drawn, vocab)
+    places = first[:samples]
+    return drawn[places].to(device), int(places[-1]) + 1
+
+
+def find_first_places(drawn: Tensor, vocab: int) -> Tensor:
+    """Return where each token stands first, in order. Shapes: [N] -> [different tokens]."""
+    seen = torch.full((vocab,), len(drawn), dtype=torch.long)
+    seen.scatter_reduce_(0, drawn, torch.arange(len(drawn)), reduce="amin")
+    return seen[seen < len(drawn)].sort().values
+
+
+def compute_inclusion(ids: Tensor, vocab: int, tries: int) -> Tensor:
+    """Return how likely a token is among the drawn ones, after so many draws. Shapes: [N] -> the same."""
+    chance = torch.log1p(1 / (ids.double() + 1)) / math.log(vocab + 1)
+    return -torch.expm1(tries * torch.log1p(-chance))

@@ -1,4 +1,6 @@
-"""Several objectives that take turns, one in each update: whose turn it is, and both halves of the mixture."""
+"""A mixture of objectives that take turns, one per update: whose turn it is, and the corruption and loss of the
+mixture.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from saucier.objectives.base import Batch, Corruption, Loss, Objective
-from saucier.text.rows import Batches, generator
+from saucier.text.rows.batch import Batches, make_generator
 
 TURNS = 5
 """Stream of random numbers."""
@@ -26,7 +28,7 @@ class Turns:
     def at(self, step: int) -> int:
         """Return the number of the part that learns at a step."""
         shares = np.cumsum(self.weights) / sum(self.weights)
-        return int(np.searchsorted(shares, generator(self.seed, TURNS, step).random(), side="right"))
+        return int(np.searchsorted(shares, make_generator(self.seed, TURNS, step).random(), side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ class MixedObjective(Objective):
         return {name: words for one in self.members for name, words in one.figures.items()}
 
     @property
-    def moving(self) -> bool:
+    def has_moving_targets(self) -> bool:
         """Whether the task of any part does."""
-        return any(one.moving for one in self.members)
+        return any(one.has_moving_targets for one in self.members)
 
     def at(self, step: int) -> Objective:
         """Return the part whose turn it is."""

@@ -1,4 +1,4 @@
-"""Permutation language modelling: which tokens are predicted, who sees whom on the way, and a memory before the row.
+"""Permutation language modelling: which tokens are targets, which keys each query sees, and a memory before the row.
 
 Letters: B batch, L length, M memory, P targets of a row.
 """
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Corruption, Given, Loss, Objective, tensor
-from saucier.objectives.carrying import Carrying, CarryingCorruption
-from saucier.objectives.forms import placed
+from saucier.objectives.base import IGNORED, Batch, Corruption, Loss, Objective, ObjectiveInputs, to_int_tensor
+from saucier.objectives.batch_layout import add_row_inputs
+from saucier.objectives.causal import ContinuedRowsCorruption, PredictionWithMemory
 from saucier.objectives.prediction import Prediction
-from saucier.text.rows import PADDING, Rows, generator
+from saucier.text.rows.batch import PADDING, Rows, make_generator
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -57,33 +57,34 @@ class PermutationCorruption:
         labels [B, P].
         """
         if isinstance(self.config.rows, c.TwoPieces):
-            rows = with_class_last(rows)
-        now = after(rows, self.memory)
+            rows = move_class_last(rows)
+        now = drop_memory_tokens(rows, self.memory)
         usable = now.mask & ~np.isin(now.tokens, self.special)
         ranks, targets = self.drawn(now, usable, seed, step)
-        mapping, labels = asked(now.tokens, targets)
-        batch: Batch = {"input_ids": tensor(now.tokens), "perm_mask": torch.from_numpy(hidden(ranks, targets)),
-                        "target_mapping": tensor(mapping), "labels": tensor(labels)}
+        mapping, labels = map_queries(now.tokens, targets)
+        batch: Batch = {"input_ids": to_int_tensor(now.tokens),
+                        "perm_mask": torch.from_numpy(mask_later_tokens(ranks, targets)),
+                        "target_mapping": to_int_tensor(mapping), "labels": to_int_tensor(labels)}
         if self.memory:
             whole = replace(now, documents=np.where(now.mask, 0, PADDING))  # a memory goes over documents' borders
-            return placed(whole, batch) | {"earlier": tensor(rows.tokens[:, :self.memory])}
+            return add_row_inputs(whole, batch) | {"earlier": to_int_tensor(rows.tokens[:, :self.memory])}
         if isinstance(self.config.rows, c.TwoPieces):
-            batch["token_type_ids"] = tensor(now.segments)
-        return placed(now, batch)
+            batch["token_type_ids"] = to_int_tensor(now.segments)
+        return add_row_inputs(now, batch)
 
     def drawn(self, rows: Rows, usable: Flags, seed: int, step: int) -> tuple[Ints, Flags]:
         """Draw the rank of every token, and the targets. Shapes: usable [B, L] -> two of [B, L]."""
         ranks, targets = np.full(usable.shape, PLAIN), np.zeros_like(usable)
         for number, can in enumerate(usable):
-            random = generator(seed, ORDER, step, int(rows.row[number]))
+            random = make_generator(seed, ORDER, step, int(rows.row[number]))
             places = can.nonzero()[0]
-            targets[number, places[spans(len(places), self.config, random)]] = True
+            targets[number, places[draw_target_spans(len(places), self.config, random)]] = True
             late = targets[number] | (rows.mask[number] & ~can)
             ranks[number, late] = random.permutation(int(late.sum()))
         return ranks, targets
 
 
-def spans(length: int, config: c.Permutation, random: np.random.Generator) -> Flags:
+def draw_target_spans(length: int, config: c.Permutation, random: np.random.Generator) -> Flags:
     """Choose one token in `every`: short spans, each at a random place of `every` times as many tokens around it.
 
     What spans do not fill up is chosen one by one. Shapes: -> [length]. Source: Yang et al. 2019, code release.
@@ -102,7 +103,7 @@ def spans(length: int, config: c.Permutation, random: np.random.Generator) -> Fl
     return found
 
 
-def hidden(ranks: Ints, targets: Flags) -> Flags:
+def mask_later_tokens(ranks: Ints, targets: Flags) -> Flags:
     """Say which keys a query must not see: those that come later in the order, and a target itself.
 
     A special token sees itself. Shapes: ranks, targets [B, L] -> [B, L, L], rows are queries.
@@ -113,7 +114,7 @@ def hidden(ranks: Ints, targets: Flags) -> Flags:
     return found
 
 
-def asked(tokens: Ints, targets: Flags) -> tuple[Ints, Ints]:
+def map_queries(tokens: Ints, targets: Flags) -> tuple[Ints, Ints]:
     """Return which place each query of the second stream asks about, and the token there.
 
     Rows with fewer targets than others ask about their first place, unlabelled.
@@ -128,7 +129,7 @@ def asked(tokens: Ints, targets: Flags) -> tuple[Ints, Ints]:
     return (places[:, :, None] == np.arange(tokens.shape[1])).astype(np.int64), labels
 
 
-def after(rows: Rows, memory: int) -> Rows:
+def drop_memory_tokens(rows: Rows, memory: int) -> Rows:
     """Leave the first tokens of each row out."""
     if not memory:
         return rows
@@ -136,7 +137,7 @@ def after(rows: Rows, memory: int) -> Rows:
     return replace(rows, **wide)
 
 
-def with_class_last(rows: Rows) -> Rows:
+def move_class_last(rows: Rows) -> Rows:
     """Move each row's first token, the classification token, behind its last, as a segment of its own."""
     lengths = rows.mask.sum(axis=1, keepdims=True)
     place = np.arange(rows.tokens.shape[1])
@@ -146,7 +147,7 @@ def with_class_last(rows: Rows) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembering(Objective):
+class PredictionAfterMemory(Objective):
     """A prediction with a memory of what stood before each row.
 
     The memory is computed anew for each row, so that a run stays a function of (seed, step, row); the published code
@@ -166,10 +167,10 @@ class Remembering(Objective):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Read what was earlier, then predict."""
-        return self.prediction(model, recalled(model, batch))
+        return self.prediction(model, read_memory(model, batch))
 
 
-def recalled(model: nn.Module, batch: Batch) -> Batch:
+def read_memory(model: nn.Module, batch: Batch) -> Batch:
     """Return a batch with the model's memory of its earlier tokens in their place."""
     with torch.no_grad():
         output = model(input_ids=batch["earlier"], use_mems=True, compute_logits=False)
@@ -177,9 +178,9 @@ def recalled(model: nn.Module, batch: Batch) -> Batch:
     return rest | {"mems": output.mems, "use_mems": False}
 
 
-def build_permutation(config: c.Permutation, given: Given) -> tuple[Corruption[Rows], Objective]:
+def build_permutation(config: c.Permutation, given: ObjectiveInputs) -> tuple[Corruption[Rows], Objective]:
     """Build both halves."""
     corruption = PermutationCorruption(config, np.array(given.ids.special, dtype=np.int64))
     if isinstance(config.rows, c.ConsecutiveRows):
-        return CarryingCorruption(corruption), Carrying(Prediction())
-    return corruption, Remembering(Prediction()) if corruption.memory else Prediction()
+        return ContinuedRowsCorruption(corruption), PredictionWithMemory(Prediction())
+    return corruption, PredictionAfterMemory(Prediction()) if corruption.memory else Prediction()

@@ -1,8 +1,7 @@
-"""`Prediction`, the objective behind causal, masked, span and sequence-to-sequence learning: tokens at chosen
-positions.
+"""Token prediction: cross-entropy at labelled positions, and auxiliary losses of the same forward pass.
 
-The head and the cross-entropy run on the positions that have a label, and nowhere else.
-Letters: B batch, L length, D dim, V vocab, N targets.
+The head and the cross-entropy run on labelled positions only. Letters: B batch, L length, D dim, V vocab, N
+targets.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Batch, Loss, Objective, Part
-from saucier.objectives.cross_entropy import Sums, chunk_rows, cross_entropy
+from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective
+from saucier.objectives.cross_entropy import LossSums, compute_cross_entropy, count_chunk_rows
+from saucier.objectives.labels import LogitObjective, get_logits, run_model
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.heads import DoubleHead, LanguageHead, LengthHead, PretrainingHead
 from saucier.parts.output import Output
 
 
-class Beside(ABC):
+class AuxiliaryLoss(ABC):
     """What is learned from the same forward pass as the tokens: a further part of the loss."""
 
     __slots__ = ()
@@ -54,11 +54,11 @@ class Beside(ABC):
         """Modules of its own that are trained with the model."""
         return {}
 
-    def at(self, step: int) -> Beside | None:
+    def at(self, step: int) -> AuxiliaryLoss | None:
         """Return what it is at a step of the training; None when it rests."""
         return self
 
-    def held_out(self) -> Beside | None:
+    def held_out(self) -> AuxiliaryLoss | None:
         """Return what is measured of it on held-out text; None where it is there for training alone."""
         return self
 
@@ -82,7 +82,7 @@ class Prediction(Objective):
     """
 
     label_smoothing: float = 0.0
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[AuxiliaryLoss, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class Prediction(Objective):
         """Return the prediction with the companions that are measured."""
         return self.only([one.held_out() for one in self.beside])
 
-    def only(self, beside: Sequence[Beside | None]) -> Prediction:
+    def only(self, beside: Sequence[AuxiliaryLoss | None]) -> Prediction:
         """Return the prediction with these companions."""
         return replace(self, beside=tuple(one for one in beside if one is not None)) if self.beside else self
 
@@ -123,16 +123,16 @@ class Prediction(Objective):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the summed loss; `nll` and, without gradients, `correct` are among its figures."""
-        return self.of(model, model(**inputs_of(batch, self.beside), compute_logits=False), batch)
+        return self.of(model, model(**select_model_inputs(batch, self.beside), compute_logits=False), batch)
 
     def of(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
         """Return the loss of what a model gave."""
         assert output.last_hidden_state is not None, "every pass gives it"
-        features, targets = chosen(output.last_hidden_state, batch["labels"])
-        sums = token_sums(model, features, targets, smoothing=self.label_smoothing)
+        features, targets = select_targets(output.last_hidden_state, batch["labels"])
+        sums = sum_token_losses(model, features, targets, smoothing=self.label_smoothing)
         count = float(len(targets))
-        figures = {"nll": Part(sums.nll, count), "correct": Part(sums.correct, count)}
-        loss = Loss({"tokens": Part(sums.loss, count)}, figures)
+        figures = {"nll": LossPart(sums.nll, count), "correct": LossPart(sums.correct, count)}
+        loss = Loss({"tokens": LossPart(sums.loss, count)}, figures)
         for one in self.beside:
             found = one(model, output, batch)
             loss.parts |= found.parts
@@ -140,54 +140,14 @@ class Prediction(Objective):
         return loss
 
 
-def inputs_of(batch: Batch, beside: tuple[Beside, ...]) -> dict[str, Any]:
+def select_model_inputs(batch: Batch, beside: tuple[AuxiliaryLoss, ...]) -> dict[str, Any]:
     """Return what the model is called with: the batch without targets, and what the companions ask for."""
     targets = {"labels", *(name for one in beside for name in one.targets)}
     asked = {name: value for one in beside for name, value in one.asks.items()}
     return {name: value for name, value in batch.items() if name not in targets} | asked
 
 
-@dataclass(frozen=True, slots=True)
-class NextSentence(Beside):
-    """Does the second piece of a row follow the first? `next_sentence` [B], 1 = it does not.
-
-    Source: Devlin et al. 2019, §3.1 task 2, arXiv:1810.04805. Where the pieces are swapped instead of drawn it is the
-    order that is learned (Lan et al. 2020, §3.1, arXiv:1909.11942).
-    """
-
-    called: str = "next-sentence accuracy"
-    """What a report calls it."""
-
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "sentences"
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The answers."""
-        return ("next_sentence",)
-
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """How often the answer is right."""
-        return {"sentences_correct": self.called}
-
-    def count(self, batch: Batch) -> float:
-        """Number of rows."""
-        return float(len(batch["next_sentence"]))
-
-    def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
-        """Return the summed cross-entropy, and how many answers are right."""
-        head = pretraining_head(model)
-        logits = head.sentence(head.dropout(output.pooler_output)).float()
-        wrong = F.cross_entropy(logits, batch["next_sentence"], reduction="sum")
-        right = (logits.argmax(dim=-1) == batch["next_sentence"]).sum().float()
-        return Loss({self.part: Part(wrong, float(len(logits)))},
-                    {"sentences_correct": Part(right, float(len(logits)))})
-
-
-def chosen(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def select_targets(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Keep the positions that have a label. Shapes: [B, L, D], [B, L] -> [N, D], [N]."""
     hidden, labels = hidden.flatten(0, 1), labels.flatten()
     index = (labels != IGNORED).nonzero()[:, 0]
@@ -196,26 +156,26 @@ def chosen(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return hidden.index_select(0, index), labels.index_select(0, index)
 
 
-def token_sums(model: nn.Module, features: Tensor, targets: Tensor, *, smoothing: float) -> Sums:
+def sum_token_losses(model: nn.Module, features: Tensor, targets: Tensor, *, smoothing: float) -> LossSums:
     """Sum the losses of targets by the model's head. Shapes: features [N, D], targets [N].
 
     Raises `InputError` for smoothing over clusters, and for a model whose head gives no tokens.
     """
     if not isinstance(adaptive := getattr(model, "head", None), AdaptiveHead):
-        head = language_head(model)
-        return cross_entropy(head.prepare(features), head.matrix, head.bias, targets, smoothing=smoothing)
+        head = get_language_head(model)
+        return compute_cross_entropy(head.prepare(features), head.matrix, head.bias, targets, smoothing=smoothing)
     if smoothing:
         raise InputError("an adaptive head scores only the clusters of its targets, and smoothing needs all tokens",
                          where="objective.label_smoothing", remedy="use 0")
     loss, right = adaptive.losses(features, targets).sum(), torch.zeros((), device=features.device)
     if not torch.is_grad_enabled():
-        rows = chunk_rows(adaptive.vocab, features.element_size())
+        rows = count_chunk_rows(adaptive.vocab, features.element_size())
         pieces = zip(features.split(rows), targets.split(rows), strict=True)
         right = sum(((adaptive(part).argmax(-1) == wanted).sum() for part, wanted in pieces), right)
-    return Sums(loss, loss.detach(), right)
+    return LossSums(loss, loss.detach(), right)
 
 
-def language_head(model: nn.Module) -> LanguageHead:
+def get_language_head(model: nn.Module) -> LanguageHead:
     """Return the head that speaks tokens. Raises `InputError` when the model has none."""
     match getattr(model, "head", None):
         case PretrainingHead() | DoubleHead() | LengthHead() as head:
@@ -227,10 +187,143 @@ def language_head(model: nn.Module) -> LanguageHead:
                              remedy="use kind: language")
 
 
-def pretraining_head(model: nn.Module) -> PretrainingHead:
-    """Return the head with a next-sentence classifier. Raises `InputError` when the model has none."""
-    head = getattr(model, "head", None)
-    if not isinstance(head, PretrainingHead):
-        raise InputError("the model has no classifier for next-sentence prediction", where="model.head",
-                         remedy="use kind: pretraining")
-    return head
+@dataclass(frozen=True, slots=True)
+class SecondTokens(AuxiliaryLoss):
+    """Cross-entropy of further labels [B, L]: L = L_first + λ · L_second, each the mean over its own targets.
+
+    Source: Hsieh et al. 2023, §3.2, eq 4, arXiv:2305.02301.
+    """
+
+    labels: str
+    """What these labels are called in the batch; -100 is no target."""
+    called: str
+    """The name of the part, and of its figure in reports."""
+    weight: float
+    """λ."""
+
+    @property
+    def part(self) -> str:
+        """Their own."""
+        return self.called
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The further labels."""
+        return (self.labels,)
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """Their loss without the weight."""
+        return {f"{self.called}_nll": f"loss of the {self.called}"}
+
+    def count(self, batch: Batch) -> float:
+        """Number of tokens with such a label; a batch may have none."""
+        return float((batch[self.labels] != IGNORED).sum())
+
+    def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
+        """Return the weighted sum."""
+        assert output.last_hidden_state is not None, "every stack gives it"
+        features, targets = select_targets(output.last_hidden_state, batch[self.labels])
+        sums = sum_token_losses(model, features, targets, smoothing=0.0)
+        count = float(len(targets))
+        return Loss({self.part: LossPart(self.weight * sums.loss, count)},
+                    {f"{self.called}_nll": LossPart(sums.nll, count)})
+
+
+TARGETS = ("labels", "mlm_mask", "relevance_score")
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalPrediction(Objective):
+    """The chance of a hidden token, summed over the texts that may help to find it.
+
+    The batch holds `input_ids` [B, N, L], `relevance_score` [B, N] and `labels` [B, L]. `mlm_mask` [B, L], 1 at a
+    target, may narrow these; each token's chance is marginalized on its own, as in the published code.
+    Source: Guu et al. 2020 (REALM), §3.1, eq 1, arXiv:2002.08909.
+    """
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of targets."""
+        return {"tokens": float(mark_targets(batch).sum())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss."""
+        output = model(**{name: value for name, value in batch.items() if name not in TARGETS})
+        texts = batch["relevance_score"].shape[1]
+        labels, kept = batch["labels"], mark_targets(batch)
+        logits = output.logits.float().unflatten(0, (-1, texts))  # [B, N, L, V]
+        wanted = labels.clamp(min=0)[:, None].expand(-1, texts, -1)
+        known = -F.cross_entropy(logits.flatten(0, 2), wanted.flatten(), reduction="none").view(wanted.shape)
+        weighted = known + batch["relevance_score"].float().log_softmax(-1)[..., None]
+        chance = weighted.logsumexp(1)
+        return Loss({"tokens": LossPart(-chance[kept].sum(), float(kept.sum()))})
+
+
+def mark_targets(batch: Batch) -> Tensor:
+    """Say which positions are targets. Shapes: -> [B, L]."""
+    labels, mask = batch["labels"], batch.get("mlm_mask")
+    known = labels != IGNORED
+    return known if mask is None else known & mask.to(torch.bool)
+
+
+WORDS = "words"
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryLanguageModelling(Objective):
+    """L3 = L2 + weight * L1: the task, and each word of its rows by those before it.
+
+    Words are scored by the token table, as in the paper's eq 2, whatever the family's own language head does. L1 is
+    the mean over all words of the batch; in the authors' code that of the rows' means.
+    Source: Radford et al. 2018, §3.2, eq 5.
+    """
+
+    task: LogitObjective
+    weight: float
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Those of the task, and the words."""
+        return (*self.task.parts, WORDS)
+
+    def held_out(self) -> LogitObjective:
+        """The task alone is measured."""
+        return self.task
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of labels and of words."""
+        return self.task.count(batch) | {WORDS: float((shift_to_next_words(batch) != IGNORED).sum())}
+
+    def bind(self, model: nn.Module) -> None:
+        """Raise `InputError` for a model whose token table does not fit its vectors."""
+        table = get_token_table(model)
+        if table.shape[-1] != model.config.dim:
+            raise InputError("the token table is not as wide as the vectors, so it cannot score words",
+                             where="task.form.auxiliary", remedy="use 0")
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return both summed losses, and the task's figures."""
+        output = run_model(model, batch)
+        assert output.last_hidden_state is not None, "every model gives it"
+        loss = self.task.of(get_logits(output), batch)
+        features, targets = select_targets(output.last_hidden_state, shift_to_next_words(batch))
+        head = getattr(model, "head", None)
+        if isinstance(head, DoubleHead):
+            features = head.language.prepare(features)
+        sums = compute_cross_entropy(features, get_token_table(model), None, targets)
+        loss.parts[WORDS] = LossPart(self.weight * sums.loss, float(len(targets)))
+        return loss
+
+
+def get_token_table(model: nn.Module) -> Tensor:
+    """Return the table of token vectors. Shapes: -> [V, D]."""
+    table: Tensor = model.embed.tokens.weight  # type: ignore[union-attr, assignment]  # a Transformer has one
+    return table
+
+
+def shift_to_next_words(batch: Batch) -> Tensor:
+    """Return the id behind each place of each row, -100 where there is none. Shapes: -> [B, L]."""
+    ids, real = (batch[name].flatten(0, -2) for name in ("input_ids", "attention_mask"))
+    targets = torch.full_like(ids, IGNORED)
+    targets[:, :-1] = torch.where(real[:, 1:] > 0, ids[:, 1:], IGNORED)
+    return targets

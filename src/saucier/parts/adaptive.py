@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.adaptive import cluster_sizes
+from saucier.config.embedding import cluster_sizes
 from saucier.parts.linear import Linear, linear
 
 

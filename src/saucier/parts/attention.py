@@ -1,6 +1,10 @@
 """Self-attention and cross-attention: projections around a kernel, with positions, visibility and cache.
 
-Letters: B batch, L length, S memory length, H heads, G key-value heads, E head width, D dim.
+Global tokens may have projections of their own (Longformer).
+
+Letters: B batch, L length, S memory length, H heads, G key-value heads, E head width, D dim, N most global tokens
+of a
+row.
 """
 
 from __future__ import annotations
@@ -13,35 +17,45 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.visibility import draws_blocks
-from saucier.parts.chunks import by_chunks, in_rows
+from saucier.config.questions import draws_blocks
 from saucier.parts.context import Context
-from saucier.parts.disentangled import DisentangledPositions
-from saucier.parts.dropout import dropout
-from saucier.parts.favor import by_features
-from saucier.parts.global_attention import publish, with_global_maps
-from saucier.parts.global_local import GlobalLocalPositions
-from saucier.parts.kernels import Scores, attend, attention_weights, merged, spread, stepwise
-from saucier.parts.linear import Linear, PartlyBiased
-from saucier.parts.low_rank import build_mixtures, by_mixtures
-from saucier.parts.positions import ShawPositions, SkewedPositions, alibi_bias
-from saucier.parts.ragged import Ragged
-from saucier.parts.random_blocks import Draw
-from saucier.parts.recurrence import parted, rejoined
-from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
-from saucier.parts.rotary import rotate, rotation
-from saucier.parts.sparse.choice import sparse_work
-from saucier.parts.sparse.mixing import sparse
-from saucier.parts.transformer_xl import TransformerXLPositions
-from saucier.parts.visibility import Mask
+from saucier.parts.favor import attend_by_features
+from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
+from saucier.parts.hashing import apply_unpacked, attend_in_chunks
+from saucier.parts.kernels import (
+    Scores,
+    attend,
+    attend_stepwise,
+    attend_to_mixtures,
+    attention_weights,
+    build_mixtures,
+    merge_mask_and_bias,
+    repeat_heads,
+)
+from saucier.parts.linear import Linear, PartlyBiased, linear
+from saucier.parts.masks import Draw, Mask, Ragged
+from saucier.parts.norms import dropout
+from saucier.parts.positions import alibi_bias, build_rotation, rotate
+from saucier.parts.relative_positions import (
+    DisentangledPositions,
+    GlobalLocalPositions,
+    RelativeKeys,
+    RelativeKeysAndQueries,
+    ShawPositions,
+    SkewedPositions,
+    TransformerXLPositions,
+)
+from saucier.parts.segment_memory import rejoin_streams, split_streams
+from saucier.parts.sparse.dispatch import plan_sparse_work
+from saucier.parts.sparse.mixing import attend_sparsely
 
 
-def split(x: Tensor, head_dim: int) -> Tensor:
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """Shapes: [B, L, H·E] -> [B, H, L, E]."""
     return x.view(*x.shape[:-1], -1, head_dim).transpose(1, 2)
 
 
-def join(x: Tensor) -> Tensor:
+def join_heads(x: Tensor) -> Tensor:
     """Shapes: [B, H, L, E] -> [B, L, H·E]."""
     return x.transpose(1, 2).flatten(2)
 
@@ -49,8 +63,8 @@ def join(x: Tensor) -> Tensor:
 Mix = Callable[[Tensor, Tensor, Tensor, Scores], Tensor]
 
 
-def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None,
-            memory_layout: Ragged | None) -> Tensor:
+def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None,
+                memory_layout: Ragged | None) -> Tensor:
     """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
 
     Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
@@ -60,20 +74,21 @@ def by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layo
     if layout is None or memory_layout is None:
         return mix(query, key, value, scores)
     if layout.short and memory_layout.short:
-        full = mix(unpacked(query, layout), unpacked(key, memory_layout), unpacked(value, memory_layout), scores)
+        full = mix(unpack_heads(query, layout), unpack_heads(key, memory_layout), unpack_heads(value, memory_layout),
+                   scores)
         return layout.pack(full.transpose(1, 2)).transpose(1, 2)
     queries, keys = layout.lengths, memory_layout.lengths
     rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
-    return torch.cat([mix(q, k, v, cut(scores, row, queries[row], keys[row])) for row, (q, k, v) in enumerate(rows)],
-                     dim=2)
+    return torch.cat([mix(q, k, v, cut_row(scores, row, queries[row], keys[row]))
+                      for row, (q, k, v) in enumerate(rows)], dim=2)
 
 
-def unpacked(x: Tensor, layout: Ragged) -> Tensor:
+def unpack_heads(x: Tensor, layout: Ragged) -> Tensor:
     """Shapes: [1, H, T, E] -> [B, H, L, E], zeros at padding."""
     return layout.unpack(x.transpose(1, 2)).transpose(1, 2)
 
 
-def cut(scores: Scores, row: int, queries: int, keys: int) -> Scores:
+def cut_row(scores: Scores, row: int, queries: int, keys: int) -> Scores:
     """Return what belongs to one row of a packed batch, which holds so many real queries and keys."""
     mask, bias, allowed = scores.mask, scores.bias, scores.mask.allowed
     if allowed is not None:
@@ -92,7 +107,7 @@ class SelfAttention(nn.Module):
         self.config = config
         self.widths = config.projection.widths(dim)
         query, key, self.head_dim = self.widths
-        self.qkv = build_maps(config.projection, dim)
+        self.qkv = build_qkv(config.projection, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, dim)
@@ -107,50 +122,51 @@ class SelfAttention(nn.Module):
         number = context.self_slot()
         query_width, key_width, _ = self.widths
         context.maps, read = self.qkv, x if context.read is None else context.read
-        query, key, value = (split(part, self.head_dim)
+        query, key, value = (split_heads(part, self.head_dim)
                              for part in self.qkv(read).split([query_width, key_width, key_width], dim=-1))
-        query, key, value = parted(query, key, value, context)
+        query, key, value = split_streams(query, key, value, context)
         positions = self.config.positions
         if isinstance(positions, c.Rotary):
             turn = context.once(("rotation", positions, self.head_dim),
-                                lambda: rotation(positions, context.positions, self.head_dim))
+                                lambda: build_rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
         if context.cache is not None and not isinstance(self.config.kernel, c.Favor | c.LowRank):
             key, value = context.cache.extend(number, key, value)
-        mixed = join(rejoined(self.attend(query, key, value, context), context))
+        mixed = join_heads(rejoin_streams(self.attend(query, key, value, context), context))
         if self.global_qkv is not None:
-            mixed = with_global_maps(self, mixed, x, context)
+            mixed = attend_globally(self, mixed, x, context)
         if context.want_weights:
-            publish(self.config.visibility, context)
+            publish_weights(self.config.visibility, context)
         return self.out(mixed)  # type: ignore[no-any-return]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
         if isinstance(self.config.kernel, c.Chunks):
-            mix = partial(by_chunks, attention=self.config, context=context, rate=self.dropout)
-            return in_rows(mix, (query * self.scale, key, value), context.layout)
+            mix = partial(attend_in_chunks, attention=self.config, context=context, rate=self.dropout)
+            return apply_unpacked(mix, (query * self.scale, key, value), context.layout)
         if isinstance(self.config.kernel, c.Favor):
-            features = partial(by_features, attention=self.config, context=context, scale=self.scale)
-            return in_rows(features, (query, key, value), context.layout)
+            features = partial(attend_by_features, attention=self.config, context=context, scale=self.scale)
+            return apply_unpacked(features, (query, key, value), context.layout)
         if isinstance(self.config.kernel, c.LowRank):
             maps = self.mixtures or context.mixtures
             assert maps is not None, "the stack has what the layer has not"
-            mixtures = partial(by_mixtures, maps=maps, context=context, scale=self.scale, rate=self.dropout)
-            return in_rows(mixtures, (query, key, value), context.layout)
+            mixtures = partial(attend_to_mixtures, maps=maps, context=context, scale=self.scale, rate=self.dropout)
+            return apply_unpacked(mixtures, (query, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
-        work = sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
+        work = plan_sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
-            keys = (spread(key, query.shape[1]), spread(value, query.shape[1])) if work.by_head else (key, value)
-            return sparse(query, *keys, work, self.met(query, context))
+            keys = (repeat_heads(key, query.shape[1]), repeat_heads(value, query.shape[1])) if work.by_head else (key,
+                                                                                                                  value)
+            return attend_sparsely(query, *keys, work, self.met(query, context))
         mask, bias = context.mask(self.config.visibility, draw, query.shape[1]), self.bias(query.shape[1], context)
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
         if bias is not None and mask.whole and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, None if draw else context)
         scores = Scores(mask, self.scale, bias, self.dropout)
-        return by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout,
-                       context.layout)
+        return mix_by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores,
+                           context.layout, context.layout)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
@@ -160,7 +176,7 @@ class SelfAttention(nn.Module):
         if isinstance(self.positions, ShawPositions):
             mixed, weights = self.shaw(query, key, value, scores)
         elif context.want_weights:
-            mixed, weights = stepwise(query, key, value, scores)
+            mixed, weights = attend_stepwise(query, key, value, scores)
         else:
             return attend(query, key, value, scores)
         if context.want_weights:
@@ -185,7 +201,7 @@ class SelfAttention(nn.Module):
         scores = replace(scores, bias=relative if scores.bias is None else scores.bias + relative)
         weights = attention_weights(query, key, scores)
         dropped = dropout(weights, scores.dropout)
-        mixed = dropped @ spread(value, query.shape[1])
+        mixed = dropped @ repeat_heads(value, query.shape[1])
         return mixed + self.positions.mix(dropped, rows), weights
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
@@ -208,9 +224,9 @@ class SelfAttention(nn.Module):
     def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context | None) -> Tensor:
         """Put mask and bias together, once for all layers that have the same, which share a context."""
         if context is None:
-            return merged(mask, bias, dtype)
+            return merge_mask_and_bias(mask, bias, dtype)
         key = ("addend", self.config.visibility, self.config.positions, bias.shape[1])
-        return context.once(key, lambda: merged(mask, bias, dtype))
+        return context.once(key, lambda: merge_mask_and_bias(mask, bias, dtype))
 
     @property
     def dropout(self) -> float:
@@ -221,7 +237,7 @@ class SelfAttention(nn.Module):
         return kernel.chunks.dropout if isinstance(kernel, c.Hashing) else kernel.dropout
 
 
-def build_maps(projection: c.Projection, dim: int) -> Linear:
+def build_qkv(projection: c.Projection, dim: int) -> Linear:
     """Return the one map to queries, keys and values, in this order of rows."""
     query, key, _ = projection.widths(dim)
     if projection.bias and not projection.key_bias:
@@ -270,13 +286,13 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D], context.memory [B, S, D] -> [B, L, D]."""
-        query = split(self.q(x), self.head_dim)
+        query = split_heads(self.q(x), self.head_dim)
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
         scores = Scores(context.memory_mask(), self.scale, dropout=rate)
-        mixed = by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores, context.layout,
-                        context.memory_layout)
-        return self.out(join(mixed))  # type: ignore[no-any-return]
+        mixed = mix_by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores,
+                            context.layout, context.memory_layout)
+        return self.out(join_heads(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
         """Return the keys and values of the encoder output, from the cache where it has them.
@@ -288,7 +304,7 @@ class CrossAttention(nn.Module):
         if cache is not None and slot in cache.cross:
             return cache.cross[slot]
         assert context.memory is not None, "cross-attention runs only where the model gave a memory"
-        key, value = (split(part, self.head_dim) for part in self.kv(context.memory).chunk(2, dim=-1))
+        key, value = (split_heads(part, self.head_dim) for part in self.kv(context.memory).chunk(2, dim=-1))
         if cache is not None:
             key, value = key.contiguous(), value.contiguous()  # read at every step from now on
             cache.cross[slot] = (key, value)
@@ -298,6 +314,44 @@ class CrossAttention(nn.Module):
         """One attention without packing, by the fused kernel unless weights are wanted."""
         if not context.want_weights:
             return attend(query, key, value, scores)
-        mixed, weights = stepwise(query, key, value, scores)
+        mixed, weights = attend_stepwise(query, key, value, scores)
         context.cross_attentions.append(weights)
         return mixed
+
+
+def attend_globally(attention: SelfAttention, mixed: Tensor, x: Tensor, context: Context) -> Tensor:
+    """Give the global tokens what their own queries read of their own keys and values.
+
+    Shapes: x [B, L, D], mixed [B, L, H·E] -> the same, or all [1, T, ...] where rows are packed.
+    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
+    """
+    found, layout = find_global_positions(attention.config.visibility, context), context.layout
+    if not found.index.shape[1]:
+        return mixed
+    full = x if layout is None else layout.unpack(x)
+    query, key, value = project_global(attention, full, found)
+    scores = Scores(mask_global_rows(attention.config, found, context), attention.scale, dropout=attention.dropout)
+    row, place = found.pairs
+    if context.want_weights:
+        read, weights = attend_stepwise(query, key, value, scores)
+        dense = context.attentions.pop().transpose(1, 2)
+        context.attentions.append(
+            dense.index_put((row, place), weights.transpose(1, 2)[found.real]).transpose(1, 2))
+    else:
+        read = attend(query, key, value, scores)
+    flat = row * full.shape[1] + place
+    if layout is not None:
+        flat = layout.mask.flatten().long().cumsum(0)[flat] - 1
+    values = read.transpose(1, 2).flatten(2)[found.real].to(mixed.dtype)
+    return mixed.flatten(0, 1).index_copy(0, flat, values).view_as(mixed)
+
+
+def project_global(attention: SelfAttention, x: Tensor, found: GlobalPositions) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries [B, H, N, E] of the global tokens, and keys and values [B, G, L, E] of all."""
+    maps, width = attention.global_qkv, attention.widths[0]
+    assert maps is not None, "asked only where the attention has them"
+    first, rest = (None, None) if maps.bias is None else (maps.bias[:width], maps.bias[width:])
+    chosen = x.gather(1, found.index[..., None].expand(-1, -1, x.shape[-1]))
+    query, both = linear(chosen, maps.weight[:width], first), linear(x, maps.weight[width:], rest)
+    key, value = both.chunk(2, dim=-1)
+    return (*(part.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2) for part in (query, key, value)),)

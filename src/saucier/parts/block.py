@@ -1,25 +1,76 @@
-"""A block: sublayers in a row, each inside its residual.
+"""A block: sublayers in a row, each inside its residual, and the maps of blocks narrower than the model (MobileBERT).
 
-Letters: B batch, L length, D dim.
+Letters: B batch, L length, D dim, E width of the narrow stream.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.counting.model import sublayer_name
+from saucier.config.questions import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
-from saucier.parts.bottleneck import Bottleneck, SplitMaps
 from saucier.parts.context import Context
-from saucier.parts.dropout import Dropout
-from saucier.parts.experts import Experts
-from saucier.parts.feedforward import FeedForward, GatedFeedForward
+from saucier.parts.feed_forward import Experts, FeedForward, GatedFeedForward
 from saucier.parts.hashing import HashedAttention
+from saucier.parts.linear import Linear
 from saucier.parts.mixing import FourierMixing
-from saucier.parts.norms import build_norm
-from saucier.parts.recurrence import with_past
+from saucier.parts.norms import Dropout, build_norm
 from saucier.parts.recurrent import Recurrent
+from saucier.parts.segment_memory import prepend_memory
+
+
+class SplitMaps(nn.Module):
+    """Queries and keys of one input, values of another; both stand side by side in what comes in."""
+
+    def __init__(self, inputs: tuple[int, int], rows: tuple[int, int], *, bias: bool) -> None:
+        """Build the two maps."""
+        super().__init__()
+        self.inputs = inputs
+        self.query_key = Linear(inputs[0], rows[0], bias=bias)
+        self.value = Linear(inputs[1], rows[1], bias=bias)
+
+    @property
+    def weight(self) -> Tensor:
+        """The matrix whose first rows make the queries."""
+        return self.query_key.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shapes: x [B, L, both inputs] -> [B, L, queries, keys and values]."""
+        first, second = x.split(list(self.inputs), dim=-1)
+        return torch.cat([self.query_key(first), self.value(second)], dim=-1)
+
+
+class Bottleneck(nn.Module):
+    """Down, and up again around the residual. Source: Sun et al. 2020, §3.1, arXiv:2004.02984."""
+
+    def __init__(self, config: c.Bottleneck, dim: int) -> None:
+        """Build the maps and their norms."""
+        super().__init__()
+        self.config = config
+        self.down, self.down_norm = Linear(dim, config.width), build_norm(config.norm, config.width)
+        shared = isinstance(config.reads, c.ReadsShared)
+        self.attention = Linear(dim, config.width) if shared else None
+        self.attention_norm = build_norm(config.norm, config.width) if shared else None
+        self.up, self.norm = Linear(config.width, dim), build_norm(config.norm, dim)
+        self.dropout = Dropout(config.dropout)
+
+    def narrow(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the narrow stream, and what the attention reads in its place. Shapes: [B, L, D] -> [B, L, E], ..."""
+        stream = self.down_norm(self.down(x))
+        match self.config.reads:
+            case c.ReadsNarrow():
+                return stream, None
+            case c.ReadsShared():
+                assert self.attention is not None and self.attention_norm is not None, "built in __init__"
+                return stream, torch.cat([self.attention_norm(self.attention(x)), x], dim=-1)
+            case c.ReadsWide():
+                return stream, torch.cat([x, x], dim=-1)
+
+    def widen(self, x: Tensor, stream: Tensor) -> Tensor:
+        """Shapes: x [B, L, D], stream [B, L, E] -> [B, L, D]."""
+        return self.norm(x + self.dropout(self.up(stream)))  # type: ignore[no-any-return]
 
 
 def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
@@ -59,7 +110,7 @@ class PreNorm(nn.Module):
 
     def change(self, x: Tensor, context: Context) -> Tensor:
         """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.dropout(self.inner(self.norm(with_past(x, self.inner, context)), context))  # type: ignore[no-any-return]
+        return self.dropout(self.inner(self.norm(prepend_memory(x, self.inner, context)), context))  # type: ignore[no-any-return]
 
 
 class PostNorm(nn.Module):
@@ -74,7 +125,7 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.norm(x + self.dropout(self.inner(with_past(x, self.inner, context), context)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(self.inner(prepend_memory(x, self.inner, context), context)))  # type: ignore[no-any-return]
 
 
 class SandwichNorm(nn.Module):
@@ -94,7 +145,7 @@ class SandwichNorm(nn.Module):
 
     def change(self, x: Tensor, context: Context) -> Tensor:
         """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.dropout(self.norm_after(self.inner(self.norm(with_past(x, self.inner, context)), context)))  # type: ignore[no-any-return]
+        return self.dropout(self.norm_after(self.inner(self.norm(prepend_memory(x, self.inner, context)), context)))  # type: ignore[no-any-return]
 
 
 class FromNorm(nn.Module):
@@ -219,12 +270,12 @@ class Block(nn.ModuleDict):
         """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
         present = [sublayer for sublayer in self.values()
                    if context.reads_memory or not isinstance(sublayer.inner, CrossAttention)]
-        for sublayer, *beside in groups(present):
-            x = together(x, sublayer, beside, context) if beside else sublayer(x, context)
+        for sublayer, *beside in group_parallel(present):
+            x = apply_parallel(x, sublayer, beside, context) if beside else sublayer(x, context)
         return x
 
 
-def groups(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
+def group_parallel(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
     """Put parallel sublayers behind the one that they stand beside."""
     found: list[list[nn.Module]] = []
     for sublayer in sublayers:
@@ -235,7 +286,7 @@ def groups(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
     return found
 
 
-def together(x: Tensor, first: nn.Module, beside: list[nn.Module], context: Context) -> Tensor:
+def apply_parallel(x: Tensor, first: nn.Module, beside: list[nn.Module], context: Context) -> Tensor:
     """Apply sublayers that read the same. Shapes: x [B, L, D] -> [B, L, D]."""
     assert isinstance(first, PreNorm), "check() refuses anything else before a parallel sublayer"
     normed = first.norm(x)

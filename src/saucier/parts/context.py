@@ -1,29 +1,25 @@
-"""What the layers of a stack share during one forward pass: masks, position tables, cache, and what is to be recorded.
+"""What the layers of a stack share during one forward pass: masks, tables, cache, shared weights, and what to record.
 
 Everything here is made at most once a pass and reused by all layers.
-Letters: B batch, L length, H heads, D dim.
+
+Letters: B batch, L length, H heads, E head width, D dim, K mixtures, N longest text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.visibility import tells_heads
-from saucier.parts.cache import Cache
+from saucier.config.questions import differs_by_head
 from saucier.parts.inputs import Inputs
-from saucier.parts.ragged import Ragged
-from saucier.parts.random_blocks import Draw
-from saucier.parts.visibility import Mask, Span, materialize
-
-if TYPE_CHECKING:
-    from saucier.parts.low_rank import Mixtures
-    from saucier.parts.transformer_xl import RelativeBiases
+from saucier.parts.masks import Draw, Mask, Ragged, Span
+from saucier.parts.output import Cache
+from saucier.parts.visibility import build_mask
 
 T = TypeVar("T")
 
@@ -154,10 +150,11 @@ class Context:
 
     def mask(self, visibility: c.Visibility, draw: Draw | None = None, heads: int = 1) -> Mask:
         """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone."""
-        span = replace(padded(self.span, self.layout), draw=draw, heads=heads if tells_heads(visibility) else 1)
+        span = replace(restore_padding(self.span, self.layout), draw=draw,
+                       heads=heads if differs_by_head(visibility) else 1)
         if draw is not None:
-            return materialize(visibility, span)
-        return self.once(("mask", visibility, span.heads), lambda: materialize(visibility, span))
+            return build_mask(visibility, span)
+        return self.once(("mask", visibility, span.heads), lambda: build_mask(visibility, span))
 
     def real_keys(self) -> Tensor | None:
         """Return which keys are no padding, packed away or not; None when all are. Shapes: -> [B, K]."""
@@ -167,9 +164,31 @@ class Context:
         """Return the mask of the encoder output for the decoder's queries."""
         span = self.memory_span
         assert span is not None, "cross-attention runs only where the model gave a memory"
-        return self.once("memory_mask", lambda: materialize(c.Full(), padded(span, self.memory_layout)))
+        return self.once("memory_mask", lambda: build_mask(c.Full(), restore_padding(span, self.memory_layout)))
 
 
-def padded(span: Span, layout: Ragged | None) -> Span:
+def restore_padding(span: Span, layout: Ragged | None) -> Span:
     """Return the span with the padding that short packed rows get back for their attention."""
     return replace(span, padding=layout.mask, starts_real=True) if layout is not None and layout.short else span
+
+
+class Mixtures(nn.Module):
+    """Maps along the text, without a bias, as in the published code."""
+
+    def __init__(self, kernel: c.LowRank, maps: int) -> None:
+        """Make one map for keys and values, or one for each."""
+        super().__init__()
+        self.keys = nn.Parameter(torch.empty(kernel.rank, kernel.length))
+        """[K, N]"""
+        self.values = nn.Parameter(torch.empty(kernel.rank, kernel.length)) if maps > 1 else None
+        """[K, N]; None: that of the keys."""
+
+
+class RelativeBiases(nn.Module):
+    """The two biases of Transformer-XL, u for content and v for places. Source: Dai et al. 2019, §3.3."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        """Build both [H, E]."""
+        super().__init__()
+        self.content = nn.Parameter(torch.empty(heads, head_dim))
+        self.place = nn.Parameter(torch.empty(heads, head_dim))

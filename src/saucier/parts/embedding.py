@@ -1,24 +1,100 @@
-"""Tokens to vectors.
+"""Tokens to vectors: tables, character networks, positions, segments and languages.
 
-Letters: B batch, L length, D dim.
+Letters: B batch, L length, D dim, T tokens, C characters of a token, E width of a character, F filters, V vocab.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.embedding import BEGIN_WORD, END_WORD, PADDING, SYMBOLS
 from saucier.errors import InputError
 from saucier.parts.adaptive import ClusterTables
-from saucier.parts.characters import CharacterTokens
-from saucier.parts.dropout import Dropout
-from saucier.parts.inputs import Side
+from saucier.parts.inputs import Side, find_question
 from saucier.parts.linear import Linear, Table
-from saucier.parts.neighbours import neighbours
-from saucier.parts.norms import build_norm
+from saucier.parts.mixing import gather_neighbours
+from saucier.parts.norms import Dropout, build_norm
 from saucier.parts.positions import build_embedding_positions
-from saucier.parts.span_heads import in_question
+
+CARRY_BIAS = -2.0
+"""Where the bias of a highway's gate begins: it passes on what it reads. Source: Srivastava et al. 2015, §2.2."""
+
+
+class CharacterTokens(nn.Module):
+    """In the place of a token table: a network over the characters of each token.
+
+    What the characters are is no parameter: `spell` says it, as whoever knows the tokenizer does. Until then a token
+    is spelled by the digits of its id. Source: Peters et al. 2018, §3.4, arXiv:1802.05365.
+    """
+
+    def __init__(self, config: c.CharacterNetwork, vocab: int, width: int) -> None:
+        """Build the network for vectors of `width`."""
+        super().__init__()
+        self.config, self.num_embeddings = config, vocab
+        self.characters = Table(SYMBOLS, config.width)
+        self.filters = nn.ModuleList(Linear(size * config.width, count, bias=True) for size, count in config.filters)
+        self.highways = nn.ModuleList(Linear(config.features, 2 * config.features, bias=True)
+                                      for _ in range(config.highways))
+        self.project = Linear(config.features, width, bias=True)
+        self.spellings: Tensor | None = None
+
+    @property
+    def weight(self) -> Tensor:
+        """The table of characters, whose number format and device are those of all."""
+        return self.characters.weight
+
+    def begin(self) -> None:
+        """Let the highways begin by passing on what they read."""
+        for layer in self.highways:
+            layer.bias[self.config.features:] = CARRY_BIAS  # type: ignore[operator]  # a parameter
+
+    def spell(self, spellings: Tensor) -> None:
+        """Say of which characters each token is made. Raises `InputError` for a table of another size. Shapes: [V, C].
+        """
+        if spellings.shape != (self.num_embeddings, self.config.longest):
+            raise InputError(f"spellings {list(spellings.shape)}", where="embed.characters",
+                             remedy=f"give {[self.num_embeddings, self.config.longest]}")
+        self.spellings = spellings
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Shapes: [B, L] -> [B, L, D]."""
+        if self.spellings is None:
+            self.spellings = encode_ids_by_digits(self.num_embeddings, self.config.longest)
+        self.spellings = self.spellings.to(ids.device)
+        return self.read(self.spellings[ids])
+
+    def read(self, spelled: Tensor) -> Tensor:
+        """Make vectors of characters. Shapes: [..., C] -> [..., D]."""
+        if spelled.shape[-1] != self.config.longest:
+            raise InputError(f"{spelled.shape[-1]} characters a token", where="characters",
+                             remedy=f"give {self.config.longest}, as saucier.text.tokenizer.model_inputs does")
+        x = self.characters(spelled.reshape(-1, self.config.longest).long())
+        found = [apply_filter(x, size, layer) for (size, _), layer in zip(self.config.filters, self.filters,
+                                                                          strict=True)]
+        hidden = torch.cat(found, dim=-1)
+        for highway in self.highways:
+            new, gate = highway(hidden).chunk(2, dim=-1)
+            gate = torch.sigmoid(gate)
+            hidden = gate * torch.relu(new) + (1 - gate) * hidden
+        return self.project(hidden).view(*spelled.shape[:-1], -1)  # type: ignore[no-any-return]
+
+
+def apply_filter(x: Tensor, size: int, layer: nn.Module) -> Tensor:
+    """Return what filters of one size find at the best place of each token. Shapes: x [T, C, E] -> [T, F]."""
+    windows = x.unfold(1, size, 1).transpose(2, 3).flatten(2)  # [T, C - W + 1, W * E]
+    return torch.relu(layer(windows).amax(dim=1))
+
+
+def encode_ids_by_digits(vocab: int, longest: int) -> Tensor:
+    """Spell tokens by the digits of their ids. Shapes: [V, C]."""
+    width = min(len(str(vocab)), longest - 2)
+    numbers = np.arange(vocab)[:, None] // 10 ** np.arange(width)[::-1] % 10
+    found = np.full((vocab, longest), PADDING, dtype=np.int64)
+    found[:, 0], found[:, 1:1 + width], found[:, 1 + width] = BEGIN_WORD, ord("0") + numbers, END_WORD
+    return torch.from_numpy(found)
 
 
 class Embedding(nn.Module):
@@ -72,7 +148,7 @@ class Embedding(nn.Module):
     def trigrams(self, side: Side) -> Tensor:
         """Each token with the next and the one before, widened; padding is dropped only then."""
         x = self.scaled(self.tokens(side.ids)) if side.vectors is None else side.vectors
-        around = neighbours(x, 1, side.documents).flip(2).flatten(2)
+        around = gather_neighbours(x, 1, side.documents).flip(2).flatten(2)
         return self.projected(side.packed(around), c.ProjectTrigram)
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
@@ -81,12 +157,12 @@ class Embedding(nn.Module):
         if self.positions is not None and not isinstance(positions, c.NoPositions):
             rows: Tensor = self.positions(side.packed(side.rows(positions.places)))
             x = x + rows.to(x.dtype)
-        x = self.told_apart(x, side)
+        x = self.add_languages(x, side)
         segments = None if side.segments is None else side.packed(side.segments)
         match self.config.segments:
             case c.SegmentTable(otherwise=otherwise):
                 assert self.segments is not None, "built in __init__"
-                table: Tensor = self.segments(segments_of(otherwise, side) if segments is None else segments)
+                table: Tensor = self.segments(default_segments(otherwise, side) if segments is None else segments)
                 return x + table
             case c.FirstSegment():
                 assert self.segments is not None, "likewise"
@@ -100,7 +176,7 @@ class Embedding(nn.Module):
                 refuse_segments(segments)
                 return x
 
-    def told_apart(self, x: Tensor, side: Side) -> Tensor:
+    def add_languages(self, x: Tensor, side: Side) -> Tensor:
         """Add the vectors of the languages that the batch names. Shapes: x [B, L, D] -> the same."""
         languages = side.inputs.get("langs")
         if languages is None:
@@ -128,11 +204,11 @@ class Embedding(nn.Module):
         return self.project(x)  # type: ignore[no-any-return]
 
 
-def segments_of(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tensor:
+def default_segments(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tensor:
     """Return the segments of a batch that gives none. Shapes: -> [B, L], or [1, T] when packed."""
     question = None
     if isinstance(otherwise, c.AfterToken) and side.vectors is None:
-        question = in_question(side.ids, side.inputs, otherwise.token)
+        question = find_question(side.ids, side.inputs, otherwise.token)
     return side.packed(torch.zeros_like(side.ids) if question is None else (~question).long())
 
 

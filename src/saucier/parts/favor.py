@@ -16,36 +16,37 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.favor import at_step
+from saucier.config.kernels import advance_draws
 from saucier.errors import InputError
-from saucier.parts.chunks import lengthened, places
 from saucier.parts.context import Context
-from saucier.parts.documents import refuse_pieces
-from saucier.parts.kernels import spread
+from saucier.parts.hashing import find_key_positions, pad_length
+from saucier.parts.kernels import repeat_heads
+from saucier.parts.masks import refuse_split_documents
 
-PIECE = 2**20
+FEATURES_AT_ONCE = 2**20
 """Values of the features that are made at a time, about."""
-HIGHEST = 60.0
+HIGHEST_EXPONENT = 60.0
 """No exponent of a key's feature is above this, so that sums over any length stay finite in float32."""
 
 
-STREAM = 37
+RANDOM_STREAM = 37
 """Which random numbers of a seed directions are made of."""
-LEAST = 1e-30
+LEAST_SUM = 1e-30
 """Sums of weights below this are taken for nothing: each key is far from every direction."""
-NEVER = 2**62
+NO_STEP = 2**62
 """A step behind any training."""
-NOWHERE = -1
+NO_DOCUMENT = -1
 """The document of positions that are in none."""
 
 
 @lru_cache(maxsize=256)
-def drawn(kernel: c.Favor, width: int, layer: int) -> np.ndarray:
+def draw_directions(kernel: c.Favor, width: int, layer: int) -> np.ndarray:
     """Draw the directions of a layer: orthogonal in groups of as many as the width, as long as Gaussian vectors are.
 
     Shapes: -> [M, E], float64. Source: Choromanski et al. 2021, §2.4, arXiv:2009.14794.
     """
-    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([kernel.seed, STREAM, layer, kernel.draw])))
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([kernel.seed, RANDOM_STREAM, layer,
+                                                                          kernel.draw])))
     found = []
     for _ in range(-(-kernel.features // width)):
         turned, upper = np.linalg.qr(random.standard_normal((width, width)))
@@ -54,9 +55,9 @@ def drawn(kernel: c.Favor, width: int, layer: int) -> np.ndarray:
     return np.concatenate(found)[:kernel.features]
 
 
-def directions(kernel: c.Favor, like: Tensor, layer: int) -> Tensor:
+def random_directions(kernel: c.Favor, like: Tensor, layer: int) -> Tensor:
     """Return the directions of a layer where `like` is. Shapes: like [..., E] -> [M, E]."""
-    return torch.from_numpy(drawn(kernel, like.shape[-1], layer)).to(like.device, like.dtype)
+    return torch.from_numpy(draw_directions(kernel, like.shape[-1], layer)).to(like.device, like.dtype)
 
 
 def exponents(x: Tensor, ways: Tensor, shift: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def exponents(x: Tensor, ways: Tensor, shift: Tensor) -> Tensor:
     return torch.cat([x, shift], dim=-1) @ F.pad(ways, (0, 1), value=1.0).T
 
 
-def norms(x: Tensor) -> Tensor:
+def half_squared_norms(x: Tensor) -> Tensor:
     """Return `-|x|²/2`, which makes the mean over w of products of features `exp(q·k)`. Shapes: [..., E] -> [..., 1].
 
     Source: Choromanski et al. 2021, lemma 1.
@@ -87,14 +88,14 @@ def key_features(key: Tensor, ways: Tensor, real: Tensor | None) -> Tensor:
     Unlike the published code's largest exponent of all keys, the scale does not depend on later tokens.
     Shapes: key [..., E], real [..., L], False where nothing is to be added -> [..., M].
     """
-    shift = norms(key) - max(0.0, -float(norms(ways).min()) - HIGHEST)
+    shift = half_squared_norms(key) - max(0.0, -float(half_squared_norms(ways).min()) - HIGHEST_EXPONENT)
     if real is not None:
         shift = shift.masked_fill(~real[..., None], float("-inf"))
     return exponents(key, ways, shift).exp_()
 
 
 @dataclass(slots=True)
-class Rows:
+class FeatureRows:
     """Queries, keys and values of an attention, scaled, of as many heads; features are made a piece at a time."""
 
     query: Tensor
@@ -119,12 +120,12 @@ class Rows:
     def pieces(self, block: int) -> list[slice]:
         """Cut the positions into pieces of whole blocks, whose features stay in the processor's cache."""
         rows, heads, length, _ = self.query.shape
-        size = max(1, PIECE // (rows * heads * len(self.ways) * block)) * block
+        size = max(1, FEATURES_AT_ONCE // (rows * heads * len(self.ways) * block)) * block
         return [slice(start, start + size) for start in range(0, length, size)]
 
 
-def by_features(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAttention, context: Context, *,
-                scale: float) -> Tensor:
+def attend_by_features(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAttention, context: Context, *,
+                       scale: float) -> Tensor:
     """Mix values by features of queries and keys. Shapes: query [B, H, L, E], key and value [B, G, L, E] -> as query.
 
     With a cache the sums over all earlier keys are its state. Padded keys add nothing; documents are kept apart.
@@ -133,55 +134,55 @@ def by_features(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAtte
     kernel, heads, causal = attention.kernel, query.shape[1], isinstance(attention.visibility, c.Causal)
     assert isinstance(kernel, c.Favor), "the caller's choice"
     start, length = context.span.start, query.shape[2]
-    real = places(context, start + length).real
+    real = find_key_positions(context, start + length).real
     with torch.autocast(query.device.type, enabled=False):
-        query, key, value_ = (wide(x) for x in (query * scale**0.5, key * scale**0.5, value))
-        ways = directions(kernel, query, context.self_attentions - 1)
-        rows = Rows(query, spread(key, heads), spread(F.pad(value_, (0, 1), value=1.0), heads),
-                    None if real is None else real[..., start:], ways)
-        document = document_of(context)
+        query, key, value_ = (widen_format(x) for x in (query * scale**0.5, key * scale**0.5, value))
+        ways = random_directions(kernel, query, context.self_attentions - 1)
+        rows = FeatureRows(query, repeat_heads(key, heads), repeat_heads(F.pad(value_, (0, 1), value=1.0), heads),
+                           None if real is None else real[..., start:], ways)
+        document = find_documents(context)
         if context.want_weights:
-            sums = weighed(rows, attention, context)
+            sums = mix_by_weights(rows, attention, context)
         elif document is not None:
-            sums = in_documents(rows, kernel.block, document, causal=causal)
+            sums = mix_in_documents(rows, kernel.block, document, causal=causal)
         else:
-            sums = (in_order if causal else at_once)(rows, kernel.block, context)
-        return divided(sums).to(value.dtype)
+            sums = (mix_in_order if causal else mix_unordered)(rows, kernel.block, context)
+        return normalize_sums(sums).to(value.dtype)
 
 
-def at_once(rows: Rows, block: int, context: Context) -> Tensor:
+def mix_unordered(rows: FeatureRows, block: int, context: Context) -> Tensor:
     """Mix where every query sees every key. Shapes: -> [B, H, L, E + 1]."""
-    sums, pieces = earlier(rows, context), rows.pieces(block)
+    sums, pieces = read_sums(rows, context), rows.pieces(block)
     for part in pieces:
         sums = sums + rows.keys(part).transpose(-1, -2) @ rows.value[:, :, part]
-    keep(sums, context)
+    store_sums(sums, context)
     return torch.cat([rows.asking(part) @ sums for part in pieces], dim=2)
 
 
-def in_order(rows: Rows, block: int, context: Context) -> Tensor:
+def mix_in_order(rows: FeatureRows, block: int, context: Context) -> Tensor:
     """Mix within blocks of positions, and carry sums from block to block. Shapes: -> [B, H, L, E + 1]."""
     size = min(block, rows.query.shape[2])
     alone = size == rows.query.shape[2] and context.cache is None
-    sums = earlier(rows, context)
+    sums = read_sums(rows, context)
     found = []
     for part in rows.pieces(size):
-        asking, keys, value = in_blocks(size, rows.asking(part), rows.keys(part), rows.value[:, :, part])
+        asking, keys, value = split_into_blocks(size, rows.asking(part), rows.keys(part), rows.value[:, :, part])
         mixed = (asking @ keys.transpose(-1, -2)).tril_() @ value
         if not alone:
             before = torch.cat([sums[:, :, None], keys.transpose(-1, -2) @ value], dim=2).cumsum(2)
             mixed, sums = mixed + asking @ before[:, :, :-1], before[:, :, -1]
         found.append(mixed.flatten(2, 3))
-    keep(sums, context)
+    store_sums(sums, context)
     return torch.cat(found, dim=2)[:, :, :rows.query.shape[2]]
 
 
-def in_blocks(size: int, *parts: Tensor) -> list[Tensor]:
+def split_into_blocks(size: int, *parts: Tensor) -> list[Tensor]:
     """Cut positions into blocks, zeros behind the last. Shapes: [B, H, L, ...] -> [B, H, N, C, ...] each."""
     whole = -(-parts[0].shape[2] // size) * size
-    return [lengthened(part, whole).unflatten(2, (-1, size)) for part in parts]
+    return [pad_length(part, whole).unflatten(2, (-1, size)) for part in parts]
 
 
-def earlier(rows: Rows, context: Context) -> Tensor:
+def read_sums(rows: FeatureRows, context: Context) -> Tensor:
     """Return the sums over the keys that a cache has seen, or zeros. Shapes: -> [B, H, M, E + 1]."""
     cache, (batch, heads, _, values) = context.cache, rows.value.shape
     if cache is not None and context.recurrent in cache.states:
@@ -189,56 +190,56 @@ def earlier(rows: Rows, context: Context) -> Tensor:
     return rows.value.new_zeros(batch, heads, len(rows.ways), values)
 
 
-def keep(sums: Tensor, context: Context) -> None:
+def store_sums(sums: Tensor, context: Context) -> None:
     """Let a cache hold the sums over all keys so far. Shapes: sums [B, H, M, E + 1]."""
     if context.cache is not None:
         context.cache.states[context.recurrent_slot()] = (sums,)
 
 
-def wide(x: Tensor) -> Tensor:
+def widen_format(x: Tensor) -> Tensor:
     """Return numbers of 32 bits at least: sums of exponents are made in no fewer."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def divided(sums: Tensor) -> Tensor:
+def normalize_sums(sums: Tensor) -> Tensor:
     """Divide by the last column; a query that finds nothing gets zeros. Shapes: [..., E + 1] -> [..., E]."""
-    return sums[..., :-1] * inverse(sums[..., -1:])
+    return sums[..., :-1] * invert_sums(sums[..., -1:])
 
 
-def inverse(total: Tensor) -> Tensor:
+def invert_sums(total: Tensor) -> Tensor:
     """Return one over sums of weights; zero where there is next to nothing, so that gradients are finite."""
-    found = total > LEAST
+    found = total > LEAST_SUM
     return found / total.where(found, 1.0)
 
 
-def weighed(rows: Rows, attention: c.SelfAttention, context: Context) -> Tensor:
+def mix_by_weights(rows: FeatureRows, attention: c.SelfAttention, context: Context) -> Tensor:
     """Mix by weights of every pair, which the pass then records. Shapes: -> [B, H, L, E + 1]."""
     if context.span.start:
         raise InputError("kernel favor keeps sums of earlier keys, so their weights are not known",
                          where="output_attentions", remedy="give the whole text without a cache")
     pairs, mask = rows.asking() @ rows.keys().transpose(-1, -2), context.mask(attention.visibility)
     pairs = pairs.tril() if mask.causal else pairs if mask.allowed is None else pairs * mask.allowed
-    weights = pairs * inverse(pairs.sum(-1, keepdim=True))
+    weights = pairs * invert_sums(pairs.sum(-1, keepdim=True))
     context.attentions.append(weights)
     return weights @ rows.value
 
 
-def in_documents(rows: Rows, block: int, document: Tensor, *, causal: bool) -> Tensor:
+def mix_in_documents(rows: FeatureRows, block: int, document: Tensor, *, causal: bool) -> Tensor:
     """Mix within documents, in blocks as `in_order` does. Shapes: document [B, L] -> [B, H, L, E + 1]."""
     length = document.shape[1]
     size = min(block, length)
-    asking, keys, value = in_blocks(size, rows.asking(), rows.keys(), rows.value)
-    document = F.pad(document, (0, -length % size), value=NOWHERE).unflatten(1, (-1, size))[:, None]
+    asking, keys, value = split_into_blocks(size, rows.asking(), rows.keys(), rows.value)
+    document = F.pad(document, (0, -length % size), value=NO_DOCUMENT).unflatten(1, (-1, size))[:, None]
     pairs = asking @ keys.transpose(-1, -2) * (document[..., None] == document[..., None, :])
     mixed = (pairs.tril() if causal else pairs) @ value
-    mixed = mixed + of_earlier(asking, keys, value, document)
+    mixed = mixed + mix_earlier_blocks(asking, keys, value, document)
     if not causal:  # the same from the other side
         turned = (x.flip(2, 3) for x in (asking, keys, value, document))
-        mixed = mixed + of_earlier(*turned).flip(2, 3)
+        mixed = mixed + mix_earlier_blocks(*turned).flip(2, 3)
     return mixed.flatten(2, 3)[:, :, :length]
 
 
-def document_of(context: Context) -> Tensor | None:
+def find_documents(context: Context) -> Tensor | None:
     """Return the document of each position. Shapes: -> [B, L]; None where rows are not packed documents.
 
     Raises `InputError` for documents in pieces, and beside a cache.
@@ -248,11 +249,11 @@ def document_of(context: Context) -> Tensor | None:
         if context.cache is not None:
             raise InputError("sums over earlier keys know no documents", where="documents",
                              remedy="give one text a row, or no cache")
-        context.once("documents in one piece", lambda: refuse_pieces(found))
+        context.once("documents in one piece", lambda: refuse_split_documents(found))
     return found
 
 
-def of_earlier(asking: Tensor, keys: Tensor, value: Tensor, document: Tensor) -> Tensor:
+def mix_earlier_blocks(asking: Tensor, keys: Tensor, value: Tensor, document: Tensor) -> Tensor:
     """Return what queries find of their own document in earlier blocks: only the one that a block ends in goes on.
 
     Shapes: [B, H, N, C, ...], document [B, 1, N, C] -> [B, H, N, C, E + 1].
@@ -276,7 +277,7 @@ class Redraws:
         """Find everything whose config says how often that is done."""
         held = ((part, getattr(part, "config", None)) for model in models for part in model.modules())
         self.parts = [(part, config) for part, config in held
-                      if isinstance(config, c.Config) and at_step(config, NEVER) is not config]
+                      if isinstance(config, c.Config) and advance_draws(config, NO_STEP) is not config]
 
     def at(self, step: int) -> None:
         """Let configs name the draw of a step (from 0): the one they began with, and one more for each period.
@@ -284,4 +285,4 @@ class Redraws:
         Directions are a function of the config and the layer, so a saved model has them.
         """
         for part, config in self.parts:
-            part.config = at_step(config, step)  # type: ignore[assignment]  # any module that holds a config
+            part.config = advance_draws(config, step)  # type: ignore[assignment]  # any module that holds a config

@@ -1,30 +1,145 @@
-"""Attention between positions that hash alike (Reformer): queries and keys are one map, rows are sorted by bucket.
+"""Reformer's attention: within chunks of neighbouring positions, and between positions that hash alike.
 
-Letters: B batch, H heads, L length, R rounds, N chunks of the sorted row, C positions in a chunk, W keys in its
-neighbourhood, E head width, D dim.
+For hashing queries and keys are one map, and rows are sorted by bucket.
+
+Letters: B batch, H heads, L length, R rounds, N chunks, C positions in a chunk, W keys in its neighbourhood,
+E head width, D dim.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.parts.chunks import Places, adjacent, in_rows, lengthened, places, steps_of, visible
 from saucier.parts.context import Context
-from saucier.parts.dropout import dropout
 from saucier.parts.linear import Linear
+from saucier.parts.masks import Ragged, intersect
+from saucier.parts.norms import dropout
+
+
+@dataclass(slots=True)
+class KeyPositions:
+    """What is known of positions, in any arrangement [B or 1, H or 1, ...]."""
+
+    number: Tensor
+    """Where they stand in their row."""
+    real: Tensor | None
+    """True where a token is real; None when all are."""
+    document: Tensor | None
+    """The document of each; None where rows are not packed documents."""
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> KeyPositions:
+        """Arrange all of it anew."""
+        found = [None if x is None else change(x) for x in (self.real, self.document)]
+        return KeyPositions(change(self.number), *found)
+
+    def padded(self, length: int) -> KeyPositions:
+        """Add positions without a token at the end."""
+        missing = length - self.number.shape[-1]
+        if not missing:
+            return self
+        real = torch.ones_like(self.number, dtype=torch.bool) if self.real is None else self.real
+        document = None if self.document is None else F.pad(self.document, (0, missing), value=-1)
+        number = torch.arange(length, device=self.number.device)[None, None]
+        return KeyPositions(number, F.pad(real, (0, missing), value=False), document)
+
+
+def find_key_positions(context: Context, keys: int) -> KeyPositions:
+    """Return the positions of a pass's keys, in order. Shapes: -> [B or 1, 1, K]."""
+    real, documents = context.real_keys(), context.span.key_documents
+    return KeyPositions(torch.arange(keys, device=context.span.device)[None, None],
+                        None if real is None else real[:, None], None if documents is None else documents[:, None])
+
+
+def mask_keys(queries: KeyPositions, keys: KeyPositions, *, causal: bool) -> Tensor | None:
+    """Return which keys may be seen; None when all may. Shapes: [..., Q] and [..., K] -> [..., Q, K]."""
+    allowed = None if keys.real is None else keys.real[..., None, :]
+    if queries.document is not None and keys.document is not None:
+        allowed = intersect(allowed, queries.document[..., None] == keys.document[..., None, :])
+    if causal:
+        allowed = intersect(allowed, queries.number[..., None] >= keys.number[..., None, :])
+    return allowed
+
+
+def chunk_offsets(chunks: c.Chunks, count: int) -> list[int]:
+    """Return how far the chunks stand that a chunk sees, on a ring of so many."""
+    return [step if abs(step) < count else 0 for step in range(-chunks.before, chunks.after + 1)]
+
+
+def gather_adjacent(x: Tensor, chunks: c.Chunks) -> Tensor:
+    """Put the chunks that each chunk sees behind each other, in a ring. Shapes: [B, H, N, C, ...] -> [B, H, N, W, ...].
+
+    The published code leaves the ring where it would have to go around it: then a chunk sees itself once more.
+    """
+    steps = chunk_offsets(chunks, x.shape[2])
+    return torch.cat([x.roll(-step, 2) for step in steps], dim=3) if len(steps) > 1 else x
+
+
+def visible_softmax(scores: Tensor, allowed: Tensor | None, context: Context) -> Tensor:
+    """Softmax over the visible keys; a query that sees nothing gets zeros. Shapes: [..., Q, K] -> the same."""
+    if allowed is None:
+        weights = scores.softmax(-1)
+    else:
+        weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~allowed, 0.0)
+    if context.want_weights:
+        context.attentions.append(weights)
+    return weights
+
+
+def pad_length(x: Tensor, length: int) -> Tensor:
+    """Add zeros behind the positions. Shapes: [B, H, L, E] -> [B, H, length, E]."""
+    return F.pad(x, (0, 0, 0, length - x.shape[2])) if length > x.shape[2] else x
+
+
+def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAttention, context: Context, *,
+                     rate: float = 0.0) -> Tensor:
+    """Mix the values of neighbouring chunks. Shapes: query [B, H, Q, E], key and value [B, H, K, E] -> [B, H, Q, E].
+
+    The queries are scaled already; `rate` is the dropout.
+    Source: Kitaev et al. 2020, §4 and code release, arXiv:2001.04451.
+    """
+    chunks, causal = attention.kernel, isinstance(attention.visibility, c.Causal)
+    assert isinstance(chunks, c.Chunks), "the caller's choice"
+    length, known = key.shape[2], find_key_positions(context, key.shape[2])
+    if query.shape[2] < length or length <= chunks.length:
+        asking = known.each(lambda x: x[..., length - query.shape[2]:])
+        allowed = mask_keys(asking, known, causal=causal)
+        if length > chunks.length:  # from a cache: only the neighbourhood of the queries' chunks
+            apart = known.number[..., None, :] // chunks.length - asking.number[..., None] // chunks.length
+            allowed = intersect(allowed, (apart >= -chunks.before) & (apart <= chunks.after))
+        weights = visible_softmax(query @ key.transpose(-1, -2), allowed, context)
+    else:
+        whole = chunks.padded(length)
+        known = known.padded(whole).each(lambda x: x.unflatten(-1, (-1, chunks.length)))
+        query, key, value = (pad_length(x, whole).unflatten(2, (-1, chunks.length)) for x in (query, key, value))
+        key, value = gather_adjacent(key, chunks), gather_adjacent(value, chunks)
+        allowed = mask_keys(known, known.each(lambda x: gather_adjacent(x, chunks)), causal=causal)
+        weights = visible_softmax(query @ key.transpose(-1, -2), allowed, context)
+    mixed = dropout(weights, rate) @ value
+    return mixed if mixed.dim() == 4 else mixed.flatten(2, 3)[:, :, :length]
+
+
+def apply_unpacked(mix: Callable[..., Tensor], tensors: tuple[Tensor, ...], layout: Ragged | None) -> Tensor:
+    """Apply `mix` to [B, H, L, E] tensors, packed rows padded again for it. Shapes: -> as the first."""
+    if layout is None:
+        return mix(*tensors)
+    rows = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in tensors)
+    return layout.pack(mix(*rows).transpose(1, 2)).transpose(1, 2)
+
 
 SELF, HIDDEN = -1e5, -1e9
 """Scores of a position for itself, which it sees only where nothing else is visible, and of what it may not see."""
 
 
-def directions(kernel: c.Hashing, shape: tuple[int, int, int], factors: tuple[int, ...],
-               device: torch.device) -> Tensor:
+def draw_hash_directions(kernel: c.Hashing, shape: tuple[int, int, int], factors: tuple[int, ...],
+                         device: torch.device) -> Tensor:
     """Draw what positions are hashed by. Shapes: shape (H, E, R) -> [H, E, R, half the sum of the factors]."""
     generator = None
     if kernel.seed is not None:
@@ -32,7 +147,7 @@ def directions(kernel: c.Hashing, shape: tuple[int, int, int], factors: tuple[in
     return torch.randn(*shape, sum(factors) // 2, generator=generator, device=device)
 
 
-def hashed(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Tensor:
+def hash_vectors(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Tensor:
     """Return the bucket of every position in every round.
 
     A bucket is the direction, or its opposite, that a vector points to most; factors are hashed apart.
@@ -48,23 +163,23 @@ def hashed(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Ten
     return found
 
 
-def unit(x: Tensor) -> Tensor:
+def normalize_keys(x: Tensor) -> Tensor:
     """Vectors of length 1. Shapes: [..., E] -> the same. Source: Kitaev et al. 2020, §2, shared-QK."""
     size = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) / math.sqrt(x.shape[-1])
     return x * size
 
 
-def shared_scores(query: Tensor, vectors: Tensor, asking: Places, known: Places, *, causal: bool) -> Tensor:
+def shared_scores(query: Tensor, vectors: Tensor, asking: KeyPositions, known: KeyPositions, *, causal: bool) -> Tensor:
     """Scores of queries for keys of length 1. Shapes: query [..., Q, E], vectors [..., K, E] -> [..., Q, K]."""
-    scores = query @ unit(vectors).transpose(-1, -2)
+    scores = query @ normalize_keys(vectors).transpose(-1, -2)
     scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    allowed = visible(asking, known, causal=causal)
+    allowed = mask_keys(asking, known, causal=causal)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, HIDDEN)
     return scores.masked_fill(asking.number[..., None] == known.number[..., None, :], SELF)
 
 
-def at(x: Tensor, order: Tensor) -> Tensor:
+def take_rows(x: Tensor, order: Tensor) -> Tensor:
     """Return rows in another order: whole rows are copied, which costs less than `gather`, above all backwards.
 
     Shapes: x [..., K, E], order [..., S] -> [..., S, E].
@@ -99,7 +214,7 @@ class HashedAttention(nn.Module):
         else:
             if context.cache is not None:
                 context.cache.extend(number, vectors, value)
-            mixed = in_rows(partial(self.whole, context=context), (vectors, value), context.layout)
+            mixed = apply_unpacked(partial(self.whole, context=context), (vectors, value), context.layout)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     @property
@@ -126,42 +241,42 @@ class HashedAttention(nn.Module):
     def whole(self, vectors: Tensor, value: Tensor, context: Context) -> Tensor:
         """Attention of a whole input to itself. Shapes: vectors and value [B, H, L, E] -> [B, H, L, E]."""
         chunks, length = self.kernel.chunks, vectors.shape[2]
-        known = places(context, length)
+        known = find_key_positions(context, length)
         if length <= chunks.length:
             scores = shared_scores(vectors, vectors, known, known, causal=self.causal)
             return self.mix(scores, value, context)[0]
         padded, rounds = chunks.padded(length), self.rounds(context)
         known = known.padded(padded)
-        order = self.sorted(lengthened(vectors, padded), known, context)  # [B, H, R, L]
+        order = self.sorted(pad_length(vectors, padded), known, context)  # [B, H, R, L]
         flat = order.flatten(2)
 
         def arranged(x: Tensor) -> Tensor:
             """Shapes: [B, H, L, ...] -> [B, H, N, C, ...]."""
             x = x.expand(*flat.shape[:2], *x.shape[2:])
-            made: Tensor = at(x, flat) if x.dim() > 3 else x.gather(2, flat)
+            made: Tensor = take_rows(x, flat) if x.dim() > 3 else x.gather(2, flat)
             return made.unflatten(2, (-1, chunks.length))  # type: ignore[no-any-return]
 
         asking = known.each(arranged)
-        query, mixing = arranged(lengthened(vectors, padded)), arranged(lengthened(value, padded))
-        scores = shared_scores(query, adjacent(query, chunks), asking, asking.each(lambda x: adjacent(x, chunks)),
-                               causal=self.causal)
+        query, mixing = arranged(pad_length(vectors, padded)), arranged(pad_length(value, padded))
+        scores = shared_scores(query, gather_adjacent(query, chunks), asking,
+                               asking.each(lambda x: gather_adjacent(x, chunks)), causal=self.causal)
         back = order.argsort(-1)
         if isinstance(self.kernel.repeats, c.DivideRepeats):
             first = torch.arange(rounds, device=back.device)[:, None] * padded
-            scores = scores - met((back + first) // chunks.length, arranged, chunks).to(scores.dtype).log()
-        mixed, found = self.mix(scores, adjacent(mixing, chunks), context)
-        mixed = at(mixed.flatten(2, 3).unflatten(2, (rounds, -1)), back)
+            scores = scores - count_meetings((back + first) // chunks.length, arranged, chunks).to(scores.dtype).log()
+        mixed, found = self.mix(scores, gather_adjacent(mixing, chunks), context)
+        mixed = take_rows(mixed.flatten(2, 3).unflatten(2, (rounds, -1)), back)
         found = found.flatten(2, 3).unflatten(2, (rounds, -1)).gather(3, back)
-        return over_rounds(mixed, found)[:, :, :length]
+        return combine_rounds(mixed, found)[:, :, :length]
 
-    def sorted(self, vectors: Tensor, known: Places, context: Context) -> Tensor:
+    def sorted(self, vectors: Tensor, known: KeyPositions, context: Context) -> Tensor:
         """Return the positions of every round by bucket, then by place, padding last. Shapes: -> [B, H, R, L]."""
         rounds = self.rounds(context)
         length, factors = vectors.shape[2], self.kernel.factors(vectors.shape[2])
         count = math.prod(factors)
-        ways = directions(self.kernel, (vectors.shape[1], vectors.shape[3], rounds), factors, vectors.device)
+        ways = draw_hash_directions(self.kernel, (vectors.shape[1], vectors.shape[3], rounds), factors, vectors.device)
         kept = torch.int16 if count < torch.iinfo(torch.int16).max else torch.int32
-        buckets = context.choose(lambda: hashed(vectors, self.kernel, ways, length).to(kept))
+        buckets = context.choose(lambda: hash_vectors(vectors, self.kernel, ways, length).to(kept))
         if known.real is not None:
             buckets = buckets.masked_fill(~known.real[:, :, None], count)
         order: Tensor = buckets.sort(dim=-1, stable=True).indices
@@ -174,7 +289,7 @@ class HashedAttention(nn.Module):
         from what it sees in one pass over a longer text, as in the published code.
         """
         chunks, length = self.kernel.chunks, vectors.shape[2]
-        known = places(context, length).each(lambda x: x[..., :length])
+        known = find_key_positions(context, length).each(lambda x: x[..., :length])
         asking, query = known.each(lambda x: x[..., -1:]), vectors[:, :, -1:]
         if length <= chunks.length:
             return self.mix(shared_scores(query, vectors, asking, known, causal=False), value, context)[0]
@@ -194,26 +309,26 @@ class HashedAttention(nn.Module):
         if isinstance(self.kernel.repeats, c.DivideRepeats):
             times = (seen[..., None] == seen.flatten(2)[:, :, None, None]).sum(-1)
             scores = scores - times[:, :, :, None].to(scores.dtype).log()
-        return over_rounds(*self.mix(scores, arranged(value), context))
+        return combine_rounds(*self.mix(scores, arranged(value), context))
 
 
-def met(chunk: Tensor, arranged: Callable[[Tensor], Tensor], chunks: c.Chunks) -> Tensor:
+def count_meetings(chunk: Tensor, arranged: Callable[[Tensor], Tensor], chunks: c.Chunks) -> Tensor:
     """Return how often each query meets each key of its neighbourhood, over all rounds, at least once.
 
     Shapes: chunk [B, H, R, L], in which chunk of the sorted row a position stands in each round -> [B, H, N, C, W].
     """
     own = [arranged(one) for one in chunk.unbind(2)]
-    known = [adjacent(one, chunks) for one in own]
+    known = [gather_adjacent(one, chunks) for one in own]
     total = own[0].shape[2]
     times = torch.zeros(*own[0].shape, known[0].shape[3], dtype=torch.int16, device=chunk.device)
     for asking in own:
-        for step in steps_of(chunks, total):
+        for step in chunk_offsets(chunks, total):
             for other in known:
                 times += (asking[..., None] + step) % total == other[..., None, :]
     return times.clamp(min=1)
 
 
-def over_rounds(mixed: Tensor, found: Tensor) -> Tensor:
+def combine_rounds(mixed: Tensor, found: Tensor) -> Tensor:
     """Mix the rounds by how much attention each has found. Shapes: [B, H, R, L, E] and [B, H, R, L] -> [B, H, L, E].
 
     Source: Kitaev et al. 2020, §2, multi-round, and appendix A; the kernel says how often a repeated key counts.

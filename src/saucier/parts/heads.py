@@ -1,70 +1,20 @@
-"""What stands on a body: language heads, and heads that label a text, its tokens, a span or one of several texts.
+"""The heads: language heads, and heads that label a text, its tokens, a span or one of several texts.
 
 Letters: B batch (of texts, choices flattened), L length, D dim, V vocab, C classes, N choices.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.parts.activations import ACTIVATIONS
 from saucier.parts.adaptive import AdaptiveHead, ClusterTables
-from saucier.parts.characters import CharacterTokens
-from saucier.parts.dropout import Dropout
-from saucier.parts.embedding_head import EmbeddingHead
-from saucier.parts.inputs import Inputs
-from saucier.parts.linear import Linear, linear
-from saucier.parts.norms import build_norm
-from saucier.parts.picks import picked
-from saucier.parts.span_heads import QuestionSpanHead
-
-
-@dataclass(slots=True)
-class Reading:
-    """What a head may read: the hidden vectors, the pooled one, and what came with the batch."""
-
-    hidden: Tensor
-    """[B, L, D]."""
-    pooled: Tensor | None = None
-    """[B, D]."""
-    ids: Tensor | None = None
-    """[B, L], the ids of the side that the hidden vectors belong to."""
-    source: Tensor | None = None
-    """[B, S], the ids that the encoder of an encoder-decoder read."""
-    mask: Tensor | None = None
-    """[B, L], True where a token is real; None when all are."""
-    inputs: Inputs | None = None
-    """Everything that was given by name."""
-    choices: int | None = None
-    """Number of texts in each group of choices; None where the ids were [B, L]."""
-
-
-class Head(Protocol):
-    """Anything that stands on a body."""
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Return the fields of `Output` that this head fills."""
-        ...
-
-
-class Pooler(nn.Module):
-    """Dense layer and activation on the first token. Source: Devlin et al. 2019, code release."""
-
-    def __init__(self, config: c.Pooler, dim: int) -> None:
-        """Build the dense layer."""
-        super().__init__()
-        self.dense = Linear(dim, dim) if config.dense else None
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Shapes: hidden [B, L, D] -> [B, D]."""
-        first = hidden[:, 0]
-        return self.activation(first if self.dense is None else self.dense(first))
+from saucier.parts.embedding import CharacterTokens
+from saucier.parts.inputs import find_question
+from saucier.parts.linear import ACTIVATIONS, Linear, linear
+from saucier.parts.norms import Dropout, build_norm
+from saucier.parts.pooling import EmbeddingHead, Reading, pick_vector
 
 
 class Transform(nn.Module):
@@ -83,6 +33,7 @@ class Transform(nn.Module):
         """Shapes: [..., D] -> [..., width]."""
         changed = self.activation(self.dense(self.dropout(hidden)))
         return changed if self.norm is None else self.norm(changed)
+
 
 Tokens = nn.Embedding | ClusterTables | CharacterTokens
 """What gives token vectors; a head may be tied to an embedding."""
@@ -190,7 +141,7 @@ class ClassificationHead(Labels):
 
         Source: Radford et al. 2018, §3.3 (similarity).
         """
-        vectors = picked(self.pick, reading)
+        vectors = pick_vector(self.pick, reading)
         return {"logits": self(vectors if reading.choices is None else
                                vectors.unflatten(0, (-1, reading.choices)).sum(1))}
 
@@ -230,7 +181,7 @@ class ChoiceHead(Labels):
 
     def scores(self, reading: Reading) -> Tensor:
         """Shapes: -> [B / N, N], or [B] for ids without choices."""
-        scores = self.activation(self(picked(self.pick, reading))[..., 0])
+        scores = self.activation(self(pick_vector(self.pick, reading))[..., 0])
         return scores if reading.choices is None else scores.view(-1, reading.choices)
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
@@ -312,7 +263,7 @@ class ReaderHead(nn.Module):
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Two times [B, L], and [B]."""
         start, end = self(reading.hidden).unbind(-1)
-        relevance: Tensor = self.relevance(picked(self.pick, reading))
+        relevance: Tensor = self.relevance(pick_vector(self.pick, reading))
         return {"start_logits": start.contiguous(), "end_logits": end.contiguous(),
                 "relevance_logits": relevance[..., 0]}
 
@@ -349,3 +300,36 @@ def build_head(config: c.Head, dim: int, tokens: Tokens) -> nn.Module:
             return EmbeddingHead(config, dim, beside)
         case c.ReaderHead():
             return ReaderHead(config, dim)
+
+
+FORBIDDEN_LOGIT = 1e6
+"""What is taken from the logits of a question's tokens."""
+
+
+class QuestionSpanHead(nn.Module):
+    """Logits of where an answer starts and ends. Source: Zaheer et al. 2020, appendix E.2, arXiv:2007.14062."""
+
+    def __init__(self, config: c.QuestionSpanHead, dim: int) -> None:
+        """Build the feed-forward with its norm, and the output map."""
+        super().__init__()
+        self.separator = config.separator
+        self.up, self.down = Linear(dim, config.hidden), Linear(config.hidden, dim)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = build_norm(config.norm, dim)
+        self.dropout = Dropout(config.dropout)
+        self.output = Linear(dim, 2)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits before the question is taken out. Shapes: [..., D] -> [..., 2]."""
+        changed = self.down(self.activation(self.up(self.dropout(hidden))))
+        return self.output(self.norm(hidden + self.dropout(changed)))  # type: ignore[no-any-return]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Two times [B, L]."""
+        logits = self(reading.hidden)
+        question = find_question(reading.ids, reading.inputs, self.separator)
+        if question is not None:
+            barred = question & (torch.arange(question.shape[1], device=question.device) > 0)
+            logits = logits - barred[..., None] * FORBIDDEN_LOGIT
+        start, end = logits.unbind(-1)
+        return {"start_logits": start.contiguous(), "end_logits": end.contiguous()}

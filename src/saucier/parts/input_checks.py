@@ -17,21 +17,21 @@ from torch import Tensor
 from saucier import config as c
 from saucier.devices import choose_device, refuse_narrow
 from saucier.errors import InputError, expect
-from saucier.parts.cache import Cache
-from saucier.parts.front import Front, sides_of
 from saucier.parts.inputs import Inputs
+from saucier.parts.output import Cache
+from saucier.parts.prefix import VirtualTokens, split_by_side
 
 ROWS, LENGTH, ANY, ONE = "rows", "length", "any", "rows or one"
 TEXT, PLACES = (ROWS, LENGTH), (ONE, LENGTH)
-FIRST = {"token_type_ids": TEXT, "position_ids": PLACES, "places": PLACES, "documents": TEXT, "input_mask": TEXT,
-         "global_attention_mask": PLACES, "langs": TEXT, "lengths": (ROWS,), "prefix_length": (ROWS,),
-         "inputs_embeds": (ROWS, LENGTH, ANY),
-         "characters": (ROWS, LENGTH, ANY), "perm_mask": (ROWS, LENGTH, LENGTH), "global_input_ids": (ROWS, ANY),
-         "target_mapping": (ROWS, ANY, LENGTH), "encoder_hidden_states": (ROWS, ANY, ANY)}
+FIRST_INPUTS = {"token_type_ids": TEXT, "position_ids": PLACES, "places": PLACES, "documents": TEXT, "input_mask": TEXT,
+                "global_attention_mask": PLACES, "langs": TEXT, "lengths": (ROWS,), "prefix_length": (ROWS,),
+                "inputs_embeds": (ROWS, LENGTH, ANY),
+                "characters": (ROWS, LENGTH, ANY), "perm_mask": (ROWS, LENGTH, LENGTH), "global_input_ids": (ROWS, ANY),
+                "target_mapping": (ROWS, ANY, LENGTH), "encoder_hidden_states": (ROWS, ANY, ANY)}
 """Inputs that go with `input_ids`, and what each of their dimensions is."""
-SECOND = {"decoder_position_ids": PLACES, "decoder_places": PLACES, "decoder_documents": TEXT}
+SECOND_INPUTS = {"decoder_position_ids": PLACES, "decoder_places": PLACES, "decoder_documents": TEXT}
 """Those that go with `decoder_input_ids`."""
-IDS = (torch.int64, torch.int32)
+ID_FORMATS = (torch.int64, torch.int32)
 
 
 def check_build(config: object, seed: object, dtype: object, device: str | torch.device | None) -> torch.device:
@@ -47,7 +47,7 @@ def check_build(config: object, seed: object, dtype: object, device: str | torch
 
 
 def check_inputs(config: c.Transformer, ids: Tensor | None, mask: Tensor | None, inputs: Inputs, *,
-                 cache: Cache | None = None, front: Front | None = None) -> None:
+                 cache: Cache | None = None, front: VirtualTokens | None = None) -> None:
     """Raise `InputError` for inputs that do not go together, or that the model's tables do not have.
 
     `front`: a prefix or a prompt, whose places in the cache and in the encoder's output masks leave out.
@@ -56,21 +56,21 @@ def check_inputs(config: c.Transformer, ids: Tensor | None, mask: Tensor | None,
         return
     given: dict[str, Any] = {"input_ids": ids, **inputs}
     pair = config.encoder is not None and config.decoder is not None
-    read, written = places_ahead(front, pair)
+    read, written = positions_ahead(front, pair)
     past = 0 if cache is None else cache.length
     if ids is not None:
         check_ids("input_ids", ids, config.input_embed.vocab, cache, read=given.get("inputs_embeds") is None)
     first = next((name for name in ("input_ids", "inputs_embeds", *(("encoder_output",) if pair else ()))
                   if given.get(name) is not None), None)
     if first is not None:
-        like = tensor(first, given[first])
+        like = expect_tensor(first, given[first])
         check_mask(mask, first, like, 0 if pair else past, read)
-        for name in FIRST.keys() & given.keys() - {first}:
-            check_shape(name, given[name], first, like, FIRST[name])
+        for name in FIRST_INPUTS.keys() & given.keys() - {first}:
+            check_shape(name, given[name], first, like, FIRST_INPUTS[name])
         check_segments(config.input_embed, inputs.get("token_type_ids"), cache)
     if given.get("encoder_hidden_states") is not None:
         check_shape("encoder_attention_mask", given.get("encoder_attention_mask"), "encoder_hidden_states",
-                    tensor("encoder_hidden_states", given["encoder_hidden_states"]), TEXT)
+                    expect_tensor("encoder_hidden_states", given["encoder_hidden_states"]), TEXT)
     if pair and given.get("decoder_input_ids") is not None:
         target = given["decoder_input_ids"]
         check_ids("decoder_input_ids", target, config.output_embed.vocab, cache)
@@ -78,15 +78,15 @@ def check_inputs(config: c.Transformer, ids: Tensor | None, mask: Tensor | None,
             raise InputError(f"{len(target)} rows do not go with {first} of {list(like.shape)}",
                              where="decoder_input_ids", remedy="give as many rows on both sides")
         check_mask(given.get("decoder_attention_mask"), "decoder_input_ids", target, past, written)
-        for name in SECOND.keys() & given.keys():
-            check_shape(name, given[name], "decoder_input_ids", target, SECOND[name])
+        for name in SECOND_INPUTS.keys() & given.keys():
+            check_shape(name, given[name], "decoder_input_ids", target, SECOND_INPUTS[name])
 
 
-def places_ahead(front: Front | None, pair: bool) -> tuple[int, int]:
+def positions_ahead(front: VirtualTokens | None, pair: bool) -> tuple[int, int]:
     """Return how many places stand before what the first stack reads, and before what a second one writes."""
     if front is None or not pair:
         return (0 if front is None else front.length), 0
-    read, written = sides_of(front)
+    read, written = split_by_side(front)
     return (0 if read is None else read.length), (0 if written is None else written.length)
 
 
@@ -95,11 +95,11 @@ def check_ids(name: str, ids: Any, vocab: int, cache: Cache | None, *, read: boo
 
     `read`: whether they are looked up at all.
     """
-    tensor(name, ids)
-    if ids.dim() not in ((2, 3) if name == "input_ids" else (2,)) or ids.dtype not in IDS:
+    expect_tensor(name, ids)
+    if ids.dim() not in ((2, 3) if name == "input_ids" else (2,)) or ids.dtype not in ID_FORMATS:
         raise InputError(f"ids of shape {list(ids.shape)} and type {str(ids.dtype).removeprefix('torch.')}",
                          where=name, remedy="give int64 ids [batch, length]")
-    if read and (wrong := outside(ids, vocab, cache)) is not None:
+    if read and (wrong := find_outside_id(ids, vocab, cache)) is not None:
         raise InputError(f"token {wrong} is outside the vocabulary of {vocab}", where=name,
                          remedy="use the model's own tokenizer")
 
@@ -108,15 +108,15 @@ def check_segments(embed: c.Embedding, segments: Tensor | None, cache: Cache | N
     """Refuse segments that the table does not have."""
     if segments is None or not isinstance(embed.segments, c.SegmentTable):
         return
-    if segments.dtype not in IDS:
+    if segments.dtype not in ID_FORMATS:
         raise InputError(f"of type {str(segments.dtype).removeprefix('torch.')}", where="token_type_ids",
                          remedy="give int64 numbers")
-    if (wrong := outside(segments, embed.segments.count, cache)) is not None:
+    if (wrong := find_outside_id(segments, embed.segments.count, cache)) is not None:
         raise InputError(f"segment {wrong} is outside the table of {embed.segments.count}", where="token_type_ids",
                          remedy="number the segments from 0")
 
 
-def outside(ids: Tensor, count: int, cache: Cache | None) -> int | None:
+def find_outside_id(ids: Tensor, count: int, cache: Cache | None) -> int | None:
     """Return an id that a table of `count` rows does not have; None where all are there, or are not looked at."""
     step = cache is not None and ids.shape[-1] == 1
     if step or ids.device.type == "meta" or not ids.numel():
@@ -132,15 +132,15 @@ def check_mask(mask: Any, other: str, like: Tensor, past: int, ahead: int) -> No
     name = "decoder_attention_mask" if other == "decoder_input_ids" else "attention_mask"
     *rows, length = like.shape if other.endswith("ids") else like.shape[:2]
     wanted = [[*rows, length + past], [*rows, length + past - ahead]]
-    if list(tensor(name, mask).shape) not in wanted:
-        raise misfit(name, mask, other, like, wanted[0])
+    if list(expect_tensor(name, mask).shape) not in wanted:
+        raise shape_error(name, mask, other, like, wanted[0])
 
 
 def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tuple[str, ...]) -> None:
     """Refuse a tensor whose dimensions are not those of the ids. Of choices all rows may stand under one another."""
     if value is None:
         return
-    shape = list(tensor(name, value).shape)
+    shape = list(expect_tensor(name, value).shape)
     if like.dim() == 3 and other == "input_ids":
         if LENGTH not in dimensions[1:2] or shape[:3] == list(like.shape):
             return
@@ -148,17 +148,17 @@ def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tup
     sizes = {ROWS: [len(like)], ONE: [len(like), 1], LENGTH: [like.shape[1]]}
     if len(shape) != len(dimensions) or any(kind != ANY and size not in sizes[kind]
                                             for size, kind in zip(shape, dimensions, strict=True)):
-        raise misfit(name, value, other, like, ["..." if kind == ANY else sizes[kind][0] for kind in dimensions])
+        raise shape_error(name, value, other, like, ["..." if kind == ANY else sizes[kind][0] for kind in dimensions])
 
 
-def misfit(name: str, value: Tensor, other: str, like: Tensor, wanted: Sequence[int | str]) -> InputError:
+def shape_error(name: str, value: Tensor, other: str, like: Tensor, wanted: Sequence[int | str]) -> InputError:
     """Return the error that names both shapes."""
     shape = ", ".join(map(str, wanted))
     return InputError(f"shape {list(value.shape)} does not go with {other} of {list(like.shape)}", where=name,
                       remedy=f"give [{shape}]")
 
 
-def tensor(name: str, value: Any) -> Tensor:
+def expect_tensor(name: str, value: Any) -> Tensor:
     """Return a tensor. Raises `InputError` for anything else."""
     if not isinstance(value, Tensor):
         raise InputError(f"is {type(value).__name__}, and no tensor", where=name,

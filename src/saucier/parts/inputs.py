@@ -1,6 +1,8 @@
-"""What a batch may hold beside ids and mask, by name, and the input of one stack.
+"""What a batch may hold in addition to ids and mask, and what one stack reads of it.
 
-Letters: B batch, L length, D dim.
+`Inputs` are the named inputs, `Side` the input of one stack, `Memory` what a decoder reads of an encoder.
+
+Letters: B batch, N choices, L length, S source length, D dim, T tokens of packed rows, W width of a state.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.cache import Cache
-from saucier.parts.ragged import Ragged
-from saucier.parts.visibility import ANYWHERE, Span
+from saucier.parts.masks import ANY_DOCUMENT, Ragged, Span
+from saucier.parts.output import Cache
 
 
 class Inputs(TypedDict, total=False):
@@ -160,7 +161,7 @@ class Side:
         if padding is not None and self.memory:
             padding = F.pad(padding, (self.memory, 0), value=True)
         known = self.documents
-        known = F.pad(known, (self.before, 0), value=ANYWHERE) if known is not None and self.before else known
+        known = F.pad(known, (self.before, 0), value=ANY_DOCUMENT) if known is not None and self.before else known
         return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, known,
                     self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
                     visible=None if hidden is None else hidden == 0, targets=asked)
@@ -179,11 +180,11 @@ class Side:
             case c.InOrder(offset=offset):
                 return self.placed() + offset if offset else self.placed()
             case c.SkipPadding(padding=padding):
-                return self.after_padding(padding) if self.positions is None else self.positions
+                return self.positions_after_padding(padding) if self.positions is None else self.positions
             case c.RealTokens(offset=offset):
                 return self.real_tokens() + offset
 
-    def after_padding(self, padding: int) -> Tensor:
+    def positions_after_padding(self, padding: int) -> Tensor:
         """Count the tokens that are not padding. Source: Liu et al. 2019, code release. Shapes: -> [B or 1, L]."""
         if self.vectors is not None:
             return self.in_order() + padding + 1
@@ -202,14 +203,14 @@ class Side:
         return x if self.layout is None else self.layout.pack(x.expand(*self.ids.shape, *x.shape[2:]))
 
 
-def boolean(mask: Tensor | None) -> Tensor | None:
+def as_boolean_mask(mask: Tensor | None) -> Tensor | None:
     """Return a mask of 0 and 1 as a boolean one, and None for a mask that hides nothing."""
     if mask is None or (not torch.compiler.is_compiling() and bool(mask.all())):
         return None
     return mask.bool()
 
 
-def given_mask(mask: Tensor | None, ids: Tensor | None, inputs: Inputs) -> Tensor | None:
+def resolve_mask(mask: Tensor | None, ids: Tensor | None, inputs: Inputs) -> Tensor | None:
     """Return the mask of real tokens [B, L], however it is given. Raises `InputError` where it is given twice."""
     lengths, padding = inputs.get("lengths"), inputs.get("input_mask")
     if sum(one is not None for one in (mask, lengths, padding)) > 1:
@@ -220,3 +221,101 @@ def given_mask(mask: Tensor | None, ids: Tensor | None, inputs: Inputs) -> Tenso
     if lengths is None or ids is None:
         return mask
     return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+
+
+@dataclass(slots=True)
+class EncoderMemory:
+    """What the decoder reads of the encoder."""
+
+    hidden: Tensor | None
+    """[B, S, D], or [1, T, D] when packed."""
+    mask: Tensor | None
+    documents: Tensor | None
+    layout: Ragged | None = None
+    states: tuple[tuple[Tensor, ...], ...] = ()
+    """[B, W] each, in which its recurrent layers ended."""
+
+    def make_room(self, length: int) -> None:
+        """Let the mask cover vectors before the source's text."""
+        if self.mask is not None:
+            self.mask = F.pad(self.mask, (length, 0), value=True)
+        if self.documents is not None:
+            self.documents = F.pad(self.documents, (length, 0), value=ANY_DOCUMENT)
+
+    def span(self, target: Side) -> Span:
+        """Say which of the encoder's tokens the decoder's queries may see."""
+        assert self.hidden is not None, "two_stacks fills it"
+        keys = self.hidden.shape[1] if self.layout is None else self.layout.shape[1]
+        padding = None if self.layout is not None else self.mask
+        return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
+
+
+def read_memory(inputs: Inputs) -> EncoderMemory | None:
+    """Return the output of an encoder that is not part of the model, where a decoder alone is given one."""
+    hidden = inputs.get("encoder_hidden_states")
+    return None if hidden is None else EncoderMemory(hidden, as_boolean_mask(inputs.get("encoder_attention_mask")),
+                                                     None)
+
+
+def derive_target(target: c.ShiftedSource | c.RotatedSource, source: Tensor) -> Tensor:
+    """Return the ids of the decoder, made of the source's. Shapes: [B, S] -> [B, S]."""
+    match target:
+        case c.ShiftedSource(start=start):
+            first = torch.full_like(source[:, :1], start)
+        case c.RotatedSource(padding=padding):
+            first = source.gather(1, (source != padding).sum(1, keepdim=True) - 1)
+    return torch.cat([first, source[:, :-1]], dim=1)
+
+
+def find_question(ids: Tensor | None, inputs: Inputs | None, separator: int) -> Tensor | None:
+    """Say which tokens belong to a row's question, up to its first separator; the first token where there is none.
+
+    None where neither the ids nor `question_lengths` are known. Shapes: ids [B, L] -> [B, L].
+    """
+    lengths = (inputs or {}).get("question_lengths")
+    if ids is None:
+        return None
+    ends = (ids == separator).long().argmax(-1) + 1 if lengths is None else lengths.flatten()
+    return torch.arange(ids.shape[1], device=ids.device) < ends[:, None]
+
+
+def build_first_side(ids: Tensor | None, mask: Tensor | None, inputs: Inputs, first: int) -> Side | None:
+    """Return the input of the first stack, or None where nothing was given for it. `first`: where positions begin."""
+    vectors = inputs.get("inputs_embeds")
+    positions = absolute_positions(inputs.get("position_ids"), inputs.get("places"), first)
+    if ids is None and vectors is not None:
+        ids = torch.zeros(vectors.shape[:2], dtype=torch.long, device=vectors.device)
+    if ids is None:
+        return None
+    named = inputs.get("global_attention_mask")
+    return Side(ids, as_boolean_mask(mask), positions, inputs.get("documents"), inputs.get("token_type_ids"),
+                inputs.get("prefix_length"), vectors=vectors, inputs=inputs,
+                named=None if named is None else named.bool())
+
+
+def absolute_positions(positions: Tensor | None, places: Tensor | None, first: int) -> Tensor | None:
+    """Return positions as the published classes count them; `first`: that of a text's first token. Shapes: [B, L]."""
+    return places + first if positions is None and places is not None else positions
+
+
+def build_second_side(inputs: Inputs, cache: Cache | None, first: int) -> Side | None:
+    """Return the input of an encoder-decoder's decoder, if one was given. `first`: as in `build_first_side`."""
+    ids = inputs.get("decoder_input_ids")
+    if ids is None:
+        return None
+    positions = absolute_positions(inputs.get("decoder_position_ids"), inputs.get("decoder_places"), first)
+    return Side(ids, as_boolean_mask(inputs.get("decoder_attention_mask")), positions, inputs.get("decoder_documents"),
+                prefix=inputs.get("prefix_length"), cache=cache, inputs=inputs)
+
+
+def known_ids(side: Side) -> Tensor | None:
+    """Return a side's ids, or None where vectors stand in for them."""
+    return side.ids if side.vectors is None else side.text
+
+
+def flatten_choices(ids: Tensor, mask: Tensor | None, inputs: Inputs) -> tuple[Tensor, Tensor | None, Inputs]:
+    """Make one batch of all choices. Shapes: [B, N, L] -> [B·N, L], for all that has a place for each token."""
+    shape = ids.shape
+    flat = {name: value.flatten(0, 1) if isinstance(value, Tensor) and value.shape[:3] == shape else value
+            for name, value in inputs.items()}
+    return ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1), flat  # type: ignore[return-value]

@@ -1,6 +1,7 @@
-"""Attention itself: from queries, keys and values to the mixed values, by PyTorch's fused kernel or step by step.
+"""Softmax attention from queries, keys and values, fused or step by step; over all keys, or over mixtures (Linformer).
 
-Letters: B batch, H heads, G key-value heads, Q queries, K keys, E head width.
+Letters: B batch, H heads, G key-value heads, Q queries, K keys or mixtures, L length, E head width, N longest text,
+S mixtures of all documents of a row.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.parts.dropout import dropout
-from saucier.parts.visibility import Mask
+from saucier import config as c
+from saucier.config.questions import list_layerwise_kernels
+from saucier.errors import InputError
+from saucier.parts.context import Context, Mixtures
+from saucier.parts.masks import Mask, document_starts, positions_in_document, refuse_split_documents
+from saucier.parts.norms import dropout
 
 STEPWISE_PAIRS = 1024 * 1024
 """Up to so many query-key pairs, training on a CPU in bfloat16 goes step by step: the fused kernel's backward pass is
@@ -41,27 +46,27 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     learning = torch.is_grad_enabled() and query.requires_grad
     if on_cpu and learning and (query.dtype == torch.bfloat16
                                 or scores.dropout) and query.shape[2] * key.shape[2] <= STEPWISE_PAIRS:
-        return stepwise(query, key, value, scores)[0]
-    return fused(query, key, value, scores)
+        return attend_stepwise(query, key, value, scores)[0]
+    return attend_fused(query, key, value, scores)
 
 
-def fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
+def attend_fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     """Attention through PyTorch's kernel. Shapes: as `attend`.
 
     Source: Dao et al. 2022, arXiv:2205.14135, for the blocks.
     """
     grouped = key.shape[1] != query.shape[1]
     if grouped and query.shape[2] == 1 and scores.bias is None:
-        return one_query(query, key, value, scores)
+        return attend_one_query(query, key, value, scores)
     mask, addend = scores.mask, scores.mask.allowed
     if scores.bias is not None:  # the kernel takes the causal flag or a tensor, not both
-        addend = merged(mask, scores.bias, query.dtype)
+        addend = merge_mask_and_bias(mask, scores.bias, query.dtype)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
                                           scale=scores.scale,
                                           is_causal=mask.causal and addend is None, enable_gqa=grouped)
 
 
-def one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
+def attend_one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     """Decode grouped heads without copying keys: the heads of a group become queries of one head.
 
     Shapes: as `attend`, Q = 1.
@@ -75,21 +80,21 @@ def one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tens
     return mixed.flatten(1, 2)[:, :, None]
 
 
-def merged(mask: Mask, bias: Tensor, dtype: torch.dtype) -> Tensor:
+def merge_mask_and_bias(mask: Mask, bias: Tensor, dtype: torch.dtype) -> Tensor:
     """Put mask and bias into the one tensor that is added to the scores. Shapes: broadcasts to [B, H, Q, K]."""
     addend = mask.addend(bias.shape[-1], dtype)
     return bias.to(dtype) if addend is None else bias.to(dtype) + addend
 
 
-def stepwise(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
+def attend_stepwise(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
     """The same step by step, returning the weights too. Shapes: as `attend` -> ([B, H, Q, E], [B, H, Q, K])."""
     weights = attention_weights(query, key, scores)
-    return dropout(weights, scores.dropout) @ spread(value, query.shape[1]), weights
+    return dropout(weights, scores.dropout) @ repeat_heads(value, query.shape[1]), weights
 
 
 def attention_weights(query: Tensor, key: Tensor, scores: Scores) -> Tensor:
     """Softmax over the visible keys; a query that sees nothing gets zeros, never NaN. Shapes: -> [B, H, Q, K]."""
-    raw = (query * scores.scale) @ spread(key, query.shape[1]).transpose(-1, -2)
+    raw = (query * scores.scale) @ repeat_heads(key, query.shape[1]).transpose(-1, -2)
     if scores.bias is not None:
         raw = raw + scores.bias
     mask = scores.mask
@@ -100,6 +105,104 @@ def attention_weights(query: Tensor, key: Tensor, scores: Scores) -> Tensor:
     return (raw if addend is None else raw + addend).softmax(-1)
 
 
-def spread(x: Tensor, heads: int) -> Tensor:
+def repeat_heads(x: Tensor, heads: int) -> Tensor:
     """Give every query head its key or value head. Shapes: [B, G, K, E] -> [B, H, K, E]."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def build_mixtures(attention: c.SelfAttention) -> Mixtures | None:
+    """Return the maps that an attention has of its own, if it has any."""
+    kernel = attention.kernel
+    return Mixtures(kernel, kernel.maps) if isinstance(kernel, c.LowRank) and kernel.maps else None
+
+
+def build_shared_mixtures(stack: c.Stack) -> Mixtures | None:
+    """Return the map that all layers of a stack share, if they do."""
+    found = list_layerwise_kernels(stack)
+    return Mixtures(found[0], 1) if found else None
+
+
+def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, maps: Mixtures, context: Context, *, scale: float,
+                       rate: float) -> Tensor:
+    """Mix the values of a text by mixtures of its keys. Shapes: query [B, H, L, E], key and value [B, G, L, E].
+
+    A token is weighed by its place in its text, padding not counted, so that padding and what else stands in the row
+    change nothing; packed documents have their own mixtures each. `rate` is the dropout on the weights.
+    Source: Wang et al. 2020, §4, eq 7, arXiv:2006.04768.
+    """
+    if context.cache is not None:
+        raise InputError("kernel low_rank reads whole texts, and a cache brings them in pieces", where="cache",
+                         remedy="call without a cache")
+    texts, length = find_texts(context), key.shape[2]
+    refuse_long_texts(length if texts is None else texts.longest, maps)
+    weigh = (lambda weight: weight[:, :length]) if texts is None else texts.weigh
+    keys = mix_along_text(weigh(maps.keys), key)
+    values = mix_along_text(weigh(maps.keys if maps.values is None else maps.values), value)
+    scores = Scores(Mask() if texts is None else texts.mask(len(maps.keys)), scale, dropout=rate)
+    if not context.want_weights:
+        return attend(query, keys, values, scores)
+    given, weights = attend_stepwise(query, keys, values, scores)
+    context.attentions.append(weights)
+    return given
+
+
+def mix_along_text(weights: Tensor, x: Tensor) -> Tensor:
+    """Shapes: weights [S, L] or [B, S, L], x [B, G, L, E] -> [B, G, S, E]."""
+    return (weights if weights.dim() == 2 else weights[:, None]) @ x
+
+
+class Texts:
+    """Rows that are not one whole text each: padded, or several documents."""
+
+    def __init__(self, real: Tensor, document: Tensor | None) -> None:
+        """Find the place of every token, and the number of its document in the row."""
+        self.real = real
+        self.places = positions_in_document(real, document)
+        """[B, L]"""
+        self.number = None if document is None else document_starts(document).long().cumsum(1) - 1
+        """[B, L], from 0; None where a row is one text."""
+        self.longest = int(torch.where(real, self.places, 0).max()) + 1
+        self.count = 1 if self.number is None else int(self.number.max()) + 1
+
+    def weigh(self, weight: Tensor) -> Tensor:
+        """Return the weight of each token in each mixture, zero in those of other documents.
+
+        Shapes: [K, N] -> [B, S, L].
+        """
+        found = weight.T[self.places.clamp(max=weight.shape[1] - 1)] * self.real[..., None]
+        if self.number is None:
+            return found.transpose(1, 2)
+        numbers = torch.arange(self.count, device=found.device)
+        own = (self.number[:, None] == numbers[:, None])[:, :, None]  # [B, D, 1, L]
+        return (found.transpose(1, 2)[:, None] * own).flatten(1, 2)
+
+    def mask(self, rank: int) -> Mask:
+        """Return which mixtures a token sees: those of its document."""
+        if self.number is None:
+            return Mask()
+        numbers = torch.arange(self.count, device=self.real.device).repeat_interleave(rank)
+        return Mask(allowed=(self.number[..., None] == numbers)[:, None], device=self.real.device)
+
+
+def find_texts(context: Context) -> Texts | None:
+    """Return what the rows of a pass hold; None where each is one text. Raises `InputError` for documents in pieces."""
+    real, document = context.real_keys(), context.span.query_documents
+    if real is None and document is None:
+        return None
+
+    def find() -> Texts:
+        if document is None:
+            assert real is not None, "one of them is there"
+            return Texts(real, None)
+        refuse_split_documents(document)
+        return Texts(torch.ones_like(document, dtype=torch.bool) if real is None else real, document)
+
+    return context.once("texts", find)
+
+
+def refuse_long_texts(length: int, maps: Mixtures) -> None:
+    """Refuse texts that the maps do not reach. Raises `InputError`."""
+    most = maps.keys.shape[1]
+    if length > most:
+        raise InputError(f"a text of {length} tokens, and kernel low_rank mixes {most} at most", where="input_ids",
+                         remedy="shorten the input, or train a model with a larger kernel.length")

@@ -1,15 +1,17 @@
-"""`linear` and `Linear`: matrix products where torch's own choice is slow, by a faster way to the same numbers.
+"""Linear maps by the faster library, the activation functions, and both in one operation.
 
-Float32 goes through oneDNN on processors whose maker MKL does not favour: measured on an EPYC with AVX-512, 108 GFLOP/s
+Float32 goes through oneDNN on processors whose maker MKL does not favour: measured on an EPYC with AVX-512, 108
+GFLOP/s
 a core against 235. bfloat16 is multiplied in float32, a piece of the matrix at a time, where the processor has no
-instructions for it and torch would imitate them: benchmarks/families.py shows whole models 2.4 to 3.7 times as fast.
-Elsewhere, and in a compiled model, everything here is `torch.nn.functional.linear`.
+instructions for it and torch would emulate them: benchmarks/families.py shows whole models 2.4 to 3.7 times as fast.
+Elsewhere, and in a compiled model, every product is `torch.nn.functional.linear`.
+
 Letters: I inputs, O outputs, N rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -21,18 +23,55 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
 from saucier import config as c
-from saucier.parts.activations import ACTIVATIONS
 
-FEW = 2
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The tanh approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
+    return F.gelu(x, approximate="tanh")
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """The sigmoid approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def clipped_gelu(x: Tensor) -> Tensor:
+    """GELU of at most 10, for 8-bit numbers. Source: Wu et al. 2020, §5, arXiv:2004.09602."""
+    return F.gelu(x).clamp(-10.0, 10.0)
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """The square of the positive part. Source: So et al. 2021 (Primer), arXiv:2109.08668."""
+    return F.relu(x).square()
+
+
+def laplace(x: Tensor) -> Tensor:
+    """A smooth step with the deviation of a squared ReLU. Source: Ma et al. 2023 (MEGA), §3.3, arXiv:2209.10655."""
+    return 0.5 * (1.0 + torch.erf((x - 0.707107) / (0.282095 * 2**0.5)))
+
+
+def identity(x: Tensor) -> Tensor:
+    """The input itself."""
+    return x
+
+
+ACTIVATIONS: dict[c.Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": gelu_tanh, "silu": F.silu, "tanh": torch.tanh, "identity": identity,
+    "quick_gelu": quick_gelu, "clipped_gelu": clipped_gelu, "squared_relu": squared_relu, "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu, "mish": F.mish, "hard_swish": F.hardswish, "sigmoid": torch.sigmoid, "laplace": laplace,
+}
+"""Activation name -> function."""
+
+FEW_ROWS = 2
 """Rows below which torch's own float32 product is as fast."""
-FEW_IMITATED = 32
+FEW_EMULATED_ROWS = 32
 """Rows below which imitated bfloat16 products are as fast as float32 ones of a matrix that must be widened first."""
-FEW_FUSED = 32
+FEW_FUSED_ROWS = 32
 """Rows below which a product and what follows it stay two operations: a step of decoding has a few."""
-PIECE = 2**20
+WIDENED_AT_ONCE = 2**20
 """Values of a matrix that are widened at a time, so that they stay in the processor's cache."""
 
-FUSED: dict[c.Activation, tuple[str, list[float], str]] = {
+FUSED_ACTIVATIONS: dict[c.Activation, tuple[str, list[float], str]] = {
     "relu": ("relu", [], ""), "silu": ("swish", [], ""), "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
 }
@@ -58,30 +97,30 @@ def onednn_pays() -> bool:
 
 
 @cache
-def imitates_bfloat16() -> bool:
+def emulates_bfloat16() -> bool:
     """Say whether this processor has no instructions for bfloat16 products, or oneDNN was told to use none of them."""
     has = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return not (has and multiplies_bfloat16())
+    return not (has and onednn_takes_bfloat16())
 
 
 @cache
-def multiplies_bfloat16() -> bool:
+def onednn_takes_bfloat16() -> bool:
     """Say whether oneDNN takes bfloat16 on this processor: from the first AVX-512 on, where no setting forbids it."""
     return has_onednn() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `left @ right.T + bias`, without gradients. Shapes: [..., I], [O, I], [O] -> [..., O]."""
     if left.dtype == torch.bfloat16:
-        return widened(left, right, bias)
+        return multiply_widened(left, right, bias)
     return cast(Tensor, torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], ""))
 
 
-def widened(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
+def multiply_widened(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     """Return the product of bfloat16 tensors, made in float32. Shapes: as `product`."""
     rows = left.float()
     mapped = left.new_empty(*left.shape[:-1], right.shape[0])
-    step = max(1, PIECE // right.shape[1])
+    step = max(1, WIDENED_AT_ONCE // right.shape[1])
     for start in range(0, right.shape[0], step):
         piece = slice(start, start + step)
         mapped[..., piece] = F.linear(rows, right[piece].float(), None if bias is None else bias[piece].float())
@@ -95,61 +134,61 @@ def may_choose(x: Tensor, weight: Tensor) -> bool:
             and x.numel() > 0 and weight.numel() > 0)
 
 
-def suits(x: Tensor, weight: Tensor) -> bool:
+def suits_multiply(x: Tensor, weight: Tensor) -> bool:
     """Say whether `product` is to multiply these."""
     if not may_choose(x, weight):
         return False
     if x.dtype == torch.float32:
-        return onednn_pays() and x.numel() >= FEW * x.shape[-1]
-    return x.dtype == torch.bfloat16 and imitates_bfloat16() and x.numel() >= FEW_IMITATED * x.shape[-1]
+        return onednn_pays() and x.numel() >= FEW_ROWS * x.shape[-1]
+    return x.dtype == torch.bfloat16 and emulates_bfloat16() and x.numel() >= FEW_EMULATED_ROWS * x.shape[-1]
 
 
-def is_plain(layer: nn.Module) -> bool:
+def is_plain_linear(layer: nn.Module) -> bool:
     """Say whether a map is a product and nothing else: not rewritten, and nobody hooked to it."""
     return type(layer) is Linear and not layer._forward_hooks and not layer._forward_pre_hooks
 
 
 def fuses(layer: nn.Module, x: Tensor) -> bool:
     """Say whether oneDNN is to multiply this by a plain map, and may do more to the result before it is written."""
-    if not is_plain(layer) or torch.is_grad_enabled():
+    if not is_plain_linear(layer) or torch.is_grad_enabled():
         return False
     assert isinstance(layer, Linear), "a plain map is one"
-    if not may_choose(x, layer.weight) or x.numel() < FEW_FUSED * x.shape[-1] or not has_onednn():
+    if not may_choose(x, layer.weight) or x.numel() < FEW_FUSED_ROWS * x.shape[-1] or not has_onednn():
         return False
-    return onednn_pays() if x.dtype == torch.float32 else x.dtype == torch.bfloat16 and not imitates_bfloat16()
+    return onednn_pays() if x.dtype == torch.float32 else x.dtype == torch.bfloat16 and not emulates_bfloat16()
 
 
 def matmul_t(left: Tensor, right: Tensor) -> Tensor:
     """Return `left @ right.T`, by the faster library, without gradients. Shapes: [N, I], [O, I] -> [N, O]."""
-    return product(left, right) if suits(left, right) else left @ right.T
+    return multiply(left, right) if suits_multiply(left, right) else left @ right.T
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `x @ weight.T + bias`, with gradients. Shapes: x [..., I], weight [O, I], bias [O] -> [..., O]."""
-    if not suits(x, weight):
+    if not suits_multiply(x, weight):
         return F.linear(x, weight, bias)
     x = x.contiguous()  # for slices oneDNN takes twice as long, and two thousand times as long for their gradients
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return cast(Tensor, Product.apply(x, weight, bias))  # type: ignore[no-untyped-call]
-    return product(x, weight, bias)
+    return multiply(x, weight, bias)
 
 
-def activated(layer: nn.Module, x: Tensor, activation: c.Activation) -> Tensor:
+def linear_activation(layer: nn.Module, x: Tensor, activation: c.Activation) -> Tensor:
     """Return `activation(layer(x))`, in one operation where oneDNN multiplies and nothing is learned.
 
     In bfloat16 the sum is then not rounded before the activation. Shapes: [..., I] -> [..., O].
     """
-    if activation not in FUSED or not fuses(layer, x):
+    if activation not in FUSED_ACTIVATIONS or not fuses(layer, x):
         return ACTIVATIONS[activation](layer(x))
     return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x.contiguous(), layer.weight, layer.bias,
-                                                           *FUSED[activation]))
+                                                           *FUSED_ACTIVATIONS[activation]))
 
 
 class Linear(nn.Linear):
     """`nn.Linear` by the faster library, and without starting values."""
 
     def reset_parameters(self) -> None:
-        """Leave the weights to `initialize` or to a checkpoint."""
+        """Leave the weights to `initialize_weights` or to a checkpoint."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
         """Shapes: [..., I] -> [..., O]."""
@@ -161,7 +200,7 @@ def first_outputs(layer: nn.Module, x: Tensor, count: int) -> Tensor:
 
     Shapes: [..., I] -> [..., count].
     """
-    if not is_plain(layer):
+    if not is_plain_linear(layer):
         return cast(Tensor, layer(x))[..., :count]
     assert isinstance(layer, Linear), "a plain map is one"
     return linear(x, layer.weight[:count], None if layer.bias is None else layer.bias[:count])
@@ -171,7 +210,7 @@ class Table(nn.Embedding):
     """`nn.Embedding` without starting values: drawing them on the meta device loads half of torch, in seconds."""
 
     def reset_parameters(self) -> None:
-        """Leave the weights to `initialize` or to a checkpoint."""
+        """Leave the weights to `initialize_weights` or to a checkpoint."""
 
 
 class PartlyBiased(Linear):
@@ -198,7 +237,7 @@ class Product(torch.autograd.Function):
         """Shapes: as `linear`."""
         ctx.save_for_backward(x, weight)
         ctx.biased = bias is not None
-        return product(x, weight, bias)
+        return multiply(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -206,8 +245,8 @@ class Product(torch.autograd.Function):
         """Shapes: gradient [..., O]."""
         x, weight = ctx.saved_tensors
         flat, rows = gradient.flatten(0, -2).contiguous(), x.flatten(0, -2).contiguous()
-        for_x = product(gradient.contiguous(), weight.T) if ctx.needs_input_grad[0] else None
-        for_weight = product(flat.T, rows.T) if ctx.needs_input_grad[1] else None  # of slices oneDNN has no fast one
+        for_x = multiply(gradient.contiguous(), weight.T) if ctx.needs_input_grad[0] else None
+        for_weight = multiply(flat.T, rows.T) if ctx.needs_input_grad[1] else None  # of slices oneDNN has no fast one
         return for_x, for_weight, flat.sum(dim=0) if ctx.biased and ctx.needs_input_grad[2] else None
 
 

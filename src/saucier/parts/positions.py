@@ -1,11 +1,13 @@
-"""Positions as modules: tables added to the embedding, and scores of relative distance.
+"""Positions that are added to the embedding, rotate queries and keys, or add one number to a score (T5, ALiBi).
 
-Letters: B batch, H heads, L length, Q queries, K keys, E head width, D dim.
+Letters: B batch, H heads, L length, Q queries, K keys, E head width, W rotated width, D dim.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -128,11 +130,12 @@ class T5BiasTable(nn.Module):
     def of_pairs(self, context: Context) -> Tensor:
         """Return the bias of a whole pass, for attention that adds it to all scores. Shapes: -> [1, H, Q, K]."""
         span = context.span
-        buckets = bucket(self.config, relative_distance(span.start, span.queries, span.keys, self.weight.device))
+        buckets = find_t5_bucket(self.config, relative_distance(span.start, span.queries, span.keys,
+                                                                self.weight.device))
         return F.embedding(buckets, self.weight).permute(2, 0, 1)[None]
 
 
-def bucket(config: c.T5Bias, distance: Tensor) -> Tensor:
+def find_t5_bucket(config: c.T5Bias, distance: Tensor) -> Tensor:
     """Return the bucket of each key-minus-query distance: exact when near, logarithmic when far. Shapes: the same."""
     buckets, offset = config.buckets, torch.zeros_like(distance)
     if config.bidirectional:
@@ -162,72 +165,105 @@ def alibi_bias(heads: int, start: int, queries: int, keys: int, device: torch.de
     return -slopes[None, :, None, None] * relative_distance(start, queries, keys, device).abs()
 
 
-class ShawPositions(nn.Module):
-    """Relative vectors for keys and values. Source: Shaw et al. 2018, §3.2, eq 3–4, arXiv:1803.02155."""
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """The angles of a pass."""
 
-    def __init__(self, config: c.Shaw, head_dim: int) -> None:
-        """Build the two tables [2·max_distance + 1, E]."""
-        super().__init__()
-        self.reach = config.max_distance
-        self.keys = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
-        self.values = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
-
-    def rows(self, start: int, queries: int, keys: int) -> Tensor:
-        """Return the table row of each query-key pair. Shapes: -> [Q, K]."""
-        return relative_distance(start, queries, keys, self.keys.device).clamp(-self.reach, self.reach) + self.reach
-
-    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-        """Shapes: query [B, H, Q, E], rows [Q, K] -> [B, H, Q, K].
-
-        Every query meets each table row once, then picks.
-        """
-        return (query @ self.keys.T).gather(-1, rows.expand(*query.shape[:2], *rows.shape))
-
-    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """The values' part of the output: weights summed by table row first.
-
-        Shapes: weights [B, H, Q, K] -> [B, H, Q, E].
-        """
-        summed = weights.new_zeros(*weights.shape[:3], len(self.values))
-        return summed.scatter_add(-1, rows.expand_as(weights), weights) @ self.values
+    cosine: Tensor
+    """[B or 1, 1, L, W], float32."""
+    sine: Tensor
+    partner: Callable[[Tensor], Tensor]
+    """Gives each value the one that it turns with, signed: [..., W] -> [..., W]."""
 
 
-class SkewedPositions(nn.Module):
-    """Relative keys of the past, one table a head, by skewing.
+def build_rotation(config: c.Rotary, positions: Tensor, head_dim: int) -> Rotation:
+    """Return the cosines and sines for these positions. Source: Su et al. 2021, §3.4.2, eq 34, arXiv:2104.09864.
 
-    Source: Huang et al. 2018, §3.4.1, arXiv:1809.04281 (S alg 1).
+    Shapes: positions [B or 1, L].
     """
-
-    def __init__(self, config: c.MusicTransformer, heads: int, head_dim: int) -> None:
-        """Build the table [H, length, E]; its last row is distance 0."""
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(heads, config.length, head_dim))
-
-    def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
-        """What is added to the scaled scores; entries for later keys have no meaning and must be masked.
-
-        Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K].
-        """
-        return self.scores(query, key.shape[2] - query.shape[2], key.shape[2]) * scale
-
-    def scores(self, query: Tensor, start: int, keys: int) -> Tensor:
-        """The same unscaled, for queries from position `start` on. Shapes: query [B, H, Q, E] -> [B, H, Q, K]."""
-        if keys > self.weight.shape[1]:
-            raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones",
-                             where="input_ids", remedy="shorten the input")
-        relative = query @ self.weight[:, -keys:].transpose(-1, -2)
-        if query.shape[2] == keys:
-            return skew(relative)
-        rows = torch.arange(keys, device=query.device)[None, :] - torch.arange(start, start + query.shape[2],
-                                                                               device=query.device)[:, None]
-        return relative.gather(-1, (rows + keys - 1).clamp(max=keys - 1).expand_as(relative))
+    if config.length is not None:
+        check_positions(positions, config.length, "positions of the table")
+    turns, sharpness = compute_frequencies(config, positions, head_dim)
+    angles = positions[:, None, :, None].float() * turns
+    match config.pairs:
+        case c.AcrossHalves():
+            angles, partner = torch.cat([angles, angles], dim=-1), rotate_half
+        case c.Neighbours():
+            angles, partner = angles.repeat_interleave(2, dim=-1), rotate_pairs
+    if sharpness == 1.0:
+        return Rotation(angles.cos(), angles.sin(), partner)
+    return Rotation(angles.cos() * sharpness, angles.sin() * sharpness, partner)
 
 
-def skew(relative: Tensor) -> Tensor:
-    """Move scores from relative distance to key position without an O(L²·E) tensor.
+def rotate(x: Tensor, by: Rotation) -> Tensor:
+    """Rotate the first part of each head. Shapes: x [B, H, L, E] -> the same."""
+    width = by.cosine.shape[-1]
+    turned, kept = x[..., :width], x[..., width:]
+    turned = (turned * by.cosine + by.partner(turned) * by.sine).to(x.dtype)
+    return torch.cat([turned, kept], dim=-1) if kept.shape[-1] else turned
 
-    Shapes: [B, H, L, L] -> the same.
+
+def rotate_half(x: Tensor) -> Tensor:
+    """Minus the second half, then the first. Shapes: [..., W] -> [..., W]."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+def rotate_pairs(x: Tensor) -> Tensor:
+    """Every pair (a, b) as (-b, a). Shapes: [..., W] -> [..., W]."""
+    return torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(-2)
+
+
+def compute_frequencies(config: c.Rotary, positions: Tensor, head_dim: int) -> tuple[Tensor, float]:
+    """Return the angle a position of each pair, and the factor on cosines and sines.
+
+    Two scalings look at the longest text of the pass, which the positions tell. Shapes: positions [B or 1, L] -> [W/2].
     """
-    length = relative.shape[-1]
-    padded = F.pad(relative, (1, 0))
-    return padded.reshape(*relative.shape[:2], length + 1, length)[:, :, 1:]
+    width, base = config.width(head_dim), config.base
+    share = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    match config.scaling:
+        case c.NoScaling():
+            return base**-share, 1.0
+        case c.LinearScaling(factor=factor):
+            return base**-share / factor, 1.0
+        case c.DynamicScaling() as dynamic:
+            return grow_base(dynamic, base, width, positions) ** -share, 1.0
+        case c.Llama3Scaling() as llama:
+            return smooth_llama3(llama, base**-share), 1.0
+        case c.Yarn() as yarn:
+            sharpness = 0.1 * math.log(yarn.factor) + 1.0 if yarn.attention is None else yarn.attention
+            return ramp_yarn(yarn, base, share), sharpness
+        case c.LongRope(short=short, long=long, length=length, attention=attention):
+            near, far = (torch.tensor(divisors, device=positions.device) for divisors in (short, long))
+            return base**-share / torch.where(positions.max() < length, near, far), attention
+
+
+def grow_base(scaling: c.DynamicScaling, base: float, width: int, positions: Tensor) -> Tensor:
+    """Return the base for the longest text of the pass. Source: Peng et al. 2023, §3.1 and §3.3, arXiv:2309.00071."""
+    seen = (positions.max() + 1).clamp(min=scaling.length)
+    stretch = scaling.factor * seen / scaling.length - (scaling.factor - 1)
+    return base * stretch ** (width / (width - 2))
+
+
+def smooth_llama3(scaling: c.Llama3Scaling, turns: Tensor) -> Tensor:
+    """Divide long waves, keep short ones. Source: Llama 3.1, code release. Shapes: [W/2] -> [W/2]."""
+    rounds = scaling.length * turns / (2 * math.pi)
+    kept = ((rounds - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return turns * (kept + (1 - kept) / scaling.factor)
+
+
+def ramp_yarn(scaling: c.Yarn, base: float, share: Tensor) -> Tensor:
+    """Divide the waves that turn few times. Source: Peng et al. 2023, §3.2, eq 11–13. Shapes: share [W/2] -> [W/2]."""
+    pairs = share.shape[0]
+
+    def pair_with(rounds: float) -> float:
+        """The pair whose wave turns so many times in the trained length; pairs are counted by fractions."""
+        return pairs * math.log(scaling.length / (rounds * 2 * math.pi)) / math.log(base)
+
+    first, last = pair_with(scaling.fast), pair_with(scaling.slow)
+    if scaling.rounded:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * pairs - 1)
+    spread = last - first or 0.001  # a step where the slope has no room
+    divided = ((torch.arange(pairs, device=share.device, dtype=torch.float32) - first) / spread).clamp(0, 1)
+    return base**-share * (1 - divided + divided / scaling.factor)

@@ -1,21 +1,134 @@
-"""`Recurrent`, the sublayer of recurrent layers: over padding and packed texts, from a cache, beside an encoder.
+"""`Recurrent`, the sublayer of recurrent layers, with Bahdanau's and Luong's attention to an encoder.
 
-Cells and layers are in `cells`, attention in `alignment` and `aligned`.
-Letters: B batch, L length, S source length, D dim, W width of a state.
+It reads padded and packed texts, and continues from a cache.
+
+Letters: B batch, L length, S source length, D dim, G gates, W width of a state.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.aligned import Target, build_looking
-from saucier.parts.alignment import Source
-from saucier.parts.cells import Layers, State, Steps, steps_of
 from saucier.parts.context import Context
 from saucier.parts.linear import Linear
+from saucier.parts.recurrent_cells import AlignedSource, Alignment, Layers, State, Steps, find_steps
+
+
+@dataclass(slots=True)
+class TargetText:
+    """A text that is read with attention."""
+
+    x: Tensor
+    """[B, L, D]."""
+    places: Tensor
+    """[B or 1, L], the place of each token in its text."""
+    steps: Steps
+
+
+@dataclass(slots=True)
+class AttendedText:
+    """What came of it."""
+
+    outputs: Tensor
+    """[B, L, D]."""
+    weights: Tensor
+    """[B, L, S]."""
+    states: State
+
+
+class Bahdanau(nn.Module):
+    """Look with the state before the step, and step with what was found.
+
+    Source: Bahdanau et al. 2015, §3.1 and A.1.2, arXiv:1409.0473.
+    """
+
+    def __init__(self, config: c.Bahdanau, dim: int) -> None:
+        """Build the alignment and the readout."""
+        super().__init__()
+        self.alignment = Alignment(config, dim)
+        self.combine = Linear(3 * dim, 2 * dim) if isinstance(config.readout, c.DeepOutput) else None
+
+    def forward(self, layers: Layers, states: State, target: TargetText, source: AlignedSource) -> AttendedText:
+        """Read a text step by step."""
+        each = len(layers.cell(0).widths)
+
+        def one(place: int, sums: Tensor, old: State) -> tuple[State, tuple[Tensor, ...]]:
+            found, weights = self.alignment(old[-each][:, None], source.at(place), target.places[:, place, None])
+            output, new = layers.step(sums, found[:, 0], old)
+            return new, (output, found[:, 0], weights[:, 0])
+
+        (outputs, found, weights), states = run_steps(one, layers, states, target)
+        return AttendedText(self.apply_readout(outputs, found, target.x), weights, states)
+
+    def apply_readout(self, outputs: Tensor, found: Tensor, x: Tensor) -> Tensor:
+        """Return what the layer gives: the output, or a maxout over pairs (A.2.2). Shapes: [B, L, D] each."""
+        if self.combine is None:
+            return outputs
+        return self.combine(torch.cat([outputs, x, found], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)  # type: ignore[no-any-return]
+
+
+class Luong(nn.Module):
+    """Step, look with the state behind the step, and give a map of both. Source: Luong et al. 2015, arXiv:1508.04025.
+
+    With input feeding (§3.3) the last of the states is what the step before gave.
+    """
+
+    def __init__(self, config: c.Luong, dim: int) -> None:
+        """Build the alignment and the map of context and state, eq 5."""
+        super().__init__()
+        self.config = config
+        self.alignment = Alignment(config, dim)
+        self.combine = Linear(2 * dim, dim, bias=False)
+
+    def forward(self, layers: Layers, states: State, target: TargetText, source: AlignedSource) -> AttendedText:
+        """Read a text, step by step where results are fed on, and else at once."""
+        if not self.config.input_feeding:
+            x, states = layers(target.x, states, target.steps)
+            found, weights = self.alignment(x, source, target.places)
+            return AttendedText(self.attentional(found, x), weights, states)
+
+        def one(place: int, sums: Tensor, old: State) -> tuple[State, tuple[Tensor, ...]]:
+            output, new = layers.step(sums, old[-1], old[:-1])
+            found, weights = self.alignment(output[:, None], source.at(place), target.places[:, place, None])
+            given = self.attentional(found[:, 0], output)
+            return (*new, given), (given, weights[:, 0])
+
+        (outputs, weights), states = run_steps(one, layers, states, target)
+        return AttendedText(outputs, weights, states)
+
+    def attentional(self, found: Tensor, output: Tensor) -> Tensor:
+        """Return `tanh(W [context; state])`. Shapes: [..., D] each."""
+        return torch.tanh(self.combine(torch.cat([found, output], dim=-1)))
+
+
+Step = Callable[[int, Tensor, State], tuple[State, tuple[Tensor, ...]]]
+"""A step: its place, what the first layer makes of the token [B, G], the states -> the states, what is recorded."""
+
+
+def run_steps(one: Step, layers: Layers, states: State, target: TargetText) -> tuple[list[Tensor], State]:
+    """Take the steps of a text; return what they record, [B, L, ...] each, and the last states."""
+    made = []
+    for place, sums in enumerate(layers.sums(target.x)):
+        old = target.steps.before(place, states)
+        new, record = one(place, sums, old)
+        states = target.steps.after(place, old, new)
+        made.append(record)
+    return [torch.stack(part, dim=1) for part in zip(*made, strict=True)], states
+
+
+def build_alignment(config: c.Bahdanau | c.Luong, dim: int) -> Bahdanau | Luong:
+    """Return the module for an attention inside a recurrence."""
+    match config:
+        case c.Bahdanau():
+            return Bahdanau(config, dim)
+        case c.Luong():
+            return Luong(config, dim)
 
 
 class Recurrent(nn.Module):
@@ -28,7 +141,7 @@ class Recurrent(nn.Module):
         self.layers = Layers(config, dim)
         mapped = isinstance(config.start, c.FromLastLayer | c.FromMean)
         self.begin = Linear(dim, sum(config.all_states(dim))) if mapped else None
-        self.looking = build_looking(config.attention, dim) if config.attention else None
+        self.looking = build_alignment(config.attention, dim) if config.attention else None
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D], or [1, T, D] when packed -> the same."""
@@ -37,34 +150,34 @@ class Recurrent(nn.Module):
 
     def read(self, x: Tensor, context: Context) -> Tensor:
         """Read rows from the states that they begin with, and keep those that they end in. Shapes: [B, L, D]."""
-        steps = steps_of(real_tokens(x, context), context.span.query_documents)
+        steps = find_steps(find_real_tokens(x, context), context.span.query_documents)
         cache, slot = context.cache, context.recurrent_slot()
         states = self.first(x, context) if cache is None or slot not in cache.states else cache.states[slot]
         if self.looking is None:
             x, states = self.layers(x, states, steps)
         else:
-            done = self.looking(self.layers, states, Target(x, text_places(x, context, steps), steps),
+            done = self.looking(self.layers, states, TargetText(x, find_text_positions(x, context, steps), steps),
                                 self.source(context, slot))
             x, states = done.outputs, done.states
             if context.want_weights:
                 context.cross_attentions.append(done.weights[:, None])
         if cache is not None:
             cache.states[slot] = states
-        context.final_states += by_layer(states, self.config)
+        context.final_states += split_by_layer(states, self.config)
         return x
 
-    def source(self, context: Context, slot: int) -> Source:
+    def source(self, context: Context, slot: int) -> AlignedSource:
         """Return what the encoder gave, and what the score makes of it, from the cache where that has them."""
         assert self.looking is not None, "read() asks only then"
         score, cache = self.looking.alignment.score, context.cache
         if cache is not None and slot in cache.source:
             kept = cache.source[slot]
-            return Source(kept[0], kept[-1], seen_source(context))
-        vectors = encoder_output(context)
+            return AlignedSource(kept[0], kept[-1], visible_source(context))
+        vectors = unpack_encoder_output(context)
         keys = score.keys(vectors)
         if cache is not None:
             cache.source[slot] = (vectors,) if keys is vectors else (vectors, keys)
-        return Source(vectors, keys, seen_source(context))
+        return AlignedSource(vectors, keys, visible_source(context))
 
     def first(self, x: Tensor, context: Context) -> State:
         """Return the states before the first token; what is fed back begins at zero.
@@ -83,7 +196,7 @@ class Recurrent(nn.Module):
     def begun(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if isinstance(self.config.start, c.FromMean):
-            return self.mapped(mean_of(encoder_output(context), seen_source(context)))
+            return self.mapped(mean_of_visible(unpack_encoder_output(context), visible_source(context)))
         if not context.memory_states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
                              where="encoder_states", remedy="give input_ids, or encoder_states beside encoder_output")
@@ -99,7 +212,7 @@ class Recurrent(nn.Module):
         return tuple(torch.split(begun, list(self.config.all_states(vector.shape[-1])), dim=-1))
 
 
-def by_layer(states: State, config: c.Recurrent) -> list[State]:
+def split_by_layer(states: State, config: c.Recurrent) -> list[State]:
     """Return the states of each layer, both directions side by side. Shapes: [B, W] each."""
     ways, found = len(config.ways), []
     each = len(config.states(1))
@@ -109,13 +222,13 @@ def by_layer(states: State, config: c.Recurrent) -> list[State]:
     return found
 
 
-def real_tokens(x: Tensor, context: Context) -> Tensor | None:
+def find_real_tokens(x: Tensor, context: Context) -> Tensor | None:
     """Return which of these positions are no padding; None when all are. Shapes: x [B, L, D] -> [B, L]."""
     real = context.real_keys()
     return None if real is None else real[:, real.shape[1] - x.shape[1]:]
 
 
-def text_places(x: Tensor, context: Context, steps: Steps) -> Tensor:
+def find_text_positions(x: Tensor, context: Context, steps: Steps) -> Tensor:
     """Return the place of each token in its text. Shapes: x [B, L, D] -> [B or 1, L]."""
     length, real = x.shape[1], context.real_keys()
     places = torch.arange(context.span.start, context.span.start + length, device=x.device)[None]
@@ -126,13 +239,13 @@ def text_places(x: Tensor, context: Context, steps: Steps) -> Tensor:
     return places - torch.where(steps.begins, places, 0).cummax(1).values
 
 
-def encoder_output(context: Context) -> Tensor:
+def unpack_encoder_output(context: Context) -> Tensor:
     """Return the encoder's vectors without packing. Shapes: -> [B, S, D]."""
     assert context.memory is not None, "check() refuses such a decoder without an encoder"
     return context.memory if context.memory_layout is None else context.memory_layout.unpack(context.memory)
 
 
-def seen_source(context: Context) -> Tensor | None:
+def visible_source(context: Context) -> Tensor | None:
     """Return which of the encoder's vectors each token may see. Shapes: -> [B, 1 or L, S]; None: all of them."""
     span, layout = context.memory_span, context.memory_layout
     assert span is not None, "likewise"
@@ -144,7 +257,7 @@ def seen_source(context: Context) -> Tensor | None:
     return same if visible is None else same & visible
 
 
-def mean_of(vectors: Tensor, visible: Tensor | None) -> Tensor:
+def mean_of_visible(vectors: Tensor, visible: Tensor | None) -> Tensor:
     """Return the mean of the visible vectors. Shapes: [B, S, D], [B, 1, S] -> [B, D]."""
     if visible is None:
         return vectors.mean(1)

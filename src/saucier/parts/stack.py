@@ -1,4 +1,4 @@
-"""A stack of blocks: an encoder or a decoder.
+"""A stack of blocks: an encoder, a decoder, or an encoder that feeds an encoder; and weights that two stacks share.
 
 Letters: B batch, L length, D dim.
 """
@@ -11,26 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.counting.model import shared_biases, stack_positions
-from saucier.parts.again import forgetful
+from saucier.config.questions import find_shared_biases, find_shared_positions
 from saucier.parts.block import build_block
-from saucier.parts.context import Context
-from saucier.parts.disentangled import DistanceTable
-from saucier.parts.dropout import Dropout
+from saucier.parts.context import Context, RelativeBiases
+from saucier.parts.embedding import Embedding
+from saucier.parts.kernels import build_shared_mixtures
 from saucier.parts.linear import Linear
-from saucier.parts.low_rank import build_shared_mixtures
-from saucier.parts.neighbours import Convolution
-from saucier.parts.norms import build_norm
+from saucier.parts.mixing import Convolution
+from saucier.parts.norms import Dropout, build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
-from saucier.parts.recurrence import Queries, kept
-from saucier.parts.reversible import may_be_undone, two_streams, undone
-from saucier.parts.sparse.choice import placed_visibilities, reads_all_pairs
-from saucier.parts.transformer_xl import RelativeBiases
+from saucier.parts.recomputation import is_reversible_pass, recompute_block, run_reversible, run_two_streams
+from saucier.parts.relative_positions import DistanceTable
+from saucier.parts.segment_memory import QueryVector, next_memory
+from saucier.parts.sparse.dispatch import list_placed_visibilities, reads_all_pairs
 
 
-def build_shared(config: c.Stack, dim: int) -> nn.Module | None:
+def build_shared_positions(config: c.Stack, dim: int) -> nn.Module | None:
     """Return the table that the positions of all layers share, if they have one."""
-    match stack_positions(config):
+    match find_shared_positions(config):
         case c.T5Bias() as bias, heads:
             return T5BiasTable(bias, heads)
         case c.Disentangled() as disentangled, _:
@@ -39,7 +37,7 @@ def build_shared(config: c.Stack, dim: int) -> nn.Module | None:
             return None
 
 
-def layer_tables(config: c.Stack, dim: int) -> nn.ModuleList | None:
+def build_layer_tables(config: c.Stack, dim: int) -> nn.ModuleList | None:
     """Return a table of positions for each block, if the blocks have such."""
     if config.layer_positions is None:
         return None
@@ -52,11 +50,11 @@ class Stack(nn.Module):
     def __init__(self, config: c.Stack, dim: int) -> None:
         """Build as many blocks as have weights of their own."""
         super().__init__()
-        self.config, self.multiple, self.packs = config, widest_window(config), packs(config)
-        self.shared = build_shared(config, dim)
+        self.config, self.multiple, self.packs = config, find_widest_window(config), may_pack(config)
+        self.shared = build_shared_positions(config, dim)
         """Positions that all layers share."""
-        self.seen = placed_visibilities(config)
-        self.positions = layer_tables(config, dim)
+        self.seen = list_placed_visibilities(config)
+        self.positions = build_layer_tables(config, dim)
         """Positions that each block adds to what it reads."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
         match config.layers:
@@ -71,15 +69,15 @@ class Stack(nn.Module):
         self.narrow = Linear(width, config.narrow, bias=False) if config.narrow else None
         self.dropout = Dropout(config.dropout)
         self.zero_padding = config.zero_padding
-        found_biases = shared_biases(config)
+        found_biases = find_shared_biases(config)
         self.biases = None if found_biases is None else RelativeBiases(found_biases.heads, found_biases.widths(dim)[2])
         """Transformer-XL's biases, where all layers share them."""
         self.mixtures = build_shared_mixtures(config)
         """The map along the text, where all layers share it."""
-        self.queries = Queries(config.queries, dim) if config.queries else None
+        self.queries = QueryVector(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
         self.reversible = isinstance(config.residual, c.Reversible)
-        self.repeatable = repeatable(config)
+        self.repeatable = is_repeatable(config)
         self.activations: c.Activations = c.KeepActivations()
         """What is kept for the backward pass, as the training says."""
 
@@ -99,24 +97,25 @@ class Stack(nn.Module):
         x = self.zeroed(x, context)
         if self.queries is not None and context.asked is not None:
             x = self.queries(x, context.asking)
-        x = self.through_blocks(x, context, record)
+        x = self.run_blocks(x, context, record)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x if self.narrow is None else self.narrow(x))
         if not self.reversible:
-            note(record, x, context)
+            record_streams(record, x, context)
         return x[:, -context.asking:] if context.asking else x
 
-    def through_blocks(self, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
+    def run_blocks(self, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
         """Apply all blocks. Shapes: x [B, L, D] -> [B, L, D], or [B, L, 2D] where there are two streams."""
         if self.reversible:
             blocks: list[nn.Module] = [self.blocks[place] for place in self.order]
-            if self.repeatable and may_be_undone(x, context, record):
-                return undone(x, blocks, context, [part for part in (self.biases, self.mixtures) if part is not None])
-            return two_streams(x, blocks, context, record)
+            if self.repeatable and is_reversible_pass(x, context, record):
+                return run_reversible(x, blocks, context,
+                                      [part for part in (self.biases, self.mixtures) if part is not None])
+            return run_two_streams(x, blocks, context, record)
         again = isinstance(self.activations, c.RecomputeActivations) and torch.is_grad_enabled()
-        apply = forgetful if again else plainly
+        apply = recompute_block if again else apply_block
         for number, block in enumerate(self.blocks[place] for place in self.order):
-            note(record, x, context)
+            record_streams(record, x, context)
             self.remember(number, x, context)
             x = x if self.positions is None else x + self.positions[number](context.positions).to(x.dtype)
             given, x = x, apply(block, x, context)
@@ -130,7 +129,7 @@ class Stack(nn.Module):
         context.past = None if context.recalled is None else context.recalled[number]
         if context.remembered is not None and self.config.memory is not None:
             text = x[:, :x.shape[1] - context.asking]
-            context.remembered.append(kept(self.config.memory, context.past, text))
+            context.remembered.append(next_memory(self.config.memory, context.past, text))
 
     def zeroed(self, x: Tensor, context: Context) -> Tensor:
         """Put zeros at padding, where the config wants them. Shapes: x [B, L, D] -> the same."""
@@ -140,19 +139,19 @@ class Stack(nn.Module):
         return x * padding[:, -x.shape[1]:, None]
 
 
-def plainly(block: nn.Module, x: Tensor, context: Context) -> Tensor:
+def apply_block(block: nn.Module, x: Tensor, context: Context) -> Tensor:
     """Apply a block. Shapes: x [B, L, D] -> [B, L, D]."""
     given: Tensor = block(x, context)
     return given
 
 
-def note(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
+def record_streams(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
     """Write down the rows of both streams, apart. Shapes: x [B, L + P, D]."""
     if record is not None:
         record += x.split([x.shape[1] - context.asking, context.asking], dim=1) if context.asking else [x]
 
 
-def packs(config: c.Stack) -> bool:
+def may_pack(config: c.Stack) -> bool:
     """Say whether the stack's rows may be packed without padding: nothing looks at a row's number or place in it."""
     inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
     relative = [part.positions for part in inner
@@ -161,7 +160,7 @@ def packs(config: c.Stack) -> bool:
             and not any(positions.segments or positions.mirrored for positions in relative))
 
 
-def repeatable(config: c.Stack) -> bool:
+def is_repeatable(config: c.Stack) -> bool:
     """Say whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
 
     The buckets of hashed attention jump too, and are kept. Recurrent layers hand their states on beside what they give.
@@ -177,8 +176,36 @@ def choose_activations(models: Iterable[nn.Module], activations: c.Activations) 
             part.activations = activations
 
 
-def widest_window(config: c.Stack) -> int:
+def find_widest_window(config: c.Stack) -> int:
     """Return the most neighbours that a sliding window with global tokens spans in this stack; 1 without any."""
-    found = [c.sliding(residual.inner.visibility) for block in config.blocks() for residual in block.sublayers
+    found = [c.sliding_reach(residual.inner.visibility) for block in config.blocks() for residual in block.sublayers
              if isinstance(residual.inner, c.SelfAttention)]
     return max([2 * reach for reach in found if reach], default=1)
+
+
+OWN_POSITIONS = "inner.positions"
+"""Tables of positions stay each stack's own: they speak of what each may see."""
+
+
+def tie_blocks(lender: Stack, borrower: Stack) -> None:
+    """Let the sublayers of one stack use the weights of those of the same name in the other."""
+    for theirs, ours in zip(lender.blocks, borrower.blocks, strict=True):
+        for name, sublayer in theirs.items():  # type: ignore[operator]  # a block is a dictionary of sublayers
+            tie_modules(sublayer, ours[name])  # type: ignore[index]
+
+
+def tie_modules(lender: nn.Module, borrower: nn.Module) -> None:
+    """Put every module that holds weights of one into the same place of the other."""
+    for path, module in lender.named_modules():
+        if module._parameters and not path.startswith(OWN_POSITIONS):
+            parent, _, name = path.rpartition(".")
+            setattr(borrower.get_submodule(parent), name, module)
+
+
+class SourceEncoder(nn.Module):
+    """Its embedding and its stack. Source: Lewis et al. 2020, §3.4, arXiv:1910.13461."""
+
+    def __init__(self, config: c.SourceEncoder, dim: int) -> None:
+        """Build both for vectors of width `dim`."""
+        super().__init__()
+        self.embed, self.stack = Embedding(config.embed, dim), Stack(config.stack, dim)

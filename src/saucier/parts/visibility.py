@@ -1,141 +1,167 @@
 """From a visibility config and a batch to the mask that attention reads, made late and once for all layers.
 
-Letters: B batch, Q queries, K keys, H heads. True = may attend.
+Global tokens are those that the batch names, or those that the visibility finds; random blocks are drawn the
+published
+way, by numpy's legacy generator.
+
+Letters: B batch, Q queries, K keys, H heads, N blocks. True = may attend.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
+import numpy
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.visibility import repeats
+from saucier.config.questions import counts_repeats
+from saucier.config.visibility import SEPARATORS
 from saucier.errors import InputError
-from saucier.parts.global_tokens import global_tokens
-from saucier.parts.permutation import streams
-from saucier.parts.random_blocks import Draw, random_counts
+from saucier.parts.masks import Draw, Mask, Span, finds_a_key, intersect, mask_streams, within_documents
 
-ANYWHERE = torch.iinfo(torch.int64).min
-"""The document of keys that belong to none, and that all may see."""
+PUBLISHED_LENGTHS = (1024, 3072, 4096)
+"""Lengths for which the published code draws for the longest input at once, within `NEAR` positions."""
+NEAR_POSITIONS = 1024
 
 
-@dataclass(slots=True)
-class Span:
-    """Where the queries and keys of one attention stand: what a mask is made from, apart from the visibility.
+def count_random_blocks(config: c.RandomBlocks, blocks: int, draw: Draw | None) -> Tensor:
+    """Return how often each block of queries sees each block of keys by chance.
 
-    Queries are positions `start … start+queries-1` of the `keys` positions of the row.
+    `draw` None is evaluation: the first block takes the place of every drawn one. Shapes: -> [H or 1, N, N].
+    Source: Zaheer et al. 2020, appendix D, arXiv:2007.14062, and its code release.
     """
-
-    queries: int
-    keys: int
-    start: int
-    device: torch.device
-    padding: Tensor | None = None
-    """[B, K], True where the key is a real token."""
-    query_documents: Tensor | None = None
-    """[B, Q], the document of each query; attention stays within a document."""
-    key_documents: Tensor | None = None
-    """[B, K]."""
-    prefix: Tensor | None = None
-    """[B], length of the prefix that all may see."""
-    ids: Tensor | None = None
-    """[B, Q], the tokens, where they are known."""
-    named: Tensor | None = None
-    """[B, K], True where the batch names a token global."""
-    draw: Draw | None = None
-    """For whom random blocks are drawn; None outside training."""
-    memory: int = 0
-    """Keys before the text that come from earlier segments."""
-    visible: Tensor | None = None
-    """[B, L, L], False where the batch hides a key from a query."""
-    targets: Tensor | None = None
-    """[B, P], the places that rows behind the queries ask about."""
-    heads: int = 1
-    """Heads of the attention that asks, where it tells them apart."""
-    starts_real: bool = False
-    """Known to have real tokens first in every row, so that padding leaves no query without a key."""
-
-    def of_row(self, row: int) -> Span:
-        """Return the span of one row alone."""
-        def cut(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[row if len(x) > 1 else 0][None]
-
-        return replace(self, padding=cut(self.padding), query_documents=cut(self.query_documents),
-                       key_documents=cut(self.key_documents), prefix=cut(self.prefix), ids=cut(self.ids),
-                       named=cut(self.named), visible=cut(self.visible), targets=cut(self.targets))
+    if draw is None:
+        counts = torch.zeros(1, blocks, blocks, dtype=torch.int16)
+        counts[:, 1:-1, 0] = config.count
+        return counts
+    return torch.from_numpy(draw_counts(config, blocks, draw))
 
 
-@dataclass(slots=True)
-class Mask:
-    """What an attention may see: either by the flag alone (no tensor is made), or by a tensor."""
-
-    causal: bool = False
-    """Queries and keys are the same positions, and each query sees no later key."""
-    allowed: Tensor | None = None
-    """Boolean, broadcasts to [B, H, Q, K]; never set together with `causal`."""
-    whole: bool = True
-    """Whether every query sees at least one key; padding on the left can take that away."""
-    times: Tensor | None = None
-    """How often each key counts for a query, at least 1, where not once; broadcasts to [B, H, Q, K]."""
-    device: torch.device | None = None
-    made: dict[torch.dtype, Tensor] = field(default_factory=dict)
-
-    def addend(self, keys: int, dtype: torch.dtype) -> Tensor | None:
-        """Return the mask as a tensor to add to the scores, 0 or -inf, made once; None when all is visible."""
-        if not self.causal and self.allowed is None:
-            return None
-        if dtype not in self.made:
-            allowed = lower(keys, self.device) if self.allowed is None else self.allowed
-            self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype,
-                                           device=allowed.device).masked_fill_(~allowed, float("-inf"))
-        return self.made[dtype]
+@lru_cache(maxsize=64)
+def draw_counts(config: c.RandomBlocks, blocks: int, draw: Draw) -> numpy.ndarray:
+    """Count what is drawn for every head and block. Shapes: -> [H, N, N]."""
+    generator = numpy.random.RandomState(draw.layer)
+    counts = numpy.zeros((draw.heads, blocks, blocks), dtype=numpy.int16)
+    long = config.length // config.size
+    if blocks * config.size in PUBLISHED_LENGTHS and long >= blocks:
+        for head in range(draw.heads):
+            for block in range(1, long - 1):
+                near = generator.permutation(near_candidates(config.size, long, block))[:config.count]
+                if block < blocks - 1:
+                    counts[head, block, near] += 1
+        return counts
+    reach = min(2 * config.count + 5, blocks)
+    for block in range(1, blocks):
+        for head in range(draw.heads):
+            order = generator.permutation(reach)
+            found = [other for other in order if other not in excluded_blocks(block, reach)][:config.count]
+            if block < blocks - 1:
+                counts[head, block, found] += 1
+    return counts
 
 
-def lower(length: int, device: torch.device | None) -> Tensor:
-    """The causal triangle. Shapes: -> [L, L]."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+def excluded_blocks(block: int, reach: int) -> set[int]:
+    """Return the blocks that are not drawn for a block: its window, and those that are global among the first."""
+    found = {block - 1, block, block + 1, 0, reach - 1}
+    return found | ({reach - 2} if block == 1 else set()) | ({1} if block == reach - 2 else set())
 
 
-def materialize(visibility: c.Visibility, span: Span) -> Mask:
+def near_candidates(size: int, blocks: int, block: int) -> numpy.ndarray:
+    """Return the blocks to draw from at a published length: the near ones without the window, ends apart.
+
+    The published code lets the last blocks of the longest input draw what their window shows them too.
+    """
+    middle = numpy.arange(1, blocks - 1)
+    last = NEAR_POSITIONS // size - 1 if 2 * size < NEAR_POSITIONS else blocks - 1
+    before, after = block - 2, block
+    if block <= 2:
+        return middle[block + 1:last]
+    if block >= blocks - 3 or before > last:
+        return middle[:last]
+    if after + 1 == last:
+        return middle[:before]
+    return numpy.concatenate([middle[:before], middle[after + 1:last]])
+
+
+def find_global_tokens(otherwise: c.GlobalTokens, span: Span) -> Tensor:
+    """Return which keys are global. Shapes: -> [B or 1, K], True = global.
+
+    Raises `InputError` where the batch's mask does not fit, and where rows lack the separators that are looked for.
+    """
+    if span.named is not None:
+        return fit_mask(span.named, span.keys, exact=span.start == 0 and span.queries == span.keys)
+    match otherwise:
+        case c.NoTokens():
+            return torch.zeros(1, span.keys, dtype=torch.bool, device=span.device)
+        case c.FirstToken():
+            return find_first_tokens(span, 1)
+        case c.FirstTokens(count=count):
+            return find_first_tokens(span, count)
+        case c.BeforeSeparator(token=token):
+            return torch.arange(span.keys, device=span.device) < find_first_separator(span, token)
+        case c.AfterSeparator(token=token):
+            return torch.arange(span.keys, device=span.device) > find_first_separator(span, token) + 1
+
+
+def fit_mask(named: Tensor, keys: int, *, exact: bool) -> Tensor:
+    """Cut a mask to the keys that there are, or take further keys as local, while decoding piece by piece."""
+    if exact and named.shape[1] != keys:
+        raise InputError(f"{named.shape[1]} positions for {keys} tokens", where="global_attention_mask",
+                         remedy="give a mask of the shape of input_ids")
+    return F.pad(named, (0, max(0, keys - named.shape[1])))[:, :keys]
+
+
+def find_first_tokens(span: Span, count: int) -> Tensor:
+    """The first real tokens of every row, or of every document in it. Shapes: -> [B or 1, K]."""
+    places = torch.arange(span.keys, device=span.device)
+    if span.key_documents is not None:
+        documents, order = span.key_documents.sort(dim=1, stable=True)
+        begins = F.pad(documents.diff(dim=1) != 0, (1, 0), value=True)
+        rank = places - torch.where(begins, places, 0).cummax(dim=1).values
+        return torch.zeros_like(begins).scatter(1, order, rank < count)
+    first = 0 if span.padding is None else span.padding.long().argmax(-1, keepdim=True)
+    return (places[None] >= first) & (places[None] < first + count)
+
+
+def find_first_separator(span: Span, token: int) -> Tensor:
+    """Where the first separator of each row stands. Shapes: -> [B, 1]."""
+    if span.ids is None or span.ids.shape[1] != span.keys:
+        raise InputError("global tokens are found by the separators, and the tokens are not known",
+                         where="global_attention_mask", remedy="give it")
+    found = span.ids == token
+    counts = found.sum(1)
+    if bool((counts != SEPARATORS).any()):
+        raise InputError(f"rows hold {counts.tolist()} separators (id {token}), and {SEPARATORS} tell what is global",
+                         where="input_ids", remedy="give global_attention_mask, or rows of question and text")
+    return found.long().argmax(-1, keepdim=True)
+
+
+def build_mask(visibility: c.Visibility, span: Span) -> Mask:
     """Return the mask of a visibility over a span, as a flag where that suffices."""
-    visibility = resolved(visibility, span.keys)
+    visibility = resolve_length(visibility, span.keys)
     if isinstance(visibility, c.Prefix) and span.queries == 1 and span.start == span.keys - 1:
         visibility = c.Causal()  # the last position sees all, whatever the prefix
     whole = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
     if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or whole):
         return Mask(causal=span.queries > 1, device=span.device)
-    allowed, times = pattern(visibility, span), None
+    allowed, times = evaluate_visibility(visibility, span), None
     if allowed is not None and allowed.dtype != torch.bool:
         allowed, times = allowed > 0, allowed.clamp(min=1)
     if span.padding is not None:
-        allowed = both(allowed, span.padding[:, None, None, :])
+        allowed = intersect(allowed, span.padding[:, None, None, :])
     if span.query_documents is not None and span.key_documents is not None:
         same = within_documents(span.query_documents[:, :, None], span.key_documents[:, None, :])
-        allowed = both(allowed, same[:, None])
-    if c.permutes(visibility):
-        allowed = streams(allowed, span.visible, span.start, span.queries, span.targets)
+        allowed = intersect(allowed, same[:, None])
+    if c.hides_keys(visibility):
+        allowed = mask_streams(allowed, span.visible, span.start, span.queries, span.targets)
     return Mask(allowed=allowed, whole=sees_itself(visibility) and finds_a_key(span), times=times, device=span.device)
 
 
-def finds_a_key(span: Span) -> bool:
-    """Say whether padding and documents leave each query, of those that see themselves, some key.
-
-    A padded place is in no document, and a target's document need not have a source in its row.
-    """
-    if span.query_documents is None:
-        return span.padding is None or span.starts_real
-    return span.padding is None and span.query_documents is span.key_documents
-
-
-def within_documents(queries: Tensor, keys: Tensor) -> Tensor:
-    """Say whether keys belong to the document of a query, or to none. Shapes: broadcast together."""
-    return (queries == keys) | (keys == ANYWHERE)
-
-
-def resolved(visibility: c.Visibility, keys: int) -> c.Visibility:
+def resolve_length(visibility: c.Visibility, keys: int) -> c.Visibility:
     """Return what a visibility that depends on the input's length is for so many keys."""
     while isinstance(visibility, c.Beyond):
         visibility = visibility.inner if keys > visibility.length else c.Full()
@@ -157,14 +183,7 @@ def sees_itself(visibility: c.Visibility) -> bool:
             return True
 
 
-def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """Conjunction where None allows everything."""
-    if first is None or second is None:
-        return second if first is None else first
-    return first & second
-
-
-def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
+def evaluate_visibility(visibility: c.Visibility, span: Span) -> Tensor | None:
     """Return the visibility itself as a tensor that broadcasts to [B, H, Q, K]; None when all is visible.
 
     It is boolean, or holds how often each key counts where that may be more than once.
@@ -173,7 +192,7 @@ def pattern(visibility: c.Visibility, span: Span) -> Tensor | None:
         return None
     queries = torch.arange(span.start, span.start + span.queries, device=span.device)[:, None]
     keys = torch.arange(span.keys, device=span.device)[None, :]
-    return (counted_pairs if repeats(visibility) else allowed_pairs)(visibility, queries, keys, span)
+    return (counted_pairs if counts_repeats(visibility) else allowed_pairs)(visibility, queries, keys, span)
 
 
 def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
@@ -186,7 +205,7 @@ def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
 
     match visibility:
         case c.RandomBlocks(size=size):
-            counts = random_counts(visibility, blocks_of(span, size), span.draw).to(queries.device)
+            counts = count_random_blocks(visibility, count_blocks(span, size), span.draw).to(queries.device)
             heads = torch.arange(len(counts), device=queries.device)[:, None, None]
             return counts[heads, queries // size, keys // size][None]
         case c.Plus(terms=terms):
@@ -196,14 +215,14 @@ def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Or(terms=terms):
             return counted(terms).amax(0)
         case c.ByHead(terms=terms):
-            return by_heads([counted_pairs(term, queries, keys, span) for term in terms], span)
+            return assign_to_heads([counted_pairs(term, queries, keys, span) for term in terms], span)
         case c.Beyond():
-            return counted_pairs(resolved(visibility, span.keys), queries, keys, span)
+            return counted_pairs(resolve_length(visibility, span.keys), queries, keys, span)
         case _:
             return allowed_pairs(visibility, queries, keys, span).to(torch.int16)
 
 
-def blocks_of(span: Span, size: int) -> int:
+def count_blocks(span: Span, size: int) -> int:
     """Return how many blocks a row has, the last one shorter perhaps."""
     return -(-span.keys // size)
 
@@ -217,19 +236,19 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Full() | c.Permutation():
             return torch.ones(1, 1, len(queries), keys.shape[-1], dtype=torch.bool, device=span.device)
         case c.Prefix() if span.prefix is None and span.queries == 1 and span.start == span.keys - 1:
-            return by_place(keys <= queries)  # the last position sees all, whatever the prefix
+            return expand_places(keys <= queries)  # the last position sees all, whatever the prefix
         case c.Prefix():
             if span.prefix is None:
                 raise InputError("a prefix visibility needs to know the prefix", where="prefix_length",
                                  remedy="give prefix_length, one number for each row")
-            return by_place(keys <= queries) | (by_place(keys) < span.prefix[:, None, None, None])
+            return expand_places(keys <= queries) | (expand_places(keys) < span.prefix[:, None, None, None])
         case c.Global(otherwise=otherwise):
-            tokens = global_tokens(otherwise, span)
-            return by_row(tokens[:, queries]) | by_row(tokens[:, keys])
+            tokens = find_global_tokens(otherwise, span)
+            return expand_rows(tokens[:, queries]) | expand_rows(tokens[:, keys])
         case c.RandomBlocks() | c.Plus():
             return counted_pairs(visibility, queries, keys, span) > 0
         case c.Beyond():
-            return allowed_pairs(resolved(visibility, span.keys), queries, keys, span)
+            return allowed_pairs(resolve_length(visibility, span.keys), queries, keys, span)
         case c.And(terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).all(0)
@@ -237,9 +256,9 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).any(0)
         case c.ByHead(terms=terms):
-            return by_heads([allowed_pairs(term, queries, keys, span) for term in terms], span)
+            return assign_to_heads([allowed_pairs(term, queries, keys, span) for term in terms], span)
         case _:
-            return by_place(placed_pairs(visibility, queries, keys, span))
+            return expand_places(placed_pairs(visibility, queries, keys, span))
 
 
 def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: Span) -> Tensor:
@@ -261,17 +280,17 @@ def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: 
         case c.BlockWindow(size=size, reach=reach):
             return (queries // size - keys // size).abs() <= reach
         case c.GlobalBlocks(size=size):
-            ends = torch.tensor([0, blocks_of(span, size) - 1], device=span.device)
+            ends = torch.tensor([0, count_blocks(span, size) - 1], device=span.device)
             return torch.isin(queries // size, ends) | torch.isin(keys // size, ends)
     raise TypeError(visibility.kind)
 
 
-def by_place(found: Tensor) -> Tensor:
+def expand_places(found: Tensor) -> Tensor:
     """Say the same of every row, and of every head where it is not by head. Shapes: [Q, K] or [H, Q, K] -> 4 axes."""
     return found[(None,) * (4 - found.dim())]
 
 
-def by_heads(terms: list[Tensor], span: Span) -> Tensor:
+def assign_to_heads(terms: list[Tensor], span: Span) -> Tensor:
     """Give each term to its share of the heads. Shapes: each broadcasts to [B, 1 or H, Q, K] -> [B, H, Q, K]."""
     share = max(1, span.heads // len(terms))
     parts = [part if part.shape[1] == 1 else part[:, number * share:(number + 1) * share]
@@ -280,6 +299,6 @@ def by_heads(terms: list[Tensor], span: Span) -> Tensor:
     return torch.cat([part.expand(rows, share, queries, keys) for part in parts], dim=1)
 
 
-def by_row(found: Tensor) -> Tensor:
+def expand_rows(found: Tensor) -> Tensor:
     """Say the same of every head, where it is not by head. Shapes: [B, Q, K] or [B, H, Q, K] -> 4 axes."""
     return found if found.dim() == 4 else found[:, None]

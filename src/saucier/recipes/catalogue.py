@@ -1,4 +1,6 @@
-"""Finding recipes by name or file and reading them: values, overrides, types, then the checks across sections."""
+"""Finding recipes by name or file, reading them (values, overrides, types), and checking across their sections
+that what is right alone can work together: model, objective, tokenizer, data, lengths.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,128 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from saucier.errors import InputError, expect, expect_texts, nearest
-from saucier.files import is_there
-from saucier.recipes.coherence import check_recipe
-from saucier.recipes.faults import validated
-from saucier.recipes.overrides import apply_overrides
-from saucier.recipes.reading import Source, read_yaml
-from saucier.recipes.recipe import Recipe
+from pydantic import ValidationError
+
+from saucier.config import SkipPadding, Transformer, check, list_length_limits, longest_input
+from saucier.errors import InputError, expect, expect_texts, suggest_name
+from saucier.files import path_exists
+from saucier.objectives.checks import ObjectiveSetting, find_mismatches
+from saucier.objectives.config import Mixture, SequenceToSequence, list_single_objectives
+from saucier.objectives.model_checks import check_mixed_row_order
+from saucier.recipes.recipe import Recipe, vocab_size_of
+from saucier.recipes.source import KeyPath, Source, apply_overrides, join_path, read_yaml
+from saucier.recipes.validation import validate_config
+from saucier.text.config import Characters, PairData, Ready
+
+
+def check_recipe(recipe: Recipe, source: Source) -> None:
+    """Raise `InputError` with line and path for the first combination that cannot work."""
+    model = build_tree(recipe, source)
+    check_objective(recipe, model, source)
+    check_vocabulary(recipe, model, source)
+    check_target(recipe, model, source)
+    check_padding(recipe, model, source)
+    check_length(recipe, model, source)
+
+
+def build_tree(recipe: Recipe, source: Source) -> Transformer:
+    """Return the model's tree. Raises `InputError` where the hyper-parameters or the parts do not go together."""
+    try:
+        model = recipe.model
+        check(model)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{first['msg'].replace('Input should', 'should')}, not {first['input']!r}"
+        raise make_fault(source, ("model", *(str(part) for part in first["loc"])), what,
+                         "change the hyper-parameter behind it") from error
+    except InputError as error:
+        raise make_fault(source, ("model", *(error.where or "").split(".")), error.what, error.remedy) from error
+    return model
+
+
+def check_objective(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """Each objective asks something of the model, the tokenizer and the data."""
+    single = not isinstance(recipe.objective, Mixture)
+    for number, objective in enumerate(list_single_objectives(recipe.objective)):
+        path = ("objective",) if single else ("objective", "parts", str(number), "objective")
+        for found in find_mismatches(objective,
+                                     ObjectiveSetting(model, recipe.tokenizer, recipe.data, recipe.training.length)):
+            raise make_fault(source, path + found.path if found.own else found.path, found.what, found.remedy)
+    for number, found in check_mixed_row_order(list_single_objectives(recipe.objective)):
+        raise make_fault(source, ("objective", "parts", str(number), "objective", *found.path), found.what,
+                         found.remedy)
+
+
+def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """The model has a vector for every token that the tokenizer may have."""
+    if recipe.tokenizer.kind != "characters" and model.input_embed.vocab < recipe.vocab:
+        raise make_fault(source, ("model", "vocab"),
+                         f"the model has {model.input_embed.vocab} token vectors, "
+                         f"and the tokenizer {recipe.vocab} tokens",
+                         f"use at least {recipe.vocab}, or leave it out")
+
+
+def check_target(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """Targets have a tokenizer of their own only where a decoder reads them beside an encoder, and pairs are learned.
+    """
+    if recipe.target_tokenizer is None:
+        return
+    path, known = ("target_tokenizer",), vocab_size_of(recipe.target_tokenizer)
+    if model.encoder is None or model.decoder is None:
+        raise make_fault(source, path, "a model of one stack has one vocabulary",
+                         "leave it out, or use an encoder-decoder")
+    if not all(isinstance(one, SequenceToSequence) for one in list_single_objectives(recipe.objective)):
+        raise make_fault(source, path, "only sequence_to_sequence learns between two vocabularies",
+                         "leave it out, or use objective.kind=sequence_to_sequence")
+    if isinstance(recipe.data, PairData) and recipe.data.languages is not None:
+        raise make_fault(source, path, "languages are told by tokens that both sides have",
+                         "leave it out, or data.languages")
+    if any(isinstance(one, Ready) and one.extend for one in (recipe.tokenizer, recipe.target_tokenizer)):
+        raise make_fault(source, ("tokenizer", "extend"), "no tokens are added where there are two tokenizers", "use 0")
+    if isinstance(recipe.target_tokenizer, Characters):
+        raise make_fault(source, path, "how many characters there are is not known before the text is read",
+                         "use kind: bytes, or one whose vocab is given")
+    if model.output_embed.vocab < known:
+        raise make_fault(source, path,
+                         f"the decoder has {model.output_embed.vocab} token vectors, and this {known} tokens",
+                         f"use at least {known} in decoder_embed.vocab")
+
+
+def check_padding(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """Positions that are counted without padding know the id that the tokenizer gives it, its first."""
+    places = getattr(model.input_embed.positions, "places", None)
+    if not isinstance(places, SkipPadding) or isinstance(recipe.tokenizer, Ready):  # that one came with its model
+        return
+    if recipe.tokenizer.special.pad is None:
+        raise make_fault(source, ("tokenizer", "special", "pad"), "the model counts positions without padding",
+                         "name a padding token, such as <pad>")
+    if places.padding != 0:
+        raise make_fault(source, ("model", "padding"),
+                         f"the model counts positions without token {places.padding}, and the tokenizer's padding is 0",
+                         "use padding: 0")
+
+
+def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
+    """A row fits into the positions that are learned."""
+    longest = learned_length(model)
+    longest = None if longest is None else longest - getattr(recipe.tuning, "length", 0)
+    if longest is not None and recipe.training.length > longest:
+        raise make_fault(source, ("training", "length"),
+                         f"{recipe.training.length} tokens do not fit into the model's {longest} learned positions",
+                         f"use training.length={longest}, or more positions (model.length={recipe.training.length})")
+
+
+def learned_length(model: Transformer) -> int | None:
+    """Return the longest input that a model can take, or None where its positions know no end."""
+    rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
+    inside = [room for stack in (model.encoder, model.decoder) if stack for room in list_length_limits(stack)]
+    return min([*(room for room in rooms if room is not None), *inside], default=None)
+
+
+def make_fault(source: Source, path: KeyPath, what: str, remedy: str | None) -> InputError:
+    """Return the error for a place of the recipe."""
+    return InputError(f"{join_path(path).rstrip('.')}: {what}", where=source.where(path), remedy=remedy)
+
 
 FOLDER = Path(__file__).parent
 
@@ -33,12 +150,12 @@ def recipe(name_or_file: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     expect_texts(words, "overrides")
     source = read_source(name_or_file)
     apply_overrides(source, list(words), Recipe)
-    return checked(source)
+    return build_recipe(source)
 
 
-def checked(source: Source) -> Recipe:
+def build_recipe(source: Source) -> Recipe:
     """Return the typed recipe that a source says. Raises `InputError`, a line for each fault."""
-    found = validated(source, Recipe)
+    found = validate_config(source, Recipe)
     check_recipe(found, source)
     return found
 
@@ -51,7 +168,7 @@ def read_source(name_or_file: str | Path) -> Source:
         return read_yaml(path.read_text(encoding="utf-8"), path.name)
     if text.endswith((".yaml", ".yml")) or "/" in text:
         return read_yaml(file_text(Path(text)), text)
-    close = nearest(text, names())
+    close = suggest_name(text, names())
     close = f"{close} " if close.startswith("did you mean") else ""  # not all of them
     raise InputError(f"no recipe has the name {text!r}", where="recipe",
                      remedy=f"{close}`saucier recipes` lists them; a file of yours ends in .yaml")
@@ -59,7 +176,7 @@ def read_source(name_or_file: str | Path) -> Source:
 
 def file_text(path: Path) -> str:
     """Return the text of a recipe file, or say why it has none. A pipe is none: nobody may ever write into it."""
-    if is_there(path) and not (path.is_file() or path.is_dir()):
+    if path_exists(path) and not (path.is_file() or path.is_dir()):
         raise InputError("is no file", where=str(path), remedy="give another")
     try:
         return path.read_bytes().decode("utf-8")

@@ -1,21 +1,104 @@
-"""`Recipe`: everything about one run as data, from the text to the samples. The files are beside this one."""
+"""`Recipe`: everything about one run as data, from the text to the samples, and what may stand under its
+`model:`: a family with its hyper-parameters, or the whole tree of parts. The YAML files are in this folder.
+
+The type of each family's hyper-parameters is made from the signature of its function: they are written down once.
+"""
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag, create_model
 
-from saucier.adaptation.config import Tuning
-from saucier.config import Transformer
-from saucier.config.base import Config
+from saucier.adaptation.tuning import Tuning
+from saucier.config import Head, SelfAttention, Transformer
+from saucier.config.base import Config, rewrite_config
+from saucier.config.kernels import Kernel
+from saucier.config.model import Initialization
+from saucier.errors import InputError
+from saucier.families import FAMILIES
 from saucier.objectives.config import ObjectiveConfig
-from saucier.recipes.blueprints import Blueprint, Family
 from saucier.text.config import Bytes, Characters, Data, TextData, TokenizerConfig
 from saucier.training.config import Training
 
-CHARACTERS = 128
+TREE = "tree"
+"""The tag of a model that is written out as a whole tree."""
+
+COMMON = ("family", "head", "kernel", "initialization")
+"""Keys that are no hyper-parameters of a family: every family has them."""
+
+
+class Family(Config):
+    """A `family` by name, and its hyper-parameters; what is left out has the published value."""
+
+    family: str
+    vocab: int | None = None
+    """None: as many as the tokenizer has."""
+    head: Head | None = None
+    """What stands on top, in place of the family's own; None: the family's."""
+    kernel: Kernel | None = None
+    """How every self-attention weighs its keys, in place of the family's own ways; None: the family's."""
+    initialization: Initialization | None = None
+    """How weights begin, in place of the family's own way; None: the family's."""
+
+    def tree(self, vocab: int, target_vocab: int | None = None) -> Transformer:
+        """Return the whole config; `vocab` is used where the recipe does not say.
+
+        `target_vocab`: the tokens of the side that writes, where it has a vocabulary of its own.
+        """
+        settings = {name: getattr(self, name) for name in type(self).model_fields if name not in COMMON}
+        try:
+            tree = FAMILIES[self.family](**(settings | {"vocab": self.vocab or vocab}))
+        except ArithmeticError as error:
+            none = [name for name, value in settings.items() if type(value) is int and value <= 0]
+            raise InputError(f"no model has such a size: {error}", where=", ".join(none) or None,
+                             remedy="give one above 0") from error
+        tree = tree if self.kernel is None else with_kernel(tree, self.kernel)
+        tree = tree if target_vocab is None else with_target_vocab(tree, target_vocab)
+        given = {name: value for name in ("head", "initialization") if (value := getattr(self, name)) is not None}
+        return tree.model_copy(update=given) if given else tree
+
+
+def with_kernel(tree: Transformer, kernel: Kernel) -> Transformer:
+    """Return a model whose self-attentions all have this kernel."""
+    return rewrite_config(tree, lambda part: part.model_copy(update={"kernel": kernel})
+                          if isinstance(part, SelfAttention) else part)
+
+
+def with_target_vocab(tree: Transformer, vocab: int) -> Transformer:
+    """Return a model whose decoder has its own token table; one of a single stack, which is refused later, as it is."""
+    if tree.encoder is None or tree.decoder is None:
+        return tree
+    own = tree.output_embed.model_copy(update={"vocab": vocab, "tied": False})
+    return tree.model_copy(update={"decoder_embed": own})
+
+
+def family_type(name: str) -> type[Family]:
+    """Return the type of a family's hyper-parameters: names, types and defaults as in the signature of its function."""
+    signature = inspect.signature(FAMILIES[name], eval_str=True)
+    fields: dict[str, Any] = {"family": (Literal[name], name)}
+    fields |= {key: (found.annotation, found.default) for key, found in signature.parameters.items() if key != "vocab"}
+    fields |= {"vocab": (int | None, None), "head": (Head | None, None), "kernel": (Kernel | None, None),
+               "initialization": (Initialization | None, None)}
+    return create_model(name, __base__=Family, __doc__=inspect.getdoc(FAMILIES[name]), **fields)
+
+
+def tag_of(value: Any) -> str:
+    """Tell a family from a whole tree: the first has a key `family`."""
+    found = value.get("family", TREE) if isinstance(value, dict) else getattr(value, "family", TREE)
+    return str(found)
+
+
+if TYPE_CHECKING:
+    Blueprint = Family | Transformer
+else:
+    choices = [Annotated[family_type(name), Tag(name)] for name in FAMILIES]
+    Blueprint = Annotated[Union[(*choices, Annotated[Transformer, Tag(TREE)])], Discriminator(tag_of)]
+"""A family, told apart by `family:`, or a `Transformer`."""
+
+CHARACTER_VOCAB = 128
 """The vocabulary that is assumed of a character tokenizer before the text is read."""
 
 Baseline = Literal["unigram", "ngram", "xz"]
@@ -98,11 +181,11 @@ class WarmStart(Config):
     """Folder of the model for the side that writes; None: random weights."""
 
 
-def size_of(tokenizer: TokenizerConfig) -> int:
+def vocab_size_of(tokenizer: TokenizerConfig) -> int:
     """Return the size of a vocabulary as far as it is known before the text is read."""
     match tokenizer:
         case Characters():
-            return CHARACTERS
+            return CHARACTER_VOCAB
         case Bytes(special=special):
             names = (special.pad, special.unk, special.bos, special.eos, special.cls, special.sep, special.mask)
             return 256 + sum(name is not None for name in names) + len(special.extra) + special.sentinels
@@ -154,12 +237,12 @@ class Recipe(Config):
     @property
     def vocab(self) -> int:
         """The size of the vocabulary as far as it is known before the text is read."""
-        return size_of(self.tokenizer)
+        return vocab_size_of(self.tokenizer)
 
     @property
     def target_vocab(self) -> int | None:
         """The size of the targets' vocabulary; None: they have that of the sources."""
-        return None if self.target_tokenizer is None else size_of(self.target_tokenizer)
+        return None if self.target_tokenizer is None else vocab_size_of(self.target_tokenizer)
 
     @cached_property
     def model(self) -> Transformer:

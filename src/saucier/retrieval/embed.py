@@ -10,10 +10,9 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError, expect
-from saucier.loading import load
+from saucier.folders.load import check_tokenizer_fits, load
 from saucier.model import Transformer
-from saucier.spelling import check_fits
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
 def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: Tokenizer | None = None,
@@ -41,7 +40,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     expect(batch, int, "batch", "give a number of texts")
     if batch < 1:
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
-    check_fits(model, tokenizer, "tokenizer")
+    check_tokenizer_fits(model, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])

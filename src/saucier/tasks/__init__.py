@@ -1,6 +1,8 @@
-"""Tasks: from labelled rows to a prediction for each. Import from the submodules.
+"""Tasks: from labelled rows to a prediction for each, scored, and compared with simple baselines. Import from the
+submodules.
 
 `task.py` says what a task is; `classification.py`, `tagging.py`, `question_answering.py`, `multiple_choice.py` and
-`embedding.py` are tasks that read a text's vectors, `written/` those that write an answer. `metrics/` and `scores/` say
-how well it went, `baselines/` what simple methods reach. Training and the folder of a result are in `finetuning`.
+`text_embedding.py` are tasks that read a text's vectors, `written/` those that write an answer; `build.py` knows
+them
+all. `metrics/` and `scores.py` say how well it went, `*_baselines.py` what simple methods reach.
 """

@@ -1,4 +1,6 @@
-"""Tasks as data: what is to be told of a text, and which columns of a labelled file hold what. No torch."""
+"""Tasks as data: what is predicted of a text, a pair, a question or a sentence, which columns of a labelled file
+hold what, and how texts become one row. No torch. Tasks whose answer is a text are in `written/config.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,139 @@ from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-from saucier.tasks.columns import ColumnName
-from saucier.tasks.embedding_config import Embedding
-from saucier.tasks.forms_config import TextForm, TokenizerFrame
-from saucier.tasks.questions_config import MultipleChoice, QuestionAnswering
-from saucier.tasks.written.mixture_config import WrittenTask
+from saucier.tasks.written.config import ColumnName, WrittenTask
+
+
+class TokenizerFrame(Config):
+    """The special tokens that the tokenizer puts around texts."""
+
+    kind: Literal["frame"] = "frame"
+
+
+class Transformed(Config):
+    """A start token, the texts with a delimiter between, an extract token at which a decoder's vector is taken.
+
+    Source: Radford et al. 2018, §3.3, figure 1 (classification, entailment, multiple choice).
+    """
+
+    kind: Literal["gpt"] = "gpt"
+    auxiliary: float = Field(default=0.5, ge=0)
+    """Weight of learning the words of the rows beside the task. Source: Radford et al. 2018, §3.2, eq 5, and §4.1."""
+
+
+class BothOrders(Config):
+    """A pair in both orders, each a row as in `gpt`; their vectors are added.
+
+    Source: Radford et al. 2018, §3.3, figure 1 (similarity).
+    """
+
+    kind: Literal["gpt_both_orders"] = "gpt_both_orders"
+    auxiliary: float = Field(default=0.5, ge=0)
+    """As in `gpt`."""
+
+
+TextForm = Annotated[TokenizerFrame | Transformed | BothOrders, Field(discriminator="kind")]
+"""Of a text or a pair."""
+ChoiceForm = Annotated[TokenizerFrame | Transformed, Field(discriminator="kind")]
+"""Of a question with a choice."""
+
+
+class QuestionAnswering(Config):
+    """The piece of a text that answers a question, or none. Source: Devlin et al. 2019, §4.2–4.3, arXiv:1810.04805."""
+
+    kind: Literal["question_answering"] = "question_answering"
+    question: ColumnName = None
+    """The column of the question, in files that are not in SQuAD's form; None: found by its usual names."""
+    context: ColumnName = None
+    """The column of the text, likewise."""
+    answers: ColumnName = None
+    """The column of the answers, likewise."""
+    misplaced: Literal["refuse", "drop"] = "refuse"
+    """What happens to answers that do not stand in their text."""
+    no_answer: float | None = None
+    """By how much (in logits) "no answer" must beat the best answer to be told; None: something is always answered,
+    unless the training file has questions without an answer, which makes it 0."""
+    stride: int = Field(default=128, gt=0)
+    """Each window of a long text begins so many tokens behind the one before."""
+    question_length: int = Field(default=64, gt=0)
+    """Most tokens of a question; longer ones are cut, and counted."""
+    longest_answer: int = Field(default=30, gt=0)
+    """Most tokens of an answer that is told."""
+    best: int = Field(default=5, gt=0)
+    """Answers that are told with their probabilities, the best first."""
+
+
+class MultipleChoice(Config):
+    """One of several answers to a question. Source: Radford et al. 2018, §3.3; Devlin et al. 2019, §4.4 (SWAG)."""
+
+    kind: Literal["multiple_choice"] = "multiple_choice"
+    question: ColumnName = None
+    """The column of the question; None: found by its usual names, in files that have one."""
+    context: ColumnName = None
+    """The column of the text that the question is about, likewise."""
+    choices: ColumnName = None
+    """The column of the list of choices; None: found, or else a column for each choice, such as `ending0`."""
+    answer: ColumnName = None
+    """The column of the right one: its number from 0, its letter, its name or its text."""
+    form: ChoiceForm = TokenizerFrame()
+    """How a question with a choice becomes a row."""
+    labels: tuple[str, ...] = ()
+    """What the choices are called, in order; none: as in the training file."""
+
+
+class InBatch(Config):
+    """Each text finds its own pair among those of the whole batch, and among wrong texts where the file has some."""
+
+    kind: Literal["in_batch"] = "in_batch"
+    scale: float = Field(default=20.0, gt=0)
+    """Factor on the cosines. Source: the usual one, Reimers and Gurevych, code release."""
+
+
+class CosineScore(Config):
+    """The cosine of two texts is their score, moved into 0 … 1."""
+
+    kind: Literal["cosine"] = "cosine"
+    low: float | None = None
+    """The score of texts that have nothing to do with each other; None: the lowest of the training file."""
+    high: float | None = None
+    """The score of texts that mean the same; None: the highest of the training file."""
+
+
+class ContrastivePairs(Config):
+    """Pairs that belong together or do not, told by a label of two."""
+
+    kind: Literal["contrastive"] = "contrastive"
+    margin: float = Field(default=0.5, gt=0)
+    """Distance (1 - cosine) up to which others are pushed apart."""
+    together: str = "1"
+    """The label of pairs that belong together."""
+
+
+class TripletTexts(Config):
+    """A text, its pair, and a wrong one."""
+
+    kind: Literal["triplet"] = "triplet"
+    margin: float = Field(default=0.5, gt=0)
+    """By how much the pair must be nearer, in distances of vectors of length one."""
+
+
+class Embedding(Config):
+    """Vectors by which texts are compared. Source: Reimers and Gurevych 2019, arXiv:1908.10084."""
+
+    kind: Literal["embedding"] = "embedding"
+    learns: Annotated[InBatch | CosineScore | ContrastivePairs | TripletTexts,
+                      Field(discriminator="kind")] = InBatch()
+    """What is learned, and from which columns."""
+    text: ColumnName = None
+    """The column of the first text."""
+    pair: ColumnName = None
+    """The column of the text that it is compared with."""
+    negative: ColumnName = None
+    """The column of a wrong text (in_batch: where the file has one; triplet: always)."""
+    score: ColumnName = None
+    """The column of the score (cosine)."""
+    label: ColumnName = None
+    """The column of the label (contrastive)."""
 
 
 class Texts(Config):

@@ -1,4 +1,6 @@
-"""What the rows of a labelled file are called and where they stand, and which of its columns holds what."""
+"""Examples of a labelled file: their names and places, the columns that hold what, their cells, and labels as
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from saucier.errors import InputError
-from saucier.text.sources import Source
-from saucier.text.tables import Row, columns_of, missing_column, rows
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.errors import InputError, suggest_name
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import TableRow, list_columns, make_missing_column_error, read_rows
 
 Tally = Counter[str]
 """How often something was done to a file that a person should know of, by what it is called: "tags repaired"."""
@@ -64,17 +70,17 @@ NAMES = ("id", "_id", "guid", "idx")
 """Columns that name a row."""
 
 
-def found_columns(source: Source, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> dict[str, str]:
+def find_columns(source: SourceFile, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> dict[str, str]:
     """Return the column of each role: the one asked for, or else the first with a usual name.
 
     Raises `InputError` that names what was found and what is needed.
     """
-    known, found = columns_of(source), dict[str, str]()
+    known, found = list_columns(source), dict[str, str]()
     missing: list[Column] = []
     for column in wanted:
         name = asked.get(column.role)
         if name is not None and name not in known:
-            raise missing_column(name, known, source.name)
+            raise make_missing_column_error(name, known, source.name)
         free = [usual for usual in column.usual if usual in known and usual not in found.values()
                 and usual not in asked.values()]
         if name is not None or free:
@@ -82,11 +88,11 @@ def found_columns(source: Source, wanted: Sequence[Column], asked: Mapping[str, 
         elif column.needed:
             missing.append(column)
     if missing:
-        raise no_columns(missing, known, source.name)
+        raise missing_columns_error(missing, known, source.name)
     return found
 
 
-def no_columns(missing: Sequence[Column], known: Sequence[str], where: str) -> InputError:
+def missing_columns_error(missing: Sequence[Column], known: Sequence[str], where: str) -> InputError:
     """Return the error for roles that no column has."""
     roles = " and for the ".join(one.role for one in missing)
     words = " ".join(f"task.{one.role}=COLUMN" for one in missing)
@@ -135,19 +141,37 @@ class Cells:
         return found
 
 
-def cells(source: Source, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> Iterator[Cells]:
-    """Yield the cells that a task reads, row by row. Raises `InputError` as `found_columns` and `text.tables`."""
-    columns = found_columns(source, wanted, asked)
-    name = next((one for one in columns_of(source) if one in NAMES and one not in columns.values()), None)
-    for row in rows(source, [*columns.values(), *([name] if name else [])]):
+def read_cells(source: SourceFile, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> Iterator[Cells]:
+    """Yield the cells that a task reads, row by row. Raises `InputError` as `find_columns` and `text.tables`."""
+    columns = find_columns(source, wanted, asked)
+    name = next((one for one in list_columns(source) if one in NAMES and one not in columns.values()), None)
+    for row in read_rows(source, [*columns.values(), *([name] if name else [])]):
         for column in columns.values():
             if column not in row.cells:
-                raise missing_column(column, list(row.cells), f"{source.name}, line {row.line}")
-        yield Cells(example_of(source, row, name), {role: row.cells[column] for role, column in columns.items()})
+                raise make_missing_column_error(column, list(row.cells), f"{source.name}, line {row.line}")
+        yield Cells(name_example(source, row, name), {role: row.cells[column] for role, column in columns.items()})
 
 
-def example_of(source: Source, row: Row, name: str | None) -> Example:
+def name_example(source: SourceFile, row: TableRow, name: str | None) -> Example:
     """Name a row."""
     place = Place(source.name, row.line)
     own = None if name is None else row.cells.get(name)
     return Example(place, place.name if own in (None, "") else str(own))
+
+
+def number_labels(labels: Sequence[str], known: tuple[str, ...]) -> NDArray[Any]:
+    """Return the number of each label. Shapes: [N]."""
+    places = {label: number for number, label in enumerate(known)}
+    return np.array([places[label] for label in labels], dtype=np.int64)
+
+
+def refuse_unknown(found: Sequence[tuple[Example, str]], known: tuple[str, ...]) -> None:
+    """Raise `InputError` for the first label that is not known, with how many rows have such a one."""
+    names = set(known)
+    wrong = [(one, label) for one, label in found if label not in names]
+    if wrong:
+        one, label = wrong[0]
+        rows = len({other.place for other, _ in wrong})
+        more = f" (and {rows - 1} more rows have such labels)" if rows > 1 else ""
+        raise InputError(f"label {label!r} is not among the {len(known)} that are learned{more}", where=str(one.place),
+                         remedy=f"{suggest_name(label, list(known))}; leave the rows out, or train on that label too")

@@ -16,19 +16,22 @@ import numpy as np
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
-from saucier.objectives.labelling import Classes
-from saucier.tasks.examples import Cells, Column, Example, Tally, cells
-from saucier.tasks.forms_config import TokenizerFrame, Transformed
-from saucier.tasks.labelled_texts import DROPOUT, encoded_texts, usual_pick
-from saucier.tasks.labels import label_numbers
-from saucier.tasks.learned_words import with_words
-from saucier.tasks.questions_config import MultipleChoice
-from saucier.tasks.sheet import Sheet
-from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
-from saucier.tasks.transformed import spelled, transformed_rows
-from saucier.text.sources import Source
-from saucier.text.tables import columns_of
-from saucier.text.tokenizer import Tokenizer
+from saucier.objectives.labels import ClassLabels
+from saucier.tasks.config import MultipleChoice, TokenizerFrame, Transformed
+from saucier.tasks.encoded_examples import EncodedExamples
+from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells
+from saucier.tasks.labelled_texts import (
+    DROPOUT,
+    add_language_loss,
+    default_pick,
+    encode_texts,
+    encode_transformed,
+    extend_tokenizer,
+)
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import list_columns
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
 QUESTION = Column("question", ("question", "stem", "query", "sent2", "goal"), needed=False)
 CONTEXT = Column("context", ("context", "article", "passage", "paragraph", "document", "ctx", "sent1", "premise"),
@@ -58,17 +61,17 @@ class ChoiceQuestion(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Choices(Task[ChoiceQuestion]):
+class MultipleChoiceTask(Task[ChoiceQuestion]):
     """One of several choices for each question."""
 
     config: MultipleChoice
 
-    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[ChoiceQuestion]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[ChoiceQuestion]:
         """Yield questions with a list of choices, or with a column for each choice."""
         asked = {role: getattr(self.config, role) for role in ("question", "context", "choices", "answer")}
-        single = [] if asked["choices"] else numbered(columns_of(source))
+        single = [] if asked["choices"] else numbered_columns(list_columns(source))
         wanted = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
-        for row in cells(source, wanted, asked):
+        for row in read_cells(source, wanted, asked):
             yield choice_question(row, [column.role for column in single], labelled=labelled)
 
     def typed(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
@@ -76,55 +79,56 @@ class Choices(Task[ChoiceQuestion]):
         if len(texts) < 3 or not all(texts):
             raise InputError("a question and its choices are needed", where="--text",
                              remedy="write QUESTION ||| FIRST CHOICE ||| SECOND CHOICE")
-        return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], digits(len(texts) - 1), None)
+        return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], default_names(len(texts) - 1),
+                              None)
 
-    def learned(self, examples: Sequence[ChoiceQuestion]) -> Choices:
+    def learned(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
         """Take the names of the choices from the file, unless they are given."""
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or names}))
 
     def check(self, examples: Sequence[ChoiceQuestion]) -> None:
         """Every question must have equally many choices."""
-        same_number(examples, len(self.config.labels))
+        check_choice_count(examples, len(self.config.labels))
 
     def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
-        return spelled(tokenizer, self.config.form)
+        return extend_tokenizer(tokenizer, self.config.form)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequiredHead:
         """A logit for each choice; beside GPT's language head in its form."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.ChoiceHead(pick=usual_pick(body, tokenizer), dropout=DROPOUT)
+            return c.ChoiceHead(pick=default_pick(body, tokenizer), dropout=DROPOUT)
 
         def double(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.DoubleHead(choice=c.ChoiceHead(pick=c.Chosen(), dropout=DROPOUT))
 
-        return Wanted("multiple_choice", generic) if isinstance(self.config.form, TokenizerFrame) else \
-            Wanted("double", double)
+        return RequiredHead("multiple_choice", generic) if isinstance(self.config.form, TokenizerFrame) else \
+            RequiredHead("double", double)
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy of the right one among the choices."""
-        return with_words(Classes(), self.config.form)
+        return add_language_loss(ClassLabels(), self.config.form)
 
-    def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> Sheet:
+    def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:
         """Encode each choice behind its question; of both the longer one is cut first."""
         count = len(self.config.labels) or len(examples[0].choices)
-        same_number(examples, count)
-        rows = [parts(one, choice) for one in examples for choice in one.choices]
+        check_choice_count(examples, count)
+        rows = [text_and_choice(one, choice) for one in examples for choice in one.choices]
         answers = [one.answer for one in examples if one.answer is not None]
         flat = {"labels": np.array(answers)} if len(answers) == len(examples) else {}
         match self.config.form:
             case TokenizerFrame():
-                wide, cut = encoded_texts([first for first, _ in rows], [second for _, second in rows], encoding)
+                wide, cut = encode_texts([first for first, _ in rows], [second for _, second in rows], encoding)
             case Transformed():
-                wide, cut = transformed_rows([(" ".join(one.asked), choice) for one in examples
-                                              for choice in one.choices], encoding)
+                wide, cut = encode_transformed([(" ".join(one.asked), choice) for one in examples
+                                                for choice in one.choices], encoding)
                 flat["mc_token_ids"] = wide["input_ids"].lengths.reshape(-1, count) - 1
-        return Sheet(wide, flat, np.arange(len(examples)), cut, group=count)
+        return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=count)
 
-    def answers(self, reading: Reading, examples: Sequence[ChoiceQuestion], sheet: Sheet) -> list[Answer]:
+    def answers(self, reading: Predictor, examples: Sequence[ChoiceQuestion], sheet: EncodedExamples) -> list[Answer]:
         """The likeliest choice, with the probabilities of all."""
         found: dict[int, Answer] = {}
         for units, _, output in reading.outputs(sheet):
@@ -161,17 +165,17 @@ class Choices(Task[ChoiceQuestion]):
         """The name of a choice, and the choice."""
         if said is None:
             return "not known"
-        number = int(label_numbers([said], self.config.labels or example.names)[0])
+        number = int(number_labels([said], self.config.labels or example.names)[0])
         return f"{said}: {example.choices[number]}"
 
 
-def parts(one: ChoiceQuestion, choice: str) -> tuple[str, str]:
+def text_and_choice(one: ChoiceQuestion, choice: str) -> tuple[str, str]:
     """Return the two texts of a row: the context (or the question), and the rest with the choice behind it."""
     first, *rest = one.asked
     return first, " ".join([*rest, choice])
 
 
-def numbered(known: Sequence[str]) -> list[Column]:
+def numbered_columns(known: Sequence[str]) -> list[Column]:
     """Return the columns that hold a choice each, in order; none where there are less than two."""
     found = [name for name in known if NUMBERED.fullmatch(name)]
     return [Column(name, (name,)) for name in sorted(found)] if len(found) > 1 else []
@@ -185,15 +189,15 @@ def choice_question(row: Cells, single: Sequence[str], *, labelled: bool) -> Cho
     if context is None and question is None:
         raise InputError("has neither a question nor a context", where=where,
                          remedy="fill one, or say which columns: task.question=COLUMN task.context=COLUMN")
-    names, choices = one_each(row, single) if single else choices_of(row.values.get("choices"), where)
+    names, choices = choices_in_columns(row, single) if single else choices_of(row.values.get("choices"), where)
     if len(choices) < 2:
         raise InputError(f"has {len(choices)} choices", where=where, remedy="give two or more")
-    answer, names = right_one(row.values.get("answer"), choices, names, where) if labelled else (None, names)
+    answer, names = find_answer(row.values.get("answer"), choices, names, where) if labelled else (None, names)
     return ChoiceQuestion(row.example.place, row.example.name, context, question, choices,
-                          names or digits(len(choices)), answer)
+                          names or default_names(len(choices)), answer)
 
 
-def one_each(row: Cells, single: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def choices_in_columns(row: Cells, single: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return choices that stand in a column each; they have no names."""
     return (), tuple(row.text(role) for role in single)
 
@@ -202,46 +206,47 @@ def choices_of(value: Any, where: str) -> tuple[tuple[str, ...], tuple[str, ...]
     """Return the names (none where they have none) and the texts of choices. Raises `InputError` for what is none."""
     match value:
         case {"text": list(texts), "label": list(names)} if len(texts) == len(names):
-            return tuple(map(str, names)), filled(texts, where)
+            return tuple(map(str, names)), refuse_empty(texts, where)
         case [{"text": _, "label": _}, *_]:
-            return tuple(str(one.get("label")) for one in value), filled([one.get("text") for one in value], where)
+            return tuple(str(one.get("label")) for one in value), refuse_empty([one.get("text") for one in value],
+                                                                               where)
         case list():
-            return (), filled(value, where)
+            return (), refuse_empty(value, where)
         case _:
             raise InputError(f"the choices are {type(value).__name__}", where=where,
                              remedy='write a list of texts, or {"label": [...], "text": [...]}')
 
 
-def filled(texts: Sequence[Any], where: str) -> tuple[str, ...]:
+def refuse_empty(texts: Sequence[Any], where: str) -> tuple[str, ...]:
     """Return texts. Raises `InputError` for an empty one."""
     if not all(isinstance(text, str | int | float) and str(text).strip() for text in texts):
         raise InputError("a choice is empty, or no text", where=where, remedy="fill it, or leave the row out")
     return tuple(map(str, texts))
 
 
-def right_one(value: Any, choices: Sequence[str], names: tuple[str, ...],
-              where: str) -> tuple[int, tuple[str, ...]]:
+def find_answer(value: Any, choices: Sequence[str], names: tuple[str, ...],
+                where: str) -> tuple[int, tuple[str, ...]]:
     """Return the number of the right choice, and the names of all; they are letters where the answer is one.
 
     Raises `InputError` for an answer that names none of them.
     """
     said, letters = str(value).strip(), tuple(string.ascii_uppercase[:len(choices)])
-    for known in (names, digits(len(choices)), letters):
+    for known in (names, default_names(len(choices)), letters):
         if said in known:
             return known.index(said), known
     if said in choices:
-        return choices.index(said), names or digits(len(choices))
+        return choices.index(said), names or default_names(len(choices))
     raise InputError("has no answer" if value in (None, "") else
                      f"the answer {said[:40]!r} names none of its {len(choices)} choices", where=where,
                      remedy=f"write 0 to {len(choices) - 1}, A to {letters[-1]}, or the text of one")
 
 
-def digits(count: int) -> tuple[str, ...]:
+def default_names(count: int) -> tuple[str, ...]:
     """Return the numbers from 0 as words."""
     return tuple(map(str, range(count)))
 
 
-def same_number(examples: Sequence[ChoiceQuestion], count: int) -> None:
+def check_choice_count(examples: Sequence[ChoiceQuestion], count: int) -> None:
     """Raise `InputError` for the first question with another number of choices."""
     wrong = [one for one in examples if len(one.choices) != count]
     if wrong:

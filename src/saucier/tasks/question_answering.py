@@ -1,13 +1,15 @@
-"""Span answers: the piece of a text that answers a question, found in overlapping windows, or no answer.
+"""Span answers: the piece of a text that answers a question, searched in the logits of overlapping windows, or no
+answer.
 
-Letters: L length, U windows.
+Letters: L length, U windows, W answer length.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +17,74 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
-from saucier.objectives.labelling import Spans
+from saucier.objectives.labels import SpanLabels
+from saucier.tasks.config import QuestionAnswering
+from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
 from saucier.tasks.examples import Example, Tally
-from saucier.tasks.framing import Frame, owners, windows
-from saucier.tasks.questions_config import QuestionAnswering
-from saucier.tasks.sheet import Cut, Ragged, Sheet
-from saucier.tasks.span_search import Flags, Floats, Told, best_spans, distinct, probabilities
-from saucier.tasks.squad_files import Question, read_questions
-from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
-from saucier.text.rows import Ints
-from saucier.text.sources import Source
-from saucier.text.tokenizer import Tokenizer
+from saucier.tasks.file_formats import Question, read_questions
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.text.reading.sources import SourceFile
+from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+class Span(NamedTuple):
+    """A piece of a row: its score, and its first and last token."""
+
+    score: float
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredText:
+    """A piece of a context with its score."""
+
+    text: str
+    score: float
+
+
+def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterator[Span]:
+    """Yield the `count` best of all spans of at most `longest` tokens, the best first; of equal ones the first.
+
+    Logits of places that may not be told are -inf. Shapes: starts, ends [L].
+    """
+    length = len(starts)
+    table = np.full((min(longest, length), length), -np.inf)
+    for more in range(len(table)):
+        table[more, :length - more] = starts[:length - more] + ends[more:]
+    flat = table.T.ravel()
+    enough = np.partition(flat, -count)[-count] if len(flat) > count else -np.inf
+    places = np.flatnonzero((flat >= enough) & (flat > -np.inf))
+    for place in places[np.argsort(-flat[places], kind="stable")][:count].tolist():
+        first, more = divmod(place, len(table))
+        yield Span(float(flat[place]), first, first + more)
+
+
+def best_distinct(found: Sequence[ScoredText], count: int) -> list[ScoredText]:
+    """Return the best answers, each text once, the best first; of equal ones the first."""
+    best: dict[str, ScoredText] = {}
+    for one in sorted(found, key=lambda one: -one.score):
+        best.setdefault(one.text, one)
+    return list(best.values())[:count]
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Return the softmax of scores."""
+    if not scores:
+        return []
+    weights = [math.exp(score - max(scores)) for score in scores]
+    return [weight / sum(weights) for weight in weights]
+
 
 DROPOUT = 0.1
 """On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
-OUTSIDE = -1
+NO_CHARACTER = -1
 """The characters of a place that is not of the context."""
-NONE = "no answer"
+NO_ANSWER = "no answer"
 """How "" is told to a person."""
 
 
@@ -67,7 +120,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Cutter:
+class WindowMaker:
     """Makes the rows of a question."""
 
     frame: Frame
@@ -82,9 +135,9 @@ class Cutter:
         """Return the windows of a context. Raises `InputError` where there is no room for it."""
         room = self.frame.room(self.length, len(asked), what="behind the question", where=str(one.place),
                                remedy="give more with training.length, or less with task.question_length")
-        spans = windows(len(text.ids), room, min(self.step, room))
-        owner = owners(spans)
-        return [self.window(asked, text, span, owner == number, answer_in(one, text, span))
+        spans = split_windows(len(text.ids), room, min(self.step, room))
+        owner = assign_owners(spans)
+        return [self.window(asked, text, span, owner == number, answer_tokens_in(one, text, span))
                 for number, span in enumerate(spans)]
 
     def window(self, asked: Sequence[int], text: Context, span: tuple[int, int], owned: Flags,
@@ -101,11 +154,11 @@ class Cutter:
 
         null = row.ids.index(self.null) if self.null in row.ids else 0
         here = None if answer is None else (answer[0] - span[0] + begin, answer[1] - span[0] + begin)
-        return Window(row.ids, row.types, placed(text.starts, OUTSIDE), placed(text.ends, OUTSIDE), placed(owned, 0),
-                      null, here)
+        return Window(row.ids, row.types, placed(text.starts, NO_CHARACTER), placed(text.ends, NO_CHARACTER),
+                      placed(owned, 0), null, here)
 
 
-def answer_in(one: Question, text: Context, span: tuple[int, int]) -> tuple[int, int] | None:
+def answer_tokens_in(one: Question, text: Context, span: tuple[int, int]) -> tuple[int, int] | None:
     """Return the tokens of a question's first answer, where a part of the context holds all of them."""
     if not one.answers:
         return None
@@ -114,12 +167,12 @@ def answer_in(one: Question, text: Context, span: tuple[int, int]) -> tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class SpanAnswers(Task[Question]):
+class QuestionAnsweringTask(Task[Question]):
     """A piece of a text for each question."""
 
     config: QuestionAnswering
 
-    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Question]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""
         asked = {name: getattr(self.config, name) for name in ("question", "context", "answers")}
         return read_questions(source, tally, asked, labelled=labelled, drop=self.config.misplaced == "drop")
@@ -130,7 +183,7 @@ class SpanAnswers(Task[Question]):
             raise InputError("a question and its text are needed", where="--text", remedy="write QUESTION ||| TEXT")
         return Question(example.place, example.name, texts[0], texts[1], None)
 
-    def learned(self, examples: Sequence[Question]) -> SpanAnswers:
+    def learned(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
         """Learn that there may be no answer, where the training file has such questions."""
         if all(not one.answers for one in examples):
             raise InputError("has no answers", where=examples[0].place.file, remedy="give questions with answers")
@@ -139,39 +192,39 @@ class SpanAnswers(Task[Question]):
         return self
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequiredHead:
         """Two logits at each token."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.SpanHead(dropout=DROPOUT)
 
-        return Wanted("span", generic)
+        return RequiredHead("span", generic)
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy of both ends; of a window without the answer they are its first token."""
-        return Spans()
+        return SpanLabels()
 
-    def sheet(self, examples: Sequence[Question], encoding: Encoding) -> Sheet:
+    def sheet(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
         """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""
         tokenizer, limit = encoding.tokenizer, self.config.question_length
-        cutter = Cutter(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
-                        tokenizer.cls_id)
+        cutter = WindowMaker(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
+                             tokenizer.cls_id)
         asked = [tokenizer.published_ids(one.ids)
                  for one in tokenizer.encodings([one.question for one in examples], False)]
-        texts = contexts(examples, tokenizer)
+        texts = encode_contexts(examples, tokenizer)
         rows = [cutter(one, ids[:limit], texts[one.context]) for one, ids in zip(examples, asked, strict=True)]
         found = [window for windows in rows for window in windows]
         lost = sum(bool(one.answers) and all(window.answer is None for window in windows)
                    for one, windows in zip(examples, rows, strict=True))
         cut = [len(ids) - limit for ids in asked if len(ids) > limit]
         known = all(one.answers is not None for one in examples)
-        return Sheet(wide_of(found, encoding), targets(found) if known else {},
-                     np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
-                     Cut(len(cut), sum(cut), lost, "answers"), beside_of(found))
+        return EncodedExamples(window_inputs(found, encoding), span_targets(found) if known else {},
+                               np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
+                               Truncation(len(cut), sum(cut), lost, "answers"), window_places_columns(found))
 
-    def answers(self, reading: Reading, examples: Sequence[Question], sheet: Sheet) -> list[Answer]:
+    def answers(self, reading: Predictor, examples: Sequence[Question], sheet: EncodedExamples) -> list[Answer]:
         """The best piece of all windows of a question, or "" where none is likelier."""
-        told: list[tuple[int, list[Told], float]] = []
+        told: list[tuple[int, list[ScoredText], float]] = []
         for units, _, output in reading.outputs(sheet):
             assert output.start_logits is not None, "the head gives logits"
             assert output.end_logits is not None, "of both ends"
@@ -179,28 +232,29 @@ class SpanAnswers(Task[Question]):
             for row, unit in enumerate(units.tolist()):
                 places, example = places_of(sheet, unit), examples[int(sheet.item[unit])]
                 told.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
-        grouped: list[list[tuple[list[Told], float]]] = [[] for _ in examples]
+        grouped: list[list[tuple[list[ScoredText], float]]] = [[] for _ in examples]
         for unit, pieces, none in sorted(told, key=lambda one: one[0]):
             grouped[int(sheet.item[unit])].append((pieces, none))
         return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
                 for group in grouped]
 
-    def pieces(self, example: Question, starts: Floats, ends: Floats, places: Places) -> tuple[list[Told], float]:
+    def pieces(self, example: Question, starts: Floats, ends: Floats, places: WindowPlaces) -> tuple[list[ScoredText],
+                                                                                                     float]:
         """Return the best pieces of one window, and the score of there being none."""
         length = len(places.starts)
-        inside = places.starts != OUTSIDE
+        inside = places.starts != NO_CHARACTER
         spans = best_spans(np.where(inside & places.owned, starts[:length], -np.inf),
                            np.where(inside, ends[:length], -np.inf), self.config.longest_answer, 4 * self.config.best)
-        found = [Told(example.context[places.starts[one.first]:places.ends[one.last]].strip(), one.score)
+        found = [ScoredText(example.context[places.starts[one.first]:places.ends[one.last]].strip(), one.score)
                  for one in spans]
         return [one for one in found if one.text], float(starts[places.null] + ends[places.null])
 
-    def answer(self, found: Sequence[Told], none: float) -> Answer:
+    def answer(self, found: Sequence[ScoredText], none: float) -> Answer:
         """Choose among the pieces of all windows."""
-        best, margin = distinct(found, self.config.best), self.config.no_answer
-        silent = [] if margin is None else [Told("", none)]
+        best, margin = best_distinct(found, self.config.best), self.config.no_answer
+        silent = [] if margin is None else [ScoredText("", none)]
         told = sorted([*best, *silent], key=lambda one: -one.score)
-        chances = probabilities([one.score for one in told])
+        chances = softmax([one.score for one in told])
         by_text = {one.text: chance for one, chance in zip(told, chances, strict=True)}
         refused = not best or (margin is not None and none - best[0].score > margin)
         prediction = "" if refused else best[0].text
@@ -226,16 +280,16 @@ class SpanAnswers(Task[Question]):
 
     def classes(self, example: Question) -> Sequence[str]:
         """Whether there is an answer."""
-        return () if example.answers is None else ("answered" if example.answers else NONE,)
+        return () if example.answers is None else ("answered" if example.answers else NO_ANSWER,)
 
     def told(self, example: Question, said: Any) -> str:
         """The answers."""
         found = said if isinstance(said, list) else [said] if said else []
-        return " / ".join(dict.fromkeys(map(str, found))) or NONE
+        return " / ".join(dict.fromkeys(map(str, found))) or NO_ANSWER
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class WindowPlaces:
     """What the places of a window mean. Shapes: starts, ends, owned [L]."""
 
     starts: Ints
@@ -245,19 +299,19 @@ class Places:
     """The place whose logits tell that there is no answer."""
 
 
-def places_of(sheet: Sheet, unit: int) -> Places:
+def places_of(sheet: EncodedExamples, unit: int) -> WindowPlaces:
     """Return the meaning of a window's places."""
     starts, ends, owned = (sheet.beside[name].row(unit) for name in ("starts", "ends", "owned"))
-    return Places(starts, ends, owned == 1, int(sheet.beside["null"].row(unit)[0]))
+    return WindowPlaces(starts, ends, owned == 1, int(sheet.beside["null"].row(unit)[0]))
 
 
-def targets(found: Sequence[Window]) -> dict[str, Ints]:
+def span_targets(found: Sequence[Window]) -> dict[str, Ints]:
     """Return where answers start and end. Shapes: each [U]."""
     places = np.array([one.answer or (one.null, one.null) for one in found], dtype=np.int64)
     return {"start_positions": places[:, 0], "end_positions": places[:, 1]}
 
 
-def contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Context]:
+def encode_contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Context]:
     """Encode each context once, by its text. Raises `InputError` for one without tokens."""
     texts = list(dict.fromkeys(one.context for one in examples))
     found = {}
@@ -269,15 +323,16 @@ def contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Co
     return found
 
 
-def wide_of(found: Sequence[Window], encoding: Encoding) -> dict[str, Ragged]:
+def window_inputs(found: Sequence[Window], encoding: Encoding) -> dict[str, Ragged]:
     """Return what the model reads."""
     wide = {"input_ids": Ragged.of([one.ids for one in found], encoding.tokenizer.pad_id or 0)}
-    if encoding.tells_segments:
+    if encoding.has_segment_ids:
         wide["token_type_ids"] = Ragged.of([one.types for one in found], 0)
     return wide
 
 
-def beside_of(found: Sequence[Window]) -> dict[str, Ragged]:
+def window_places_columns(found: Sequence[Window]) -> dict[str, Ragged]:
     """Return what the places mean."""
-    meaning = {name: Ragged.of([getattr(one, name) for one in found], OUTSIDE) for name in ("starts", "ends", "owned")}
-    return meaning | {"null": Ragged.of([[one.null] for one in found], OUTSIDE)}
+    meaning = {name: Ragged.of([getattr(one, name) for one in found], NO_CHARACTER)
+               for name in ("starts", "ends", "owned")}
+    return meaning | {"null": Ragged.of([[one.null] for one in found], NO_CHARACTER)}

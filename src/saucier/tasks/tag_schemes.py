@@ -1,12 +1,106 @@
-"""Tags of entities in the ways that files write them: IOB1, IOB2, BIOES; told apart, repaired, rewritten."""
+"""Entities as tags of words, in the schemes of files (IOB1, IOB2, BIOES): read, recognized, repaired and
+rewritten.
+
+`lenient` is conlleval's and seqeval's default: it takes all three schemes, ill-formed tags as well. `iob2` and
+`bioes` take only what is well-formed, as seqeval's strict mode. Source: Tjong Kim Sang and De Meulder 2003,
+CoNLL-2003, §2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from saucier.errors import InputError
 from saucier.tasks.config import BIOES, IOB2, AsWritten, Scheme
 from saucier.tasks.examples import Tally
-from saucier.tasks.metrics.entities import OUTSIDE, Entity, lenient, split_tag
+
+TAG = re.compile(r"[BIES]-.+")
+OUTSIDE = "O"
+
+
+class Entity(NamedTuple):
+    """Words `first` to `last` (both counted from 0, both inside) are of a type."""
+
+    type: str
+    first: int
+    last: int
+
+
+Reader = Callable[[Sequence[str]], list[Entity]]
+
+
+def read_lenient(tags: Sequence[str]) -> list[Entity]:
+    """Read tags of any scheme; an entity also starts where the type changes, or an I or E stands behind no other."""
+    found: list[Entity] = []
+    first, before = 0, (OUTSIDE, "")
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        now = split_tag(tag)
+        goes_on = now[0] in "IE" and before[0] in "BI" and now[1] == before[1]
+        if before[0] != OUTSIDE and not goes_on:
+            found.append(Entity(before[1], first, place - 1))
+        if now[0] != OUTSIDE and not goes_on:
+            first = place
+        before = now
+    return found
+
+
+def read_iob2(tags: Sequence[str]) -> list[Entity]:
+    """Read IOB2: an entity is a B and all I of its type behind it; an I without a B is none."""
+    return read_well_formed(tags, prefixes="BI", alone="B", ends="BI")
+
+
+def read_bioes(tags: Sequence[str]) -> list[Entity]:
+    """Read BIOES: an entity is an S, or a B, any number of I and an E, all of one type."""
+    return read_well_formed(tags, prefixes="BIES", alone="S", ends="E")
+
+
+def read_well_formed(tags: Sequence[str], *, prefixes: str, alone: str, ends: str) -> list[Entity]:
+    """Read only what is well-formed; `alone` may be a whole entity, `ends` may be the last tag of a longer one."""
+    read = [split_tag(tag) for tag in tags]
+    check_prefixes(tags, prefixes)
+    found: list[Entity] = []
+    for first, (prefix, kind) in enumerate(read):
+        if prefix not in ("B", "S"):
+            continue
+        last = find_last_inside(read, first, ends) if prefix == "B" else first
+        if read[last][0] in (alone if last == first else ends):
+            found.append(Entity(kind, first, last))
+    return found
+
+
+def find_last_inside(read: Sequence[tuple[str, str]], first: int, ends: str) -> int:
+    """Give the last word that goes on with the entity that a B began."""
+    last = first
+    while last + 1 < len(read) and read[last + 1][1] == read[first][1] and read[last + 1][0] in ("I", "E"):
+        last += 1
+        if read[last][0] == "E":
+            break
+    return last
+
+
+def check_prefixes(tags: Sequence[str], prefixes: str) -> None:
+    """Raise `InputError` for a tag that is of another scheme."""
+    for tag in tags:
+        if tag != OUTSIDE and tag[:1] not in prefixes:
+            raise InputError(f"{tag!r} is no tag of this scheme, which has {', '.join(prefixes)} and O", where="tags",
+                             remedy="read them by the lenient scheme, or convert them")
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Cut `B-PER` into ("B", "PER"); a tag without a type has the type `_`, as in seqeval."""
+    return (OUTSIDE, "") if tag == OUTSIDE else (tag[:1], tag[1:].split("-", maxsplit=1)[-1] or "_")
+
+
+SCHEMES: Mapping[str, Reader] = {"lenient": read_lenient, "iob2": read_iob2, "bioes": read_bioes}
+
+
+def are_entities(tags: Iterable[str]) -> bool:
+    """Tell whether tags mark entities, and not parts of speech or the like."""
+    kinds = set(tags)
+    return kinds - {OUTSIDE} != set() and all(tag == OUTSIDE or TAG.fullmatch(tag) for tag in kinds)
+
 
 Tags = tuple[str, ...]
 Writer = Callable[[Sequence[Entity], int], Tags]
@@ -39,7 +133,7 @@ def bioes_tags(entities: Sequence[Entity], length: int) -> Tags:
     tags = [OUTSIDE] * length
     for kind, first, last in entities:
         tags[first:last + 1] = [f"S-{kind}"] if first == last else [f"B-{kind}", *[f"I-{kind}"] * (last - first - 1),
-                                                                     f"E-{kind}"]
+                                                                    f"E-{kind}"]
     return tuple(tags)
 
 
@@ -48,21 +142,21 @@ PREFIXES: Mapping[str, str] = {"iob2": "BI", "bioes": "BIES"}
 """What stands before a type, by the kind of scheme."""
 
 
-def found_scheme(sentences: Sequence[Tags]) -> tuple[str, int]:
+def detect_scheme(sentences: Sequence[Tags]) -> tuple[str, int]:
     """Return the scheme that most tags are legal in, and how many are not. Of equal ones IOB2, then IOB1."""
-    wrong = {name: sum(illegal(tags, name) for tags in sentences) for name in WRITERS}
+    wrong = {name: sum(count_illegal(tags, name) for tags in sentences) for name in WRITERS}
     best = min(wrong, key=lambda name: wrong[name])
     return best, wrong[best]
 
 
-def illegal(tags: Tags, scheme: str) -> int:
+def count_illegal(tags: Tags, scheme: str) -> int:
     """Count the tags that a scheme would write otherwise for the same entities."""
-    return sum(map(str.__ne__, tags, WRITERS[scheme](lenient(tags), len(tags))))
+    return sum(map(str.__ne__, tags, WRITERS[scheme](read_lenient(tags), len(tags))))
 
 
-def remarks(sentences: Sequence[Tags], scheme: Scheme) -> Tally:
+def scheme_remarks(sentences: Sequence[Tags], scheme: Scheme) -> Tally:
     """Count what a scheme makes of a file's tags: those that are repaired, and sentences of another scheme."""
-    name, wrong = found_scheme(sentences)
+    name, wrong = detect_scheme(sentences)
     kept = isinstance(scheme, AsWritten)
     found = Tally({f"tags are not legal in {name}" + (" and stay as they are" if kept else ": repaired"): wrong})
     if not kept and name.lower() != scheme.kind:
@@ -70,13 +164,13 @@ def remarks(sentences: Sequence[Tags], scheme: Scheme) -> Tally:
     return +found
 
 
-def rewritten(tags: Tags, scheme: Scheme) -> Tags:
+def rewrite_tags(tags: Tags, scheme: Scheme) -> Tags:
     """Write the entities of any tags, ill-formed ones too, in a scheme; tags that are kept come back as they are."""
     match scheme:
         case IOB2():
-            return iob2_tags(lenient(tags), len(tags))
+            return iob2_tags(read_lenient(tags), len(tags))
         case BIOES():
-            return bioes_tags(lenient(tags), len(tags))
+            return bioes_tags(read_lenient(tags), len(tags))
         case _:
             return tags
 

@@ -16,19 +16,25 @@ from tokenizers import Encoding as Pieces
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Objective
-from saucier.objectives.labelling import Classes
-from saucier.tasks.column_files import blocks, column
+from saucier.objectives.labels import ClassLabels
 from saucier.tasks.config import Tagging
-from saucier.tasks.examples import Cells, Column, Example, Place, Tally, cells
-from saucier.tasks.framing import Frame, Framed, owners, windows
-from saucier.tasks.labels import label_numbers, refuse_unknown
-from saucier.tasks.metrics.entities import OUTSIDE, are_entities, lenient
-from saucier.tasks.sheet import Cut, Ragged, Sheet, Spelled
-from saucier.tasks.tag_schemes import Tags, all_tags, remarks, rewritten
-from saucier.tasks.task import Answer, Encoding, Json, Reading, Task, Wanted
-from saucier.text.rows import Ints
-from saucier.text.sources import Source
-from saucier.text.tokenizer import Tokenizer
+from saucier.tasks.encoded_examples import (
+    EncodedExamples,
+    Frame,
+    FramedRow,
+    Ragged,
+    TokenCharacters,
+    Truncation,
+    assign_owners,
+    split_windows,
+)
+from saucier.tasks.examples import Cells, Column, Example, Place, Tally, number_labels, read_cells, refuse_unknown
+from saucier.tasks.file_formats import read_column_blocks, take_column
+from saucier.tasks.tag_schemes import OUTSIDE, Tags, all_tags, are_entities, read_lenient, rewrite_tags, scheme_remarks
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.text.reading.sources import SourceFile
+from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
 DROPOUT = 0.1
 """On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
@@ -36,7 +42,7 @@ WORDS = Column("words", ("tokens", "words", "text", "sentence"))
 TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
 COLUMN_FILES = ("txt", "tsv")
 """Formats that are read as column files."""
-NOWHERE = -1
+NO_WORD = -1
 """The word of a place that tells no tag."""
 
 
@@ -49,12 +55,12 @@ class Sentence(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class WordTags(Task[Sentence]):
+class TaggingTask(Task[Sentence]):
     """A tag for each word."""
 
     config: Tagging
 
-    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
         reader = self.column_file if source.format in COLUMN_FILES else self.table
         found = list(reader(source, tally, labelled=labelled))
@@ -62,29 +68,29 @@ class WordTags(Task[Sentence]):
         if not are_entities(tag for tags in known for tag in tags):
             yield from found
             return
-        tally.update(remarks(known, self.config.scheme))
-        yield from (replace(one, tags=rewritten(one.tags or (), self.config.scheme)) for one in found)
+        tally.update(scheme_remarks(known, self.config.scheme))
+        yield from (replace(one, tags=rewrite_tags(one.tags or (), self.config.scheme)) for one in found)
 
-    def column_file(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    def column_file(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file."""
-        for block in blocks(source, tally):
+        for block in read_column_blocks(source, tally):
             place = Place(source.name, block.line)
-            tags = tuple(column(block.rows, self.config.column, str(place))) if labelled else None
+            tags = tuple(take_column(block.rows, self.config.column, str(place))) if labelled else None
             words = tuple(row[0].strip() for row in block.rows)
-            yield checked(Sentence(place, place.name, words, tags))
+            yield check_sentence(Sentence(place, place.name, words, tags))
 
-    def table(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    def table(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a table."""
         asked = {"words": self.config.words, "tags": self.config.tags}
-        for row in cells(source, (WORDS, TAGS) if labelled else (WORDS,), asked):
-            yield checked(Sentence(row.example.place, row.example.name, listed(row, "words"),
-                                   listed(row, "tags") if labelled else None))
+        for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), asked):
+            yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
+                                          read_list(row, "tags") if labelled else None))
 
     def typed(self, texts: tuple[str, ...], example: Example) -> Sentence:
         """The words of a text, between spaces."""
-        return checked(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
+        return check_sentence(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
 
-    def learned(self, examples: Sequence[Sentence]) -> WordTags:
+    def learned(self, examples: Sequence[Sentence]) -> TaggingTask:
         """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
         found = sorted({tag for one in examples for tag in one.tags or ()})
         if len(found) < 2:
@@ -98,48 +104,48 @@ class WordTags(Task[Sentence]):
         refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequiredHead:
         """A logit for each tag at each token."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.TokenHead(classes=len(self.config.labels), dropout=DROPOUT)
 
-        return Wanted("token_classification", generic, self.config.labels)
+        return RequiredHead("token_classification", generic, self.config.labels)
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy at the first piece of each word."""
-        return Classes()
+        return ClassLabels()
 
-    def sheet(self, examples: Sequence[Sentence], encoding: Encoding) -> Sheet:
+    def sheet(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
         """Encode sentences; what is too long is read in windows, and each word told in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
                           remedy="give more with training.length")
-        rows: list[Framed] = []
+        rows: list[FramedRow] = []
         places: list[list[int]] = []
         item: list[int] = []
-        for number, found in enumerate(pieces_of(examples, tokenizer)):
-            for framed, words in framed_windows(found, frame, room):
+        for number, found in enumerate(encode_words(examples, tokenizer)):
+            for framed, words in frame_windows(found, frame, room):
                 rows.append(framed)
                 places.append(words)
                 item.append(number)
         fill = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
-        if encoding.tells_segments:
+        if encoding.has_segment_ids:
             fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
         if known:
             fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
-        stand = Ragged.of(places, NOWHERE)
-        return Sheet(fill, {}, np.array(item), Cut(what="tags"), {"words": stand},
-                     spelled=word_spellings(examples, item, fill["input_ids"], stand, encoding))
+        stand = Ragged.of(places, NO_WORD)
+        return EncodedExamples(fill, {}, np.array(item), Truncation(what="tags"), {"words": stand},
+                               spelled=token_characters(examples, item, fill["input_ids"], stand, encoding))
 
     def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
         """Return the number of the tag at each place that tells one."""
-        numbers = [label_numbers(one.tags or (), self.config.labels).tolist() for one in examples]
-        return [[IGNORED if word == NOWHERE else numbers[number][word] for word in words]
+        numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
+        return [[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
                 for number, words in zip(item, places, strict=True)]
 
-    def answers(self, reading: Reading, examples: Sequence[Sentence], sheet: Sheet) -> list[Answer]:
+    def answers(self, reading: Predictor, examples: Sequence[Sentence], sheet: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
         labels = self.config.labels
         said = [[0] * len(one.words) for one in examples]
@@ -150,12 +156,12 @@ class WordTags(Task[Sentence]):
             for unit, row_chances, row in zip(units.tolist(), chances.tolist(), tags.tolist(), strict=True):
                 number = int(sheet.item[unit])
                 for place, word in enumerate(sheet.beside["words"].row(unit).tolist()):
-                    if word != NOWHERE:
+                    if word != NO_WORD:
                         said[number][word] = row[place]
                         sure[number] = min(sure[number], row_chances[place])
         entities = are_entities(labels)
         tagged = [tuple(labels[tag] for tag in tags) for tags in said]
-        return [Answer(list(rewritten(tags, self.config.scheme) if entities else tags), least)
+        return [Answer(list(rewrite_tags(tags, self.config.scheme) if entities else tags), least)
                 for tags, least in zip(tagged, sure, strict=True)]
 
     @property
@@ -178,7 +184,7 @@ class WordTags(Task[Sentence]):
     def told(self, example: Sentence, said: Any) -> str:
         """The entities, each with its words; of other tags each with its word."""
         if are_entities(self.config.labels):
-            found = [f"{one.type}: {' '.join(example.words[one.first:one.last + 1])}" for one in lenient(said)]
+            found = [f"{one.type}: {' '.join(example.words[one.first:one.last + 1])}" for one in read_lenient(said)]
             return "; ".join(found) or "nothing"
         return " ".join(f"{word}/{tag}" for word, tag in zip(example.words, said, strict=True))
 
@@ -187,20 +193,20 @@ class WordTags(Task[Sentence]):
         return self.config.labels[target]
 
 
-def word_spellings(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
-                   encoding: Encoding) -> Spelled | None:
+def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
+                     encoding: Encoding) -> TokenCharacters | None:
     """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they stand."""
     network, tokenizer = encoding.body.embed.characters, encoding.tokenizer
     if network is None:
         return None
     owners = np.repeat(item, ids.lengths)
-    strange = np.flatnonzero((ids.values == tokenizer.unk_id) & (words.values != NOWHERE)) \
+    strange = np.flatnonzero((ids.values == tokenizer.unk_id) & (words.values != NO_WORD)) \
         if tokenizer.unk_id is not None else ()
     unknown = {int(place): examples[owners[place]].words[words.values[place]] for place in strange}
-    return Spelled.of(ids, tokenizer, longest=network.longest, unknown=unknown)
+    return TokenCharacters.of(ids, tokenizer, longest=network.longest, unknown=unknown)
 
 
-def checked(sentence: Sentence) -> Sentence:
+def check_sentence(sentence: Sentence) -> Sentence:
     """Return a sentence. Raises `InputError` for one without words, and for tags and words of unequal number."""
     if not sentence.words or not all(word.strip() for word in sentence.words):
         raise InputError("has an empty word" if sentence.words else "has no words", where=str(sentence.place),
@@ -215,7 +221,7 @@ def checked(sentence: Sentence) -> Sentence:
     return sentence
 
 
-def listed(row: Cells, role: str) -> tuple[str, ...]:
+def read_list(row: Cells, role: str) -> tuple[str, ...]:
     """Return a list of words, or the words of a text. Raises `InputError` for anything else."""
     value: Any = row.values.get(role)
     if isinstance(value, str):
@@ -226,7 +232,7 @@ def listed(row: Cells, role: str) -> tuple[str, ...]:
     return tuple(str(one) for one in value)
 
 
-def pieces_of(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces]:
+def encode_words(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces]:
     """Encode words; one that gives no token (a control character, say) is read as the unknown one, with a warning.
 
     Raises `InputError` for such a word where the tokenizer has no unknown token.
@@ -247,17 +253,17 @@ def pieces_of(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pieces
     return found
 
 
-def framed_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[Framed, list[int]]]:
+def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[FramedRow, list[int]]]:
     """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
 
     Windows overlap by half, so that each word has context; it is told where it has most.
     """
     words = np.array(pieces.word_ids, dtype=np.int64)
-    spans = windows(len(words), room, max(1, room // 2))
-    first: Ints = np.where(np.diff(words, prepend=NOWHERE) != 0, words, NOWHERE)
-    owner = owners(spans)
+    spans = split_windows(len(words), room, max(1, room // 2))
+    first: Ints = np.where(np.diff(words, prepend=NO_WORD) != 0, words, NO_WORD)
+    owner = assign_owners(spans)
     for number, (start, stop) in enumerate(spans):
         row = frame.row(pieces.ids[start:stop])
-        told = np.full(len(row.ids), NOWHERE)
-        told[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NOWHERE)[start:stop]
+        told = np.full(len(row.ids), NO_WORD)
+        told[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NO_WORD)[start:stop]
         yield row, told.tolist()

@@ -1,6 +1,5 @@
-"""`Task`: everything that differs between tasks, from the rows of a labelled file to a prediction for each.
-
-The job around it (`runs/finetune.py`) knows nothing else of any task.
+"""`Task`: everything that differs between tasks, from the rows of a labelled file to a prediction for each. The
+fine-tuning job knows nothing else of any task.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ import numpy as np
 import torch
 
 from saucier import config as c
-from saucier.errors import InputError, short
+from saucier.devices import AutocastDtype, autocast, move_batch
+from saucier.errors import InputError, shorten_text
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
-from saucier.objectives.labelling import run
+from saucier.objectives.labels import run_model
 from saucier.parts.output import Output
 from saucier.tasks.config import TaskConfig
+from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, order_by_length
 from saucier.tasks.examples import Example, Tally
-from saucier.tasks.sheet import Sheet, SheetBatches, ordered
-from saucier.text.rows import Batches, Ints
-from saucier.text.sources import Source
-from saucier.text.tokenizer import Tokenizer
-from saucier.training.precision import Dtype, autocast, moved
+from saucier.text.reading.sources import SourceFile
+from saucier.text.rows.batch import Batches, Ints
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
 Json = str | float | list[str] | None
 """What a prediction, or what it should have been, is in a file."""
@@ -51,18 +50,19 @@ class Encoding:
         """
         start: object = otherwise if self.start is None else self.start
         if type(start) is not int or not 0 <= start < self.body.output_embed.vocab:
-            raise InputError(f"{short(repr(start))[:80]} is no token of a vocabulary of {self.body.output_embed.vocab}",
+            raise InputError(f"{shorten_text(repr(start))[:80]} is no token of a vocabulary of "
+                             f"{self.body.output_embed.vocab}",
                              where="decoder_start_token_id", remedy="write one into the model's generation_config.json")
         return start
 
     @property
-    def tells_segments(self) -> bool:
+    def has_segment_ids(self) -> bool:
         """Whether a row says which text each token is of: the tokenizer writes it, and the body reads it."""
         return self.tokenizer.has_segments and self.body.embed.segments is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredHead:
     """The head that a task needs."""
 
     kind: str
@@ -74,7 +74,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Predictor:
     """A model that is asked, and how."""
 
     model: Transformer
@@ -82,22 +82,22 @@ class Reading:
     """How its rows are made."""
     batch: int
     """Units that are read at a time."""
-    dtype: Dtype = "float32"
+    dtype: AutocastDtype = "float32"
 
-    def outputs(self, sheet: Sheet) -> Iterator[tuple[Ints, Batch, Output]]:
+    def outputs(self, sheet: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
         device = next(self.model.parameters()).device
         was = self.model.training
         self.model.eval()
         try:
             with torch.no_grad(), autocast(self.dtype, device):
-                for rows in ordered(sheet, self.batch):
-                    batch = moved(rows.sheet.batch(rows.units), device)
-                    yield rows.units, batch, run(self.model, batch)
+                for rows in order_by_length(sheet, self.batch):
+                    batch = move_batch(rows.sheet.batch(rows.units), device)
+                    yield rows.units, batch, run_model(self.model, batch)
         finally:  # also where the reader wants no more, or the model fails
             self.model.train(was)
 
-    def logits(self, sheet: Sheet) -> torch.Tensor:
+    def logits(self, sheet: EncodedExamples) -> torch.Tensor:
         """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
         found = [(units, output.logits) for units, _, output in self.outputs(sheet)]
         order = np.argsort(np.concatenate([units for units, _ in found]))
@@ -117,7 +117,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScoredPart:
     """Examples that are scored together."""
 
     name: str
@@ -138,7 +138,7 @@ class Task(ABC, Generic[E]):
         """The task as data, with its labels where they are known."""
 
     @abstractmethod
-    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[E]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[E]:
         """Yield the examples of a file; without labels where only predictions are wanted.
 
         What is skipped, dropped or repaired on the way is counted in the tally.
@@ -163,22 +163,22 @@ class Task(ABC, Generic[E]):
 
     @property
     @abstractmethod
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequiredHead:
         """The head that it needs."""
 
     @abstractmethod
-    def sheet(self, examples: Sequence[E], encoding: Encoding) -> Sheet:
+    def sheet(self, examples: Sequence[E], encoding: Encoding) -> EncodedExamples:
         """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
 
-    def batches(self, sheet: Sheet, batch: int, *, seed: int) -> Batches[Any]:
+    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
         """Return endless batches of at most `batch` units of the training rows."""
-        return SheetBatches(sheet, batch, seed=seed)
+        return EncodedBatches(sheet, batch, seed=seed)
 
-    def fitted(self, sheet: Sheet) -> Task[E]:
+    def fitted(self, sheet: EncodedExamples) -> Task[E]:
         """Return the task with what the training rows say of it, once they are encoded."""
         return self
 
-    def manner(self, encoding: Encoding) -> dict[str, Any]:
+    def generation_settings(self, encoding: Encoding) -> dict[str, Any]:
         """Return how a model of this task writes, under the names of `saucier.generate`; nothing where it does not."""
         return {}
 
@@ -188,7 +188,7 @@ class Task(ABC, Generic[E]):
         """What is learned."""
 
     @abstractmethod
-    def answers(self, reading: Reading, examples: Sequence[E], sheet: Sheet) -> list[Answer]:
+    def answers(self, reading: Predictor, examples: Sequence[E], sheet: EncodedExamples) -> list[Answer]:
         """Return what a model says of each example, in order."""
 
     @property
@@ -208,7 +208,7 @@ class Task(ABC, Generic[E]):
     def texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""
 
-    def to_write(self, example: E) -> tuple[str, ...]:
+    def target_texts(self, example: E) -> tuple[str, ...]:
         """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
         return ()
 
@@ -221,11 +221,11 @@ class Task(ABC, Generic[E]):
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)
 
-    def parts(self, examples: Sequence[E]) -> list[Part]:
+    def parts(self, examples: Sequence[E]) -> list[ScoredPart]:
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
-        return [Part("", self, list(examples), list(range(len(examples))))]
+        return [ScoredPart("", self, list(examples), list(range(len(examples))))]
 
-    def remarks(self, sheet: Sheet) -> Iterator[str]:
+    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
         """Yield lines that a person should read before training on the rows of a sheet."""
         yield from ()
 

@@ -1,5 +1,4 @@
-"""Text on its way to the model: read -> tokenize -> store -> batch. Needs no torch; hands out numpy arrays.
+"""Text on its way to the model: read, tokenize, store, batch. Hands out numpy arrays.
 
-Import from the submodules (`config`, `read`, `corpus`, `split`, `tokenizer`, `store`, `batches`): this file stays empty
-so that `saucier --help` pays for none of them.
+Import from the submodules: this file stays empty so that `saucier --help` pays for none of them.
 """

@@ -1,4 +1,4 @@
-"""Words that keep company: n-grams of a token store that are likelier than their parts, counted as the store streams.
+"""Collocations: n-grams of a token store that are likelier than their parts (PMI), counted as the store streams.
 
 Letters: W words of a block, N n-grams, L tokens.
 """
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.text.rows import Ints
-from saucier.text.store import TokenStore
-from saucier.text.word_marks import word_starts
+from saucier.text.rows.batch import Ints
+from saucier.text.rows.store import TokenStore
+from saucier.text.tokenizer.word_boundaries import find_word_starts
 
 Hashes = NDArray[np.uint64]
 BLOCK = 1 << 20
@@ -92,34 +92,35 @@ class Collocations:
     def hashes(self, marks: Ints) -> tuple[Hashes, ...]:
         """Return the hashes of the n-grams of two words, of three, ...; each sorted. `marks`: see `word_marks`."""
         longest = max((one.words for one in self.kept), default=1)
-        return tuple(np.sort(hashes_of([one.ids for one in self.kept if one.words == words], words, marks))
+        return tuple(np.sort(hash_n_grams([one.ids for one in self.kept if one.words == words], words, marks))
                      for words in range(2, longest + 1))
 
 
-def hashes_of(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> Hashes:
+def hash_n_grams(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> Hashes:
     """Hash n-grams of so many words. Shapes: -> [N]."""
     tokens = np.array([number for ids in phrases for number in ids], dtype=np.int64)
     borders = np.zeros(len(tokens), dtype=bool)
     borders[np.cumsum([0, *map(len, phrases[:-1])])[:len(phrases)]] = True
-    found = words_of(tokens, np.ones_like(borders), borders, marks)
-    return n_grams(found, words)[0][::words]
+    found = find_words(tokens, np.ones_like(borders), borders, marks)
+    return hash_word_runs(found, words)[0][::words]
 
 
-def mixed(values: Hashes) -> Hashes:
+def scatter_bits(values: Hashes) -> Hashes:
     """Scatter 64-bit numbers. Source: Steele et al. 2014, SplitMix64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
-def words_of(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_], marks: Ints) -> Words:
+def find_words(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_], marks: Ints) -> Words:
     """Find the words of a row of tokens. Shapes: tokens, inside, borders [L]; marks [V]."""
-    starts = word_starts(tokens, inside, borders, marks)
+    starts = find_word_starts(tokens, inside, borders, marks)
     begin = starts.nonzero()[0]
     number = starts.cumsum()[inside] - 1
     size = np.bincount(number, minlength=len(begin)).astype(np.int64)
     place = inside.nonzero()[0] - begin[number]
-    parts = mixed((tokens[inside].astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN) + place.astype(np.uint64))
+    parts = scatter_bits((tokens[inside].astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
+                         + place.astype(np.uint64))
     hashes = np.add.reduceat(parts, size.cumsum() - size) if len(begin) else parts
     end = begin + size
     joined = np.zeros(len(begin), dtype=bool)
@@ -127,17 +128,17 @@ def words_of(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_]
     return Words(hashes, begin, end, joined)
 
 
-def n_grams(words: Words, length: int) -> tuple[Hashes, NDArray[np.bool_]]:
+def hash_word_runs(words: Words, length: int) -> tuple[Hashes, NDArray[np.bool_]]:
     """Hash the `length` words from each word on, and say whether they belong together. Shapes: -> [W - length + 1]."""
     count = max(0, len(words.hashes) - length + 1)
     total, whole = np.zeros(count, dtype=np.uint64), np.ones(count, dtype=bool)
     for place in range(length):
-        total += mixed(words.hashes[place:place + count] + np.uint64((place + 1) * GOLDEN % 2**64))
+        total += scatter_bits(words.hashes[place:place + count] + np.uint64((place + 1) * GOLDEN % 2**64))
         whole &= words.joined[place:place + count] if place else True
     return total, whole
 
 
-def blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int, Words]]:
+def read_blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int, Words]]:
     """Read a store piece by piece, cut before a word. Gives where each piece begins, and its words."""
     begin, total = 0, len(store.tokens)
     while begin < total:
@@ -146,7 +147,7 @@ def blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int,
         borders = np.zeros(len(tokens), dtype=bool)
         inner = store.offsets[np.searchsorted(store.offsets, begin):np.searchsorted(store.offsets, end)]
         borders[inner - begin] = True
-        words = words_of(tokens, ~np.isin(tokens, special), borders, marks)
+        words = find_words(tokens, ~np.isin(tokens, special), borders, marks)
         if end < total and len(words.begin) > 1:  # the last word may go on
             end = begin + int(words.begin[-1])
             words = Words(words.hashes[:-1], words.begin[:-1], words.end[:-1], words.joined[:-1])
@@ -154,18 +155,18 @@ def blocks(store: TokenStore, special: Ints, marks: Ints) -> Iterator[tuple[int,
         begin = end
 
 
-def counted(words: Words, length: int, start: int) -> Table:
+def count_block(words: Words, length: int, start: int) -> Table:
     """Count the n-grams of one piece."""
-    hashes, whole = n_grams(words, length)
+    hashes, whole = hash_word_runs(words, length)
     kept = whole.nonzero()[0]
-    shorter = n_grams(words, length - 1)[0] if length > 1 else np.zeros(len(words.hashes) + 1, dtype=np.uint64)
+    shorter = hash_word_runs(words, length - 1)[0] if length > 1 else np.zeros(len(words.hashes) + 1, dtype=np.uint64)
     found, first, counts = np.unique(hashes[kept], return_index=True, return_counts=True)
     place = kept[first]
     return Table(found, counts.astype(np.int64), start + words.begin[place], start + words.end[place + length - 1],
                  shorter[place], shorter[place + 1], int(counts.sum()))
 
 
-def merged(one: Table, other: Table) -> Table:
+def merge_tables(one: Table, other: Table) -> Table:
     """Add up two tables; where there is too much to remember, the rarest are forgotten."""
     both = {name: np.concatenate([getattr(one, name), getattr(other, name)])
             for name in ("hashes", "counts", "first", "last", "prefix", "suffix")}
@@ -180,16 +181,16 @@ def merged(one: Table, other: Table) -> Table:
     return replace(kept, forgotten=whole.forgotten + len(hashes) - len(kept.hashes))
 
 
-def count(store: TokenStore, special: Ints, marks: Ints, longest: int) -> list[Table]:
+def count_n_grams(store: TokenStore, special: Ints, marks: Ints, longest: int) -> list[Table]:
     """Count the n-grams of every length up to `longest`; the first table is that of single words."""
     tables: list[Table] = []
-    for start, words in blocks(store, special, marks):
-        found = [counted(words, length, start) for length in range(1, longest + 1)]
-        tables = [merged(one, other) for one, other in zip(tables, found, strict=True)] if tables else found
+    for start, words in read_blocks(store, special, marks):
+        found = [count_block(words, length, start) for length in range(1, longest + 1)]
+        tables = [merge_tables(one, other) for one, other in zip(tables, found, strict=True)] if tables else found
     return tables
 
 
-def measures(tables: list[Table]) -> list[NDArray[np.float64]]:
+def measure_n_grams(tables: list[Table]) -> list[NDArray[np.float64]]:
     """Return PMI_n of every n-gram: the least, over all ways to cut it, of log p(whole) - sum of log p(pieces).
 
     Source: Levine et al. 2021, §3, eq. 2, arXiv:2010.01825. The first entry is for single words, and empty of meaning.
@@ -198,14 +199,14 @@ def measures(tables: list[Table]) -> list[NDArray[np.float64]]:
     best, found = [likely[0]], [np.zeros(len(likely[0]))]
     for length in range(2, len(tables) + 1):
         cuts = [best[cut - 1][left] + best[length - cut - 1][right]
-                for cut in range(1, length) for left, right in [halves(tables, length, cut)]]
+                for cut in range(1, length) for left, right in [split_n_grams(tables, length, cut)]]
         parts = np.max(cuts, axis=0)
         found.append(likely[length - 1] - parts)
         best.append(np.maximum(likely[length - 1], parts))
     return found
 
 
-def halves(tables: list[Table], length: int, cut: int) -> tuple[Ints, Ints]:
+def split_n_grams(tables: list[Table], length: int, cut: int) -> tuple[Ints, Ints]:
     """Return the numbers, in their tables, of the first `cut` words and of the rest. Shapes: [N], [N]."""
     left = right = np.arange(len(tables[length - 1].hashes))
     for shorter in range(length - 1, cut - 1, -1):
@@ -215,7 +216,7 @@ def halves(tables: list[Table], length: int, cut: int) -> tuple[Ints, Ints]:
     return left, right
 
 
-def frequent(tables: list[Table], least: int) -> list[Table]:
+def keep_frequent(tables: list[Table], least: int) -> list[Table]:
     """Keep what occurs often enough, and whose parts were not forgotten."""
     kept = [tables[0].pick(tables[0].counts >= least)]
     for table in tables[1:]:
@@ -224,13 +225,13 @@ def frequent(tables: list[Table], least: int) -> list[Table]:
     return kept
 
 
-def collocations(store: TokenStore, special: Ints, marks: Ints, how: Counting) -> Iterator[Collocation]:
+def find_collocations(store: TokenStore, special: Ints, marks: Ints, how: Counting) -> Iterator[Collocation]:
     """Yield the n-grams whose words come together more often than any of their parts would, the best first.
 
     Those of two words come first, then those of three, ...; at most `how.each` of each length.
     """
-    tables = frequent(count(store, special, marks, how.longest), how.least)
-    for words, (table, measure) in enumerate(zip(tables, measures(tables), strict=True), start=1):
+    tables = keep_frequent(count_n_grams(store, special, marks, how.longest), how.least)
+    for words, (table, measure) in enumerate(zip(tables, measure_n_grams(tables), strict=True), start=1):
         order = np.lexsort((table.first, -measure)) if words > 1 else np.zeros(0, dtype=np.int64)
         for number in order[measure[order] > 0][:how.each].tolist():
             ids = tuple(store.tokens[table.first[number]:table.last[number]].tolist())

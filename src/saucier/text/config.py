@@ -1,6 +1,6 @@
-"""What a recipe says about text: where it comes from, what is held out, and the tokenizer. No torch, no reading here.
+"""Text in a recipe, as data: where it comes from, what is held out, and the tokenizer. No torch, no reading here.
 
-Every choice that excludes another is a union told apart by `kind`; the work is done in `read`, `split` and `tokenizer`.
+Every choice that excludes another is a union with a `kind`; `reading` and `tokenizer` do the work.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ OWN_COLUMNS = ("py", "en")
 """What they are called where the columns of tables are called by languages."""
 
 
-def languages_of(data: TextData | PairData | LanguageData) -> tuple[str, ...]:
+def list_languages(data: TextData | PairData | LanguageData) -> tuple[str, ...]:
     """Return the languages that a text is known to be in, in the order of their numbers; none for one of any kind."""
     match data:
         case LanguageData(languages=named):

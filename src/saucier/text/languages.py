@@ -1,11 +1,13 @@
-"""Text in several languages: how often each comes, its documents, its stores. Rows are drawn in `language_rows`.
+"""Text in several languages: sampling shares, corpora, stores, and batches whose rows mix the languages.
 
-Axes: N languages.
+Axes: N languages or pairs, B rows, L positions, D directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +15,18 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.text.config import LanguageData, languages_of
-from saucier.text.corpus import Own, TextCorpus, View
-from saucier.text.documentation import python_documentation
-from saucier.text.heads import python_code
-from saucier.text.read import Counts, Document
-from saucier.text.split import Part
-from saucier.text.store import TokenStore
+from saucier.text.config import LanguageData, list_languages
+from saucier.text.reading.corpus import Own, Part, TextCorpus, View
+from saucier.text.reading.documents import Counts, Document
+from saucier.text.reading.python_texts import read_python_code, read_python_documentation
+from saucier.text.rows.batch import Batches, Ints, Rows, make_generator, stack_rows, take_share
+from saucier.text.rows.store import PairStore, TokenStore
 
 NAMES = "languages.json"
-OWN: Mapping[str, Own] = {"python": python_code, "english": python_documentation}
+OWN: Mapping[str, Own] = {"python": read_python_code, "english": read_python_documentation}
 
 
-def sampling_shares(sizes: NDArray[np.generic], alpha: float) -> NDArray[np.float64]:
+def compute_sampling_shares(sizes: NDArray[np.generic], alpha: float) -> NDArray[np.float64]:
     """Return how often each language is to come: q_i = p_i^alpha / sum p_j^alpha. Shapes: sizes [N] -> [N].
 
     Source: Lample and Conneau 2019, §3.1, arXiv:1901.07291. Each is read q_i / p_i times as often as its size would
@@ -47,17 +48,17 @@ class LanguageCorpus:
         """Look at each language once. Errors: those of `TextCorpus`; `InputError` for a file in two languages."""
         self.data = data
         _check_apart(data)
-        self.members = {name: TextCorpus(data.of(name), seed=seed, own=OWN.get(name, python_documentation))
-                        for name in languages_of(data)}
+        self.members = {name: TextCorpus(data.of(name), seed=seed, own=OWN.get(name, read_python_documentation))
+                        for name in list_languages(data)}
         self.how = "of each language " + " and ".join(dict.fromkeys(one.how for one in self.members.values()))
         self.texts: View[str] = View(self._texts)
 
     def _texts(self, counts: Counts) -> Iterator[str]:
         """Repeat languages until their characters are in the wanted ratio; the one that needs it least is read once."""
         sizes = np.array([sum(map(len, one.texts)) for one in self.members.values()])
-        wanted = sampling_shares(sizes, self.data.tokenizer_alpha) / sizes
+        wanted = compute_sampling_shares(sizes, self.data.tokenizer_alpha) / sizes
         for one, times in zip(self.members.values(), wanted / wanted.min(), strict=True):
-            yield from repeated(one.texts, float(times))
+            yield from repeat_texts(one.texts, float(times))
 
     def documents(self, part: Part) -> Iterator[Document]:
         """Yield documents of a part, or their beginnings, in turns of languages, until the shortest is at its end."""
@@ -66,7 +67,7 @@ class LanguageCorpus:
             yield from together
 
 
-def repeated(texts: View[str], times: float) -> Iterator[str]:
+def repeat_texts(texts: View[str], times: float) -> Iterator[str]:
     """Yield every text `times` times; of a last, broken round a share that is spread evenly."""
     for first in range(int(np.ceil(times))):
         share = min(1.0, times - first)
@@ -112,7 +113,7 @@ def write_language_store(folder: Path, corpus: LanguageCorpus,
 
 def _check_apart(data: LanguageData) -> None:
     """Refuse a single language, and a file that is given for two."""
-    names = languages_of(data)
+    names = list_languages(data)
     if len(names) < 2:
         raise InputError(f"holds the language {names[0]} alone", where="data.languages",
                          remedy="add another one, or use kind: text")
@@ -122,3 +123,131 @@ def _check_apart(data: LanguageData) -> None:
             if seen.setdefault(file, name) != name:
                 raise InputError(f"is given as {seen[file]} and as {name}", where=file,
                                  remedy="name it under one language of data.languages")
+
+
+PERIOD = 1 << 14
+"""Rows in which the shares hold exactly, but for rounding; a language has one row of them at least."""
+LANGUAGES = 3
+"""Stream of random numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageMember:
+    """Batches whose tokens are all of one language, which their rows tell where it is given."""
+
+    batches: Batches[Rows]
+    language: int | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """As many as there are."""
+        return self.batches.steps_per_epoch
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Those of the batches."""
+        return self.batches.counts
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        return set_language(self.batches.rows(step, rank, world), self.language)
+
+    def __getitem__(self, step: int) -> Rows:
+        """Give the whole batch of one step."""
+        return self.rows(step)
+
+
+def set_language(rows: Rows, language: int | None) -> Rows:
+    """Let rows tell their language."""
+    return rows if language is None else replace(rows, languages=np.full_like(rows.tokens, language))
+
+
+class LanguageBatches:
+    """Endless batches over several languages; every language goes through its own text in its own order.
+
+    XLM draws a language for each batch, mBART for each row, as here.
+    """
+
+    def __init__(self, members: Sequence[Batches[Rows]], shares: NDArray[np.float64], *, batch: int,
+                 seed: int = 0) -> None:
+        """Draw from `members`, whose batches are one row each; `shares` [N] add up to 1."""
+        self._members = members
+        self._batch, self._seed = batch, seed
+        self._quota = split_by_shares(shares, PERIOD)
+        self._drawn = functools.lru_cache(maxsize=2)(self._period)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps that show as many rows as all languages have; a small one has come more than once by then."""
+        return -(-sum(one.steps_per_epoch for one in self._members) // self._batch)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts of all languages together."""
+        names = dict.fromkeys(name for one in self._members for name in one.counts)
+        return {name: sum(one.counts.get(name, 0) for one in self._members) for name in names}
+
+    def _period(self, number: int) -> Ints:
+        """Draw one period: the language of each of its rows, and which of the language's rows it is. -> [2, rows]."""
+        languages = make_generator(self._seed, LANGUAGES, number).permutation(np.repeat(np.arange(len(self._quota)),
+                                                                                        self._quota))
+        places = np.empty_like(languages)
+        for language, count in enumerate(self._quota):
+            places[languages == language] = number * count + np.arange(count)
+        return np.stack([languages, places])
+
+    def drawn(self, first: int, last: int) -> tuple[Ints, Ints]:
+        """Return language and place of the rows from number `first` of the whole training to `last` (not included)."""
+        found = [self._drawn(period) for period in range(first // PERIOD, -(-last // PERIOD))]
+        start = first // PERIOD * PERIOD
+        languages: Ints = np.concatenate([one[0] for one in found])
+        places: Ints = np.concatenate([one[1] for one in found])
+        cut = slice(first - start, last - start)
+        return languages[cut], places[cut]
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        mine = take_share(self._batch, rank, world)
+        languages, places = self.drawn(step * self._batch, (step + 1) * self._batch)
+        found = []
+        for number in range(mine.start, mine.stop):
+            rows = self._members[languages[number]].rows(int(places[number]))
+            found.append(replace(rows, row=number + self._batch * rows.row))
+        return stack_rows(found)
+
+    def __getitem__(self, step: int) -> Rows:
+        """Give the whole batch of one step."""
+        return self.rows(step)
+
+
+def split_by_shares(shares: NDArray[np.float64], total: int) -> Ints:
+    """Cut `total` by shares into whole numbers, one at least, the largest remainders up. Shapes: [N] -> [N]."""
+    exact = shares / shares.sum() * (total - len(shares))
+    found: Ints = exact.astype(np.int64) + 1
+    largest = np.argsort(found - exact, kind="stable")[:total - int(found.sum())]
+    found[largest] += 1
+    return found
+
+
+def read_directions(store: PairStore) -> Ints:
+    """Return with which languages source and target of each pair begin. Shapes: -> [N, 2]."""
+    return np.stack([side.tokens[side.offsets[:-1]].astype(np.int64) for side in (store.source, store.target)], axis=1)
+
+
+def count_repeats(told: Ints, alpha: float) -> Ints:
+    """Return how often each pair comes in a round, so that directions come by their shares. Shapes: [N, 2] -> [N].
+
+    Every pair comes once at least; where a direction is wanted some broken number of times, the pairs that come once
+    more are spread evenly over it. Source: Arivazhagan et al. 2019, arXiv:1907.05019, with alpha = 1 / T.
+    """
+    _, which, sizes = np.unique(told, axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    wanted = compute_sampling_shares(sizes, alpha) / sizes
+    times = (wanted / wanted.min())[which]
+    order = np.argsort(which, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[which[order]]
+    whole = times.astype(np.int64)
+    share = times - whole
+    found: Ints = whole + ((place + 1) * share).astype(np.int64) - (place * share).astype(np.int64)
+    return found

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.activations import Activations, KeepActivations
 from saucier.config.base import Config
+from saucier.config.stack import Activations, KeepActivations
 
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from saucier.devices import move_batch
 from saucier.objectives.base import Batch, Corruption, Objective
-from saucier.text.rows import share
-from saucier.training.precision import moved
+from saucier.text.rows.batch import take_share
 from saucier.training.processes import Processes
 
 HELD_OUT_STEP = 2**31
@@ -22,7 +22,7 @@ NLL, CORRECT = "nll", "correct"
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Scores a model on rows that can be read again and again (`EvaluationRows`, `EvaluationPairs`, or a list)."""
+    """Scores a model on rows that can be read again and again (`PackedEvaluation`, `PairEvaluation`, or a list)."""
 
     rows: Iterable[Any]
     corruption: Corruption[Any]
@@ -32,7 +32,7 @@ class Evaluator:
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Return `loss`, `nats` (sum), `targets`, `accuracy`, and the mean of each further figure of the objective."""
-        return scores(self.objective, totals(model, self.objective, self.batches(), self.processes))
+        return average_scores(self.objective, sum_scores(model, self.objective, self.batches(), self.processes))
 
     def batches(self) -> Iterator[Batch]:
         """Give the share of this process, corrupted the same way every time."""
@@ -45,12 +45,12 @@ class Evaluator:
         """Return what this process measures of a batch: all or nothing, or its rows where they go on in the next."""
         rank, world = self.processes.rank, self.processes.world
         if world > 1 and getattr(rows, "continues", None) is not None:
-            return rows.select(share(len(rows), rank, world))
+            return rows.select(take_share(len(rows), rank, world))
         return rows if number % world == rank else ()
 
 
-def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
-           processes: Processes) -> dict[str, tuple[float, float]]:
+def sum_scores(model: nn.Module, objective: Objective, batches: Iterable[Batch],
+               processes: Processes) -> dict[str, tuple[float, float]]:
     """Add up (total, targets) of every part and figure, over all processes."""
     names = (*objective.parts, NLL, CORRECT, *objective.figures)
     sums: dict[str, float] = {name: 0.0 for part in names for name in (part, f"{part}/n")}
@@ -58,7 +58,7 @@ def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
     model.eval()
     with torch.no_grad():
         for batch in batches:
-            loss = objective(model, moved(batch, device))
+            loss = objective(model, move_batch(batch, device))
             for name, part in [*loss.parts.items(), *loss.figures.items()]:
                 sums[name] += float(part.total)
                 sums[f"{name}/n"] += part.weight
@@ -67,7 +67,7 @@ def totals(model: nn.Module, objective: Objective, batches: Iterable[Batch],
     return {name: (sums[name], sums[f"{name}/n"]) for name in names}
 
 
-def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
+def average_scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
     """Turn sums into figures. `loss` adds up the means of all parts, that of the main one without label smoothing.
 
     Where the main part is no likelihood, `nats` is its sum all the same.
@@ -75,7 +75,7 @@ def scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[s
     means = {name: total / max(1.0, count) for name, (total, count) in sums.items()}
     main = NLL if sums[NLL][1] else objective.parts[0]  # what is no likelihood has no `nll`: squared errors, spans
     nats, targets = sums[main]
-    loss = objective.emphasis * means[main] + sum(means[name] for name in objective.parts[1:])
+    loss = objective.loss_factor * means[main] + sum(means[name] for name in objective.parts[1:])
     found = {"loss": loss, "nats": nats, "targets": targets, "accuracy": means[CORRECT]}
     return found | {name: means[name] for name in objective.figures if sums[name][1]}
 

@@ -1,36 +1,78 @@
-"""`train`, the one loop: next batch, gradients, update, evaluate, save, resume. It does not know what is learned.
+"""`train`, the one training loop: next batch, gradients, update, evaluate, save, resume; Ctrl-C and SIGTERM ask
+it to save and stop. It does not know what is learned.
 
-A run is a pure function of its recipe and its data: killed and resumed, it ends with the same weights (bit-equal on a
-CPU).
+A run is a pure function of its recipe and its data: killed and resumed, it ends with the same weights (bit-equal
+on a CPU).
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
-from saucier.allocator import keep_memory
+from saucier.checkpoints.steps import (
+    AVERAGE,
+    FOLDER,
+    BestCheckpoint,
+    TrainingState,
+    find_damage,
+    latest_checkpoint,
+    list_checkpoints,
+    mark_and_prune,
+    mark_best,
+)
+from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, keep_freed_memory
 from saucier.errors import WorkError
 from saucier.model import Transformer
 from saucier.objectives.base import Objective
 from saucier.parts.favor import Redraws
 from saucier.parts.stack import choose_activations
-from saucier.text.rows import share
+from saucier.text.rows.batch import take_share
 from saucier.training import resume as r
 from saucier.training.config import Training
-from saucier.training.interrupt import Interrupt
-from saucier.training.optimizers import Optimizer, build_optimizer
-from saucier.training.precision import Dtype, autocast, choose_dtype
-from saucier.training.processes import Processes, processes
-from saucier.training.progress import Progress, Reporter, all_reporters
-from saucier.training.schedules import factor
-from saucier.training.update import Evaluate, Study, Updater
+from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
+from saucier.training.processes import Processes, join_processes
+from saucier.training.progress import Progress, Reporter, build_reporters
+from saucier.training.update import Evaluate, TrainingData, Updater
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """While it is entered, remembers that a person or a scheduler wants the run to stop."""
+
+    def __init__(self) -> None:
+        """Nothing is asked yet."""
+        self.asked = False
+        self.before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interrupt:
+        """Take the signals over; only the main thread may."""
+        if threading.current_thread() is threading.main_thread():
+            self.before = {one: signal.signal(one, self.ask) for one in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        """Give the signals back."""
+        for one, handler in self.before.items():
+            signal.signal(one, handler)  # type: ignore[arg-type]  # what signal.signal returned
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """Remember the first signal; let the second one through."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
 
 FAILURES = "failures"
 HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activations")
@@ -38,14 +80,14 @@ HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activat
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TrainingResult:
     """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
 
     steps: int
     reason: Literal["done", "patience", "time"]
     loss: float | None
     """Training loss of the last update; None when there was none left to do."""
-    best: r.Best | None
+    best: BestCheckpoint | None
     tokens: int
     """Targets learned from."""
     tokens_read: int
@@ -54,8 +96,9 @@ class Result:
     dtype: str
 
 
-def train(model: Transformer, study: Study, training: Training, *, run_folder: Path, evaluate: Evaluate | None = None,
-          reporters: Sequence[Reporter] | None = None, recipe: Mapping[str, Any] | None = None) -> Result:
+def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
+          evaluate: Evaluate | None = None, reporters: Sequence[Reporter] | None = None,
+          recipe: Mapping[str, Any] | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
@@ -63,9 +106,10 @@ def train(model: Transformer, study: Study, training: Training, *, run_folder: P
     Raises `InputError` for a run begun with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
-    keep_memory()
-    with processes() as us, Interrupt() as interrupt:
-        run = Run.begin(model, study, training, run_folder, us, reporters, recipe or default_recipe(model, training))
+    keep_freed_memory()
+    with join_processes() as processes, Interrupt() as interrupt:
+        run = Run.begin(model, study, training, run_folder, processes, reporters,
+                        recipe or default_recipe(model, training))
         try:
             return run.go(evaluate, interrupt)
         finally:
@@ -78,19 +122,21 @@ def default_recipe(model: Transformer, training: Training) -> dict[str, Any]:
             "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
 
 
-def carry_on(objective: Objective, carried: Mapping[str, Tensor], us: Processes, device: torch.device) -> None:
+def restore_carried(objective: Objective, carried: Mapping[str, Tensor], processes: Processes,
+                    device: torch.device) -> None:
     """Give an objective what it carried when a checkpoint was saved: this process's rows of it."""
     if carried:
-        mine = share(len(next(iter(carried.values()))), us.rank, us.world)
-        objective.carry_on({name: rows[mine].to(device) for name, rows in carried.items()}, mine.start)
+        mine = take_share(len(next(iter(carried.values()))), processes.rank, processes.world)
+        objective.restore_carried({name: rows[mine].to(device) for name, rows in carried.items()}, mine.start)
 
 
-def agreed_dtype(model: Transformer, training: Training, us: Processes, note: Callable[[str], None]) -> Dtype:
+def agree_on_precision(model: Transformer, training: Training, processes: Processes,
+                       note: Callable[[str], None]) -> AutocastDtype:
     """Choose the number format; all processes take the first one's choice."""
     device = next(model.parameters()).device
-    dtype, why = choose_dtype(training.dtype, device)
+    dtype, why = choose_autocast_dtype(training.dtype, device)
     note(f"training on {device.type} in {why}")
-    return "bfloat16" if us.agree(dtype == "bfloat16") else "float32"
+    return "bfloat16" if processes.agree(dtype == "bfloat16") else "float32"
 
 
 @dataclass(slots=True)
@@ -100,16 +146,16 @@ class Run:
     model: Transformer
     training: Training
     folder: Path
-    us: Processes
+    processes: Processes
     optimizer: Optimizer
     updater: Updater
-    state: r.State
+    state: TrainingState
     reporter: Reporter
     redraws: Redraws
     loss: float | None = None
 
     @classmethod
-    def begin(cls, model: Transformer, study: Study, training: Training, folder: Path, us: Processes,
+    def begin(cls, model: Transformer, study: TrainingData, training: Training, folder: Path, processes: Processes,
               reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.train()
@@ -119,38 +165,39 @@ class Run:
         choose_activations(models, training.activations)
         redraws = Redraws(models)
         optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
-        found = r.latest(folder, notes.append)
+        found = latest_checkpoint(folder, notes.append)
         if found is None:
-            state = r.State(recipe=dict(recipe), dtype=agreed_dtype(model, training, us, notes.append))
+            state = TrainingState(recipe=dict(recipe),
+                                  dtype=agree_on_precision(model, training, processes, notes.append))
         else:
-            r.refuse_other(r.State.read(found).recipe, recipe, folder)
-            state = r.restore(found, model, optimizer, modules)
-            carry_on(study.objective, r.read_carried(found), us, next(model.parameters()).device)
+            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder)
+            state = r.restore_checkpoint(found, model, optimizer, modules)
+            restore_carried(study.objective, r.read_carried(found), processes, next(model.parameters()).device)
             redraws.at(max(0, state.step - 1))
-            if us.first and found == r.checkpoints(folder)[0]:
-                r.after_save(folder, max(training.keep, training.average), state.best)
+            if processes.first and found == list_checkpoints(folder)[0]:
+                mark_and_prune(folder, max(training.keep, training.average), state.best)
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
-        reporter = all_reporters(training, folder, state.step, reporters, writes=us.first)
+        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first)
         for text in notes:
             reporter.note(text)
-        updater = Updater(model, study, us, cast(Dtype, state.dtype), seed=training.seed,
+        updater = Updater(model, study, processes, cast(AutocastDtype, state.dtype), seed=training.seed,
                           micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
-        return cls(model, training, folder, us, optimizer, updater, state, reporter, redraws)
+        return cls(model, training, folder, processes, optimizer, updater, state, reporter, redraws)
 
-    def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> Result:
+    def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> TrainingResult:
         """Do the steps that are left."""
         while self.state.step < self.training.steps and not (self.out_of_patience or self.out_of_time):
             self.update()
             self.evaluate_and_save(evaluate)
-            if self.us.any(interrupt.asked) and self.state.step < self.training.steps:
+            if self.processes.any(interrupt.asked) and self.state.step < self.training.steps:
                 self.stop()
         if self.training.average > 1:
             self.average(evaluate)
         state = self.state
-        return Result(state.step, self.reason(), self.loss, state.best, state.tokens, state.tokens_read, state.seconds,
-                      state.dtype)
+        return TrainingResult(state.step, self.reason(), self.loss, state.best, state.tokens, state.tokens_read,
+                              state.seconds, state.dtype)
 
     def reason(self) -> Literal["done", "patience", "time"]:
         """Say why there are no more steps."""
@@ -171,14 +218,15 @@ class Run:
     def out_of_time(self) -> bool:
         """Whether the time is over for any process."""
         limit = self.training.seconds
-        return limit is not None and self.us.any(self.state.seconds >= limit)
+        return limit is not None and self.processes.any(self.state.seconds >= limit)
 
     def steps_in_all(self) -> int:
         """Return how many updates the run will have: its steps, or fewer that its time pays at the pace so far."""
         limit, steps, done = self.training.seconds, self.training.steps, self.state.step
         if limit is None or done == 0:
             return steps
-        spent = self.us.sums({"seconds": self.state.seconds})["seconds"] / self.us.world  # all must find the same rate
+        # all must find the same rate
+        spent = self.processes.sums({"seconds": self.state.seconds})["seconds"] / self.processes.world
         return min(steps, max(done + 1, round(done * limit / spent)))
 
     def update(self) -> None:
@@ -186,7 +234,7 @@ class Run:
         begin, state, training = time.perf_counter(), self.state, self.training
         self.redraws.at(state.step)
         learned = self.updater.gradients(state.step)
-        self.optimizer.step(factor(training.schedule, state.step, self.steps_in_all()))
+        self.optimizer.step(learning_rate_factor(training.schedule, state.step, self.steps_in_all()))
         self.updater.study.objective.settle(self.model, state.step)
         self.updater.forget()
         spent = time.perf_counter() - begin
@@ -211,27 +259,27 @@ class Run:
     def judge(self, evaluate: Evaluate, name: str) -> bool:
         """Evaluate; return whether the model is the best so far."""
         begin, state = time.perf_counter(), self.state
-        with autocast(cast(Dtype, state.dtype), next(self.model.parameters()).device):
+        with autocast(cast(AutocastDtype, state.dtype), next(self.model.parameters()).device):
             scores = evaluate(self.model)
         state.seconds += time.perf_counter() - begin
         self.reporter.evaluation(state.step, scores)
-        moving = self.updater.study.objective.moving
-        better = moving or state.best is None or scores["loss"] < state.best.loss
+        has_moving_targets = self.updater.study.objective.has_moving_targets
+        better = has_moving_targets or state.best is None or scores["loss"] < state.best.loss
         state.stale = 0 if better else state.stale + 1
         if better:
-            state.best = r.Best(name, state.step, scores["loss"])
+            state.best = BestCheckpoint(name, state.step, scores["loss"])
         return better
 
     def save(self) -> Path:
         """Save a checkpoint, point to the best one, remove what is no longer kept. Only the first process writes."""
-        target, best = self.folder / r.FOLDER / f"step-{self.state.step}", self.state.best
+        target, best = self.folder / FOLDER / f"step-{self.state.step}", self.state.best
         objective = self.updater.study.objective
-        carried = self.us.under_one_another(objective.carried())
-        if self.us.first:
+        carried = self.processes.gather_rows(objective.carried())
+        if self.processes.first:
             target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state, modules=objective.modules,
                                        carried=carried)
-            r.after_save(self.folder, max(self.training.keep, self.training.average), best)
-        self.us.wait()
+            mark_and_prune(self.folder, max(self.training.keep, self.training.average), best)
+        self.processes.wait()
         return target
 
     def stop(self) -> None:
@@ -241,17 +289,18 @@ class Run:
 
     def average(self, evaluate: Evaluate | None) -> None:
         """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""
-        folders = [folder for folder in r.checkpoints(self.folder)[:self.training.average] if r.damage(folder) is None]
+        folders = [folder for folder in list_checkpoints(self.folder)[:self.training.average]
+                   if find_damage(folder) is None]
         last = folders[0]
-        if self.us.first:
+        if self.processes.first:
             target = r.save_average(self.folder, self.model, r.average_weights(folders), self.state)
             self.reporter.note(f"averaged {len(folders)} checkpoints into {target}")
-        self.us.wait()
-        r.fill_from(self.model, self.folder / r.FOLDER / r.AVERAGE)
+        self.processes.wait()
+        r.load_weights_into(self.model, self.folder / FOLDER / AVERAGE)
         stale = self.state.stale
-        better = evaluate is not None and self.judge(evaluate, r.AVERAGE)
+        better = evaluate is not None and self.judge(evaluate, AVERAGE)
         self.state.stale = stale
-        if better and self.us.first and self.state.best is not None:
-            r.mark_best(self.folder, self.state.best)
+        if better and self.processes.first and self.state.best is not None:
+            mark_best(self.folder, self.state.best)
         if not better and evaluate is not None:
-            r.fill_from(self.model, last)
+            r.load_weights_into(self.model, last)

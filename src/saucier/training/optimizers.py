@@ -1,12 +1,18 @@
-"""From an optimizer's config to torch's optimizers over the right parameters, behind one small class.
+"""From a config to torch's optimizers: the learning-rate schedule, the role of each parameter (which weights
+decay, which are orthogonalized), and one small class over one or two optimizers.
 
 The state can be taken out and put back as named tensors, so that no pickle is needed to resume.
+
+This is the one place that says which weights decay and which are orthogonalized.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -14,14 +20,125 @@ import torch
 from torch import Tensor, nn
 
 from saucier.errors import InputError
+from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.block import SplitMaps
+from saucier.parts.feed_forward import GatedFeedForward
+from saucier.parts.heads import LanguageHead
 from saucier.training import config as c
-from saucier.training.roles import Role, all_roles, below_the_head, fused_rows, learned_parameters
+
+
+def learning_rate_factor(schedule: c.ScheduleConfig, step: int, steps: int) -> float:
+    """Return the factor (0 … 1) for update number `step` (from 0) of `steps`. Sources: see each schedule's config."""
+    number = step + 1
+    if number <= schedule.warmup:
+        return number / schedule.warmup
+    progress = (number - schedule.warmup) / max(1, steps - schedule.warmup)
+    match schedule:
+        case c.Cosine(final=final):
+            return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+        case c.Linear(final=final):
+            return final + (1 - final) * max(0.0, 1 - progress)
+        case c.Polynomial(power=power, final=final):
+            return float(final + (1 - final) * max(0.0, 1 - progress) ** power)
+        case c.InverseSquareRoot(warmup=warmup):
+            return math.sqrt(warmup / number)
+        case c.Constant(cooldown=cooldown):
+            return min(1.0, (steps - step) / cooldown) if cooldown else 1.0
+
+
+class ParameterRole(Enum):
+    """The kinds of parameters."""
+
+    MATRIX = "matrix"
+    """A linear map inside a stack: decays; Muon orthogonalizes it."""
+    OUTPUT = "output"
+    """A linear map outside the stacks, such as an untied output matrix: decays."""
+    OTHER = "other"
+    """Tables, norms and biases: no decay."""
+
+
+def find_roles(model: nn.Module) -> dict[str, ParameterRole]:
+    """Return the role of every trainable parameter, by name; a tied output matrix counts as the table that it is."""
+    stacks = [stack for name, stack in model.named_children() if name in ("encoder", "decoder")]
+    inside = {id(module.weight) for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)}
+    maps = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear | LanguageHead)}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    found = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            key = id(parameter)
+            found[name] = ParameterRole.MATRIX if key in inside else ParameterRole.OUTPUT if key in maps - tables \
+                else ParameterRole.OTHER
+    return found
+
+
+BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
+
+
+def depth_below_head(model: nn.Module) -> Callable[[str], int]:
+    """Return how many groups of layers stand above a parameter, by its name: none above a head, all above embeddings.
+
+    Each stack counts its own blocks.
+    """
+    counts = {stack: len(getattr(model, stack).blocks) for stack in ("encoder", "decoder")
+              if getattr(model, stack, None) is not None}
+
+    def depth(name: str) -> int:
+        if name.startswith(("embed.", "decoder_embed.", "front.")):
+            return max(counts.values(), default=0) + 1
+        found = BLOCK.match(name)
+        return counts[found[1]] - int(found[2]) if found else 0
+
+    return depth
+
+
+def trainable_parameters(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
+    """Return every trainable parameter once, by name: the model's own, then those of an objective's modules.
+
+    The latter are named `objective.MODULE.NAME`; one that is shared keeps the name that came first.
+    """
+    found: dict[int, tuple[str, nn.Parameter]] = {}
+    for name, parameter in [*model.named_parameters(), *module_parameters(modules)]:
+        if parameter.requires_grad:
+            found.setdefault(id(parameter), (name, parameter))
+    return dict(found.values())
+
+
+def module_parameters(modules: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters of an objective's modules under the names that a run knows them by."""
+    return [(f"objective.{module}.{name}", parameter)
+            for module, one in modules.items() for name, parameter in one.named_parameters()]
+
+
+def find_all_roles(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, ParameterRole]:
+    """Return the role of every parameter, the model's and those of an objective's modules."""
+    return {f"objective.{module}.{name}": role for module, one in modules.items()
+            for name, role in find_roles(one).items()} | find_roles(model)
+
+
+def fused_rows(model: nn.Module) -> dict[int, list[int]]:
+    """Return, for the id of each weight that holds several maps on top of each other, the rows of each.
+
+    Queries, keys and values are orthogonalized apart, as separate maps would be.
+    """
+    found: dict[int, list[int]] = {}
+    for module in model.modules():
+        match module:  # a map that a rewrite changed has no matrix that learns
+            case SelfAttention(qkv=nn.Linear() | SplitMaps()):
+                query, key, _ = module.widths
+                found[id(module.qkv.weight)] = [query, key, key]
+            case CrossAttention(kv=nn.Linear()):
+                found[id(module.kv.weight)] = [module.kv.out_features // 2] * 2
+            case GatedFeedForward(up=nn.Linear()):
+                found[id(module.up.weight)] = [module.up.out_features // 2] * 2
+    return found
+
 
 Named = dict[str, nn.Parameter]
 
 
 @dataclass(slots=True)
-class Piece:
+class FusedPart:
     """Some rows of a parameter, as a parameter of its own that shares the memory."""
 
     whole: nn.Parameter
@@ -37,7 +154,7 @@ class Piece:
 class Optimizer:
     """One or two torch optimizers that step together. The rate of each follows one schedule factor."""
 
-    def __init__(self, parts: list[torch.optim.Optimizer], names: dict[int, str], pieces: list[Piece]) -> None:
+    def __init__(self, parts: list[torch.optim.Optimizer], names: dict[int, str], pieces: list[FusedPart]) -> None:
         """`names`: parameter id to name, for the state; `pieces`: views that must see gradients before a step."""
         self.parts, self.names, self.pieces = parts, names, pieces
         self.highest = [[float(group["lr"]) for group in part.param_groups] for part in parts]
@@ -76,7 +193,7 @@ class Optimizer:
                     fields = grouped.pop(name, None)
                     if fields is not None:
                         check_state(part, name, parameter, fields)
-                        part.state[parameter] = restored(fields, parameter.device, bool(group.get("fused")))
+                        part.state[parameter] = restore_fields(fields, parameter.device, bool(group.get("fused")))
         if grouped:
             raise InputError(f"state of unknown parameter {next(iter(grouped))}", where="optimizer.safetensors",
                              remedy="resume with the recipe that the run was begun with")
@@ -101,7 +218,7 @@ def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, field
                          remedy="remove this checkpoint, so that the run goes on from the one before")
 
 
-def restored(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
+def restore_fields(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
     """Copy one parameter's state to where torch wants it: step counts are beside the weights only in fused kernels."""
     return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field,
             value in fields.items()}
@@ -114,57 +231,57 @@ def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
 
     Raises `InputError` for Muon on a torch that lacks it.
     """
-    parameters = learned_parameters(model, modules)
-    kinds = all_roles(model, modules)
+    parameters = trainable_parameters(model, modules)
+    kinds = find_all_roles(model, modules)
     names = {id(parameter): name for name, parameter in parameters.items()}
-    depth, factor = below_the_head(model), 1.0 if rates is None else rates.factor
+    depth, factor = depth_below_head(model), 1.0 if rates is None else rates.factor
     shares = {name: factor**depth(name) for name in parameters}
     match config:
         case c.AdamW():
-            return Optimizer([adamw(config, parameters, kinds, shares)], names, [])
+            return Optimizer([build_adamw(config, parameters, kinds, shares)], names, [])
         case c.Adafactor():
-            return Optimizer([adafactor(config, parameters, kinds, shares)], names, [])
+            return Optimizer([build_adafactor(config, parameters, kinds, shares)], names, [])
         case c.Muon():
-            matrices = {name: p for name, p in parameters.items() if kinds[name] is Role.MATRIX}
+            matrices = {name: p for name, p in parameters.items() if kinds[name] is ParameterRole.MATRIX}
             others = {name: p for name, p in parameters.items() if name not in matrices}
             rows = {key: sizes for one in (model, *modules.values()) for key, sizes in fused_rows(one).items()}
             views, pieces = split_fused(matrices, rows, names)
             of_views = [shares[names[id(view)].split("[")[0]] for view in views]
-            return Optimizer([muon(config, views, of_views), adamw(config.others, others, kinds, shares)], names,
-                             pieces)
+            return Optimizer([build_muon(config, views, of_views), build_adamw(config.others, others, kinds, shares)],
+                             names, pieces)
 
 
 Group = dict[str, Any]
 
 
-def decayed(parameters: Named, kinds: dict[str, Role], shares: Mapping[str, float], *, rate: float,
-            decay: float) -> list[Group]:
+def group_by_decay(parameters: Named, kinds: dict[str, ParameterRole], shares: Mapping[str, float], *, rate: float,
+                   decay: float) -> list[Group]:
     """Split parameters into those that decay and those that do not, and each by its share of the rate."""
     groups: dict[tuple[bool, float], Group] = {}
     for name, parameter in parameters.items():
-        decays, share = kinds[name] is not Role.OTHER, shares[name]
+        decays, share = kinds[name] is not ParameterRole.OTHER, shares[name]
         group = groups.setdefault((decays, share), {"params": [], "weight_decay": decay if decays else 0.0,
                                                     "lr": rate * share})
         group["params"].append(parameter)
     return [groups[key] for key in sorted(groups, reverse=True)]
 
 
-def adamw(config: c.AdamW, parameters: Named, kinds: dict[str, Role],
-          shares: Mapping[str, float]) -> torch.optim.Optimizer:
+def build_adamw(config: c.AdamW, parameters: Named, kinds: dict[str, ParameterRole],
+                shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """AdamW with torch's fused kernel. Source: Loshchilov and Hutter 2019, algorithm 2."""
-    groups = decayed(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
+    groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
 
 
-def adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, Role],
-              shares: Mapping[str, float]) -> torch.optim.Optimizer:
+def build_adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, ParameterRole],
+                    shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """Adafactor, without first moments. Source: Shazeer and Stern 2018, algorithm 4."""
-    groups = decayed(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
+    groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
     return torch.optim.Adafactor(groups, lr=config.learning_rate, beta2_decay=config.beta2_decay, d=config.threshold)
 
 
-def muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:
+def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:
     """Muon with steps of AdamW's size. Source: Liu et al. 2025, §2.2, arXiv:2502.16982."""
     if not hasattr(torch.optim, "Muon"):
         raise InputError("this torch has no Muon", where="training.optimizer.kind",
@@ -178,10 +295,10 @@ def muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torc
 
 
 def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, str]) -> tuple[list[nn.Parameter],
-                                                                                             list[Piece]]:
+                                                                                             list[FusedPart]]:
     """Replace each fused matrix by views of its maps; names the views in `names`."""
     views: list[nn.Parameter] = []
-    pieces: list[Piece] = []
+    pieces: list[FusedPart] = []
     for name, parameter in matrices.items():
         if id(parameter) not in rows:
             views.append(parameter)
@@ -190,7 +307,7 @@ def split_fused(matrices: Named, rows: dict[int, list[int]], names: dict[int, st
         for count in rows[id(parameter)]:
             view = nn.Parameter(parameter.detach()[start:start + count])
             names[id(view)] = f"{name}[{start}:{start + count}]"
-            pieces.append(Piece(parameter, view, start))
+            pieces.append(FusedPart(parameter, view, start))
             views.append(view)
             start += count
     return views, pieces

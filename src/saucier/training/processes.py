@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-PATIENCE = timedelta(days=30)
+TIMEOUT = timedelta(days=30)
 """How long processes wait for one that packs or scores alone; torch gives up after 10 or 30 minutes. One that died ends
 the others at once: its connections close, and torchrun stops the rest."""
 BUCKET = 2**24
@@ -58,7 +58,7 @@ class Processes:
         for parameter in shared:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        for bucket in buckets([p.grad for p in shared if p.grad is not None]):
+        for bucket in group_into_buckets([p.grad for p in shared if p.grad is not None]):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             dist.all_reduce(flat)
             start = 0
@@ -66,7 +66,7 @@ class Processes:
                 gradient.copy_(flat[start:start + gradient.numel()].view_as(gradient))
                 start += gradient.numel()
 
-    def under_one_another(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def gather_rows(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Put the rows of all processes under one another, in order; a process without rows has no names, either.
 
         Shapes: [rows of this process, ...] -> [rows of all, ...].
@@ -99,7 +99,7 @@ class Processes:
         return bool(self.sum(torch.tensor(float(value and self.first))).item())
 
 
-def buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
+def group_into_buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
     """Group tensors, in order, into messages of about `BUCKET` values."""
     group: list[Tensor] = []
     for tensor in tensors:
@@ -112,7 +112,7 @@ def buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def processes() -> Iterator[Processes]:
+def join_processes() -> Iterator[Processes]:
     """Join the group that torchrun announces in the environment; alone without it."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
@@ -120,7 +120,7 @@ def processes() -> Iterator[Processes]:
         return
     ours = not dist.is_initialized()
     if ours:
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
     try:
         yield Processes(dist.get_rank(), world)
     finally:

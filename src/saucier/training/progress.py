@@ -1,7 +1,4 @@
-"""Telling how a run goes: a bar on a terminal, or lines; metrics.jsonl; TensorBoard events.
-
-The loop knows `Reporter` only.
-"""
+"""Reporting a training run: a bar on a terminal or lines, metrics.jsonl, and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from saucier.errors import InputError
-from saucier.files import disk_errors, parse_json, write_text
+from saucier.files import parse_json, report_disk_errors, write_text
 from saucier.training.config import Training
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
@@ -57,7 +54,7 @@ class Reporter(Protocol):
         """At the end, however it came."""
 
 
-def evaluation_line(step: int, scores: Mapping[str, float]) -> str:
+def format_evaluation(step: int, scores: Mapping[str, float]) -> str:
     """Say an evaluation in one line."""
     return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
 
@@ -78,7 +75,7 @@ class Lines:
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Write a line."""
-        self.note(evaluation_line(step, scores))
+        self.note(format_evaluation(step, scores))
 
     def note(self, text: str) -> None:
         """Write a line."""
@@ -110,7 +107,7 @@ class Bar:
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Print a line above the bar."""
-        self.note(evaluation_line(step, scores))
+        self.note(format_evaluation(step, scores))
 
     def note(self, text: str) -> None:
         """Print a line above the bar."""
@@ -127,7 +124,7 @@ class MetricsFile:
     def __init__(self, path: Path, every: int, first: int) -> None:
         """Go on after update `first`: later lines, of updates that will be done again, are removed."""
         self.path, self.every = path, every
-        with disk_errors(path):
+        with report_disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self.kept = [line for line in read_lines(path) if line["step"] <= first]
         write_text(path, "".join(json.dumps(line) + "\n" for line in self.kept))
@@ -148,7 +145,7 @@ class MetricsFile:
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one line; a full disk is one clear error."""
-        with disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
+        with report_disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def close(self) -> None:
@@ -225,7 +222,7 @@ class Reporters:
             member.close()
 
 
-def want_events(choice: Literal["auto", "on", "off"]) -> bool:
+def check_events(choice: Literal["auto", "on", "off"]) -> bool:
     """Say whether to write events. Raises `InputError` when they were asked for and tensorboard is missing."""
     installed = importlib.util.find_spec("tensorboard") is not None
     if choice == "on" and not installed:
@@ -234,21 +231,21 @@ def want_events(choice: Literal["auto", "on", "off"]) -> bool:
     return installed and choice != "off"
 
 
-def screen(steps: int, every: int) -> Reporter:
+def choose_screen(steps: int, every: int) -> Reporter:
     """Return a bar where standard error is a terminal, else lines."""
     return Bar(steps) if sys.stderr.isatty() else Lines(every)
 
 
-def all_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
-                  writes: bool) -> Reporters:
+def build_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
+                    writes: bool) -> Reporters:
     """Return who is told: those given (by default the screen), and the files of a run that goes on after `first`.
 
     A process that does not write tells nobody. Raises `InputError` when events were asked for and cannot be written.
     """
-    events = want_events(training.events)
+    events = check_events(training.events)
     if not writes:
         return Reporters()
     every = training.log_every
     files: list[Reporter] = [MetricsFile(folder / METRICS, every, first)]
     files += [Events(folder / EVENTS, every, first)] if events else []
-    return Reporters(*([screen(training.steps, every)] if given is None else given), *files)
+    return Reporters(*([choose_screen(training.steps, every)] if given is None else given), *files)

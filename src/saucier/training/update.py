@@ -15,19 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saucier.checkpoints.tensors import write_tensors
+from saucier.checkpoints.weight_files import write_tensors
+from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import WorkError
 from saucier.files import write_atomically
-from saucier.objectives.base import Batch, Corruption, Loss, Objective
-from saucier.objectives.batch_sizes import tokens_read
-from saucier.text.rows import Batches
-from saucier.training.precision import Dtype, autocast, moved
+from saucier.objectives.base import Batch, Corruption, Loss, Objective, count_tokens_read
+from saucier.text.rows.batch import Batches
+from saucier.training.optimizers import trainable_parameters
 from saucier.training.processes import Processes
-from saucier.training.roles import learned_parameters
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class TrainingData:
     """What is learned, and from what: the data, its corruption, and the loss."""
 
     batches: Batches[Any]
@@ -36,7 +35,7 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class UpdateStats:
     """What one update saw."""
 
     loss: float
@@ -51,16 +50,16 @@ class Updater:
     """Computes the gradients of one step."""
 
     model: nn.Module
-    study: Study
+    study: TrainingData
     processes: Processes
-    dtype: Dtype
+    dtype: AutocastDtype
     seed: int
     micro_batch: int | None
     clip: float | None
     failures: Path
     """Folder for a batch whose loss is not finite."""
 
-    def gradients(self, step: int) -> Learned:
+    def gradients(self, step: int) -> UpdateStats:
         """Fill the gradients of `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
         device = next(self.model.parameters()).device
         objective = self.study.objective.at(step)
@@ -68,23 +67,23 @@ class Updater:
         targets = self.targets(objective, [batch for _, batch in micro])
         sums = dict.fromkeys(targets, 0.0)
         for row, batch in micro:
-            torch.manual_seed(noise_seed(self.seed, step, row))
+            torch.manual_seed(dropout_seed(self.seed, step, row))
             with autocast(self.dtype, device):
-                loss = objective(self.model, moved(batch, device))
+                loss = objective(self.model, move_batch(batch, device))
             loss.over(targets).backward()
-            add(sums, loss)
+            add_totals(sums, loss)
         parameters = self.parameters()
         self.processes.sum_gradients(parameters)
         mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
-        norm = clipped([p.grad for p in parameters if p.grad is not None], self.clip)
+        norm = clip_gradients([p.grad for p in parameters if p.grad is not None], self.clip)
         if not (math.isfinite(mean) and math.isfinite(norm)):
             self.fail(step, mean, norm, [batch for _, batch in micro])
-        read = self.processes.sums({"read": float(sum(sum(tokens_read(batch)) for _, batch in micro))})["read"]
-        return Learned(mean, norm, int(targets[objective.parts[0]]), int(read))
+        read = self.processes.sums({"read": float(sum(sum(count_tokens_read(batch)) for _, batch in micro))})["read"]
+        return UpdateStats(mean, norm, int(targets[objective.parts[0]]), int(read))
 
     def parameters(self) -> list[nn.Parameter]:
         """Return everything that is learned: of the model, and of the objective's own modules."""
-        return list(learned_parameters(self.model, self.study.objective.modules).values())
+        return list(trainable_parameters(self.model, self.study.objective.modules).values())
 
     def forget(self) -> None:
         """Drop the gradients."""
@@ -117,13 +116,13 @@ class Updater:
                         where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")
 
 
-def add(sums: dict[str, float], loss: Loss) -> None:
+def add_totals(sums: dict[str, float], loss: Loss) -> None:
     """Add the totals of one micro-batch; reading them waits for the device."""
     for name, part in loss.parts.items():
         sums[name] += float(part.total.detach())
 
 
-def clipped(gradients: list[Tensor], limit: float | None) -> float:
+def clip_gradients(gradients: list[Tensor], limit: float | None) -> float:
     """Scale the whole gradient down to a norm of `limit`, in place; return the norm before."""
     norm = torch.nn.utils.get_total_norm(gradients)
     if limit is not None and norm > limit:
@@ -131,7 +130,7 @@ def clipped(gradients: list[Tensor], limit: float | None) -> float:
     return float(norm)
 
 
-def noise_seed(seed: int, step: int, row: int) -> int:
+def dropout_seed(seed: int, step: int, row: int) -> int:
     """Mix a seed for dropout: the same for the same rows at the same step, so that nothing need be remembered."""
     return int(np.random.SeedSequence([seed, step, row]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 

@@ -13,4 +13,4 @@ __all__ = ["draw", "inputs"]
 def draw(rng: random.Random) -> tuple[M2M100Config, list[str]]:
     """Return a config, and the classes it may be used with."""
     return M2M100Config(**sizes(rng), pad_token_id=rng.choice([0, 1, 5])), ["M2M100ForConditionalGeneration",
-                                                                          "M2M100Model"]
+                                                                            "M2M100Model"]

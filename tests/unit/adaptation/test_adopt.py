@@ -9,15 +9,15 @@ import torch
 from tests.tolerances import assert_close
 
 from saucier import config as c
-from saucier.adaptation import config as a
-from saucier.adaptation.adopt import NewTokens, adopt, take_decoder_off
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import save_adapter
+from saucier.adaptation.starting_weights import AddedTokens, drop_decoder, initialize_from
 from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.loading import load
+from saucier.folders.load import load
+from saucier.folders.save import save_adapter
 from saucier.model import build
-from saucier.parts.changed import Origin
+from saucier.parts.provenance import Origin
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2}
 
@@ -28,7 +28,7 @@ def bert(vocab: int = 50, **changes: object) -> c.Transformer:
 
 def test_the_same_model_answers_equally() -> None:
     mine, other = build(bert(), seed=1).eval(), build(bert(), seed=2).eval()
-    found = adopt(mine, other)
+    found = initialize_from(mine, other)
     ids = torch.tensor([[3, 4, 5]])
     assert (found.new, found.left) == ((), ())
     assert torch.equal(mine(ids).logits, other(ids).logits)
@@ -39,7 +39,7 @@ def test_new_tokens_begin_as_the_mean_of_their_pieces_in_tables_and_biases() -> 
     with torch.no_grad():
         other.head.language.bias.copy_(torch.arange(50.0))
     mine = build(bert(54), seed=1)
-    found = adopt(mine, other, NewTokens(50, [[3, 5], [7], [1, 2, 3]]))
+    found = initialize_from(mine, other, AddedTokens(50, [[3, 5], [7], [1, 2, 3]]))
     assert found.tokens == 3
     table = other.embed.tokens.weight
     assert torch.equal(mine.embed.tokens.weight[:50], table)
@@ -52,7 +52,7 @@ def test_new_tokens_begin_as_the_mean_of_their_pieces_in_tables_and_biases() -> 
 
 def test_tokens_inside_a_padded_table_are_set_too() -> None:
     mine, other = build(bert(64), seed=1), build(bert(64), seed=2)  # a published table with rows to spare
-    adopt(mine, other, NewTokens(60, [[3, 5]]))
+    initialize_from(mine, other, AddedTokens(60, [[3, 5]]))
     assert torch.allclose(mine.embed.tokens.weight[60], other.embed.tokens.weight[[3, 5]].mean(0))
     assert torch.equal(mine.embed.tokens.weight[61], other.embed.tokens.weight[61])
 
@@ -60,34 +60,34 @@ def test_tokens_inside_a_padded_table_are_set_too() -> None:
 def test_another_head_begins_anew_and_the_old_one_is_named() -> None:
     other = build(bert(head=None), seed=2)
     mine = build(bert(head=FAMILIES["bert"](**SMALL, vocab=50).head.language, pooler=None), seed=1)
-    found = adopt(mine, other)
+    found = initialize_from(mine, other)
     assert all(name.startswith("head.") for name in found.new)
     assert found.new
     assert set(found.left) == {"pooler.dense.weight", "pooler.dense.bias"}
 
 
 def test_dropout_is_no_other_body_but_a_width_is() -> None:
-    adopt(build(FAMILIES["bert"](**SMALL, vocab=50, length=32, dropout=0.0)), build(bert()))
+    initialize_from(build(FAMILIES["bert"](**SMALL, vocab=50, length=32, dropout=0.0)), build(bert()))
     with pytest.raises(InputError, match=r"encoder\.layers\.times = 2, and this one 3"):
-        adopt(build(FAMILIES["bert"](**SMALL | {"layers": 3}, vocab=50, length=32)), build(bert()))
+        initialize_from(build(FAMILIES["bert"](**SMALL | {"layers": 3}, vocab=50, length=32)), build(bert()))
 
 
 def test_the_objective_follows_from_the_body() -> None:
-    from saucier.runs.continued import objective
+    from saucier.jobs.pretraining.initialization import choose_objective
     from saucier.text.config import BERT_TOKENS, T5_TOKENS, Unigram, WordPiece
-    from saucier.text.train_tokenizer import train_tokenizer
+    from saucier.text.tokenizer.training import train_tokenizer
 
     text = ["the cook stirs the sauce and the guest tastes some soup"] * 3
     masks = train_tokenizer(WordPiece(vocab=50, min_frequency=1, special=BERT_TOKENS), text)
     spans = train_tokenizer(Unigram(vocab=30, special=T5_TOKENS.model_copy(update={"sentinels": 5})), text)
     electra = FAMILIES["electra"](**SMALL, vocab=50, length=32, width=8)
-    found = [objective(model, masks)["kind"] for model in (
+    found = [choose_objective(model, masks)["kind"] for model in (
         bert(), FAMILIES["gpt2"](**SMALL, vocab=50, length=32), FAMILIES["bart"](**SMALL, vocab=50, length=32),
         electra.model_copy(update={"head": c.ReplacedTokenHead()}))]
     assert found == ["masked", "causal", "denoising", "replaced"]
-    assert objective(FAMILIES["t5"](**SMALL, vocab=50), spans)["kind"] == "span_corruption"
+    assert choose_objective(FAMILIES["t5"](**SMALL, vocab=50), spans)["kind"] == "span_corruption"
     with pytest.raises(InputError, match="neither a mask token nor sentinels"):
-        objective(bert(), train_tokenizer(Unigram(vocab=25), text))
+        choose_objective(bert(), train_tokenizer(Unigram(vocab=25), text))
 
 
 def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_pat
     build(FAMILIES["t5"](**SMALL, head_dim=8, vocab=50, hidden=16), seed=1).save(tmp_path / "base")
     other = load(tmp_path / "base", dtype="float32", device="cpu")
     head = c.ClassificationHead(pick=c.Mean(), classes=2)
-    take_decoder_off(other, other.config.model_copy(update={"decoder": None}))
+    drop_decoder(other, other.config.model_copy(update={"decoder": None}))
     model = build(other.config.model_copy(update={"head": head}), seed=2).eval()
-    found = adopt(model, other)
+    found = initialize_from(model, other)
     model.origin = Origin.of(tmp_path / "base", model, found.new)
     rewrite(model, by=a.Lora(where=("query",), rank=2))
     assert save_adapter(model, tmp_path / "adapter") == "own"

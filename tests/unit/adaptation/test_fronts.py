@@ -10,11 +10,11 @@ from torch import Tensor
 
 import saucier
 from saucier import InputError
-from saucier.adaptation import config as a
-from saucier.adaptation.front import settle
-from saucier.adaptation.rewrite import rewrite, trainable, unrewrite
+from saucier.adaptation import tuning as a
+from saucier.adaptation.prefix import drop_prefix_network
+from saucier.adaptation.rewrite import list_trainable, rewrite, unrewrite
 from saucier.model import Transformer, build
-from saucier.parts.front import PrefixKeys, SoftPrompt
+from saucier.parts.prefix import PrefixKeys, SoftPrompt
 
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 3, 2, 4, 1]])
 DECODERS = ("gpt2", "llama", "opt", "bloom", "mistral", "gptj", "t5_decoder")
@@ -36,7 +36,7 @@ def tuned(body: str, kind: str) -> Transformer:
     model = build(family(body), seed=3).eval()
     rewrite(model, by=(KINDS | SIDES)[kind], seed=1)
     with torch.no_grad():
-        for parameter in trainable(model).values():
+        for parameter in list_trainable(model).values():
             parameter.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(len(parameter.shape)))
     return model
 
@@ -79,7 +79,7 @@ def test_only_they_learn(body: str, kind: str) -> None:
     model = tuned(body, kind).train()
     model(IDS, **extra(model)).last_hidden_state.square().sum().backward()
     touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert touched == set(trainable(model)) and all(name.startswith("front.") for name in touched)
+    assert touched == set(list_trainable(model)) and all(name.startswith("front.") for name in touched)
 
 
 @pytest.mark.parametrize(("body", "kind"), [one for one in BOTH if one[0] in ("gpt2", "llama", "opt", "t5", "bart")])
@@ -172,9 +172,9 @@ def test_the_network_is_dropped_and_its_values_stay() -> None:
     model = tuned("gpt2", "network")
     with torch.no_grad():
         before = model(IDS).logits
-        settle(model)
+        drop_prefix_network(model)
         assert torch.equal(model(IDS).logits, before)
-    assert [*trainable(model)] == ["front.made.values"] and model.rewrites[0].by.hidden is None
+    assert [*list_trainable(model)] == ["front.made.values"] and model.rewrites[0].by.hidden is None
 
 
 def test_a_prompt_begins_as_tokens_of_the_vocabulary() -> None:

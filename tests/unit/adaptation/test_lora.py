@@ -10,12 +10,11 @@ from tests.tolerances import assert_close
 from torch import Tensor
 
 from saucier import InputError
-from saucier.adaptation import config as a
-from saucier.adaptation.bottleneck import Added
-from saucier.adaptation.low_rank import named_pairs
-from saucier.adaptation.merging import merge, unmerge
-from saucier.adaptation.places import select
-from saucier.adaptation.rewrite import rewrite, share, trainable, unrewrite
+from saucier.adaptation import tuning as a
+from saucier.adaptation.bottleneck_adapters import BottleneckAdapter
+from saucier.adaptation.lora import list_named_pairs, merge, unmerge
+from saucier.adaptation.rewrite import list_trainable, rewrite, share, unrewrite
+from saucier.adaptation.target_modules import select_targets
 from saucier.model import Transformer, build
 
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 3, 2, 4, 1]])
@@ -38,7 +37,7 @@ def learned(model: Transformer) -> None:
     """Give the pairs values, as training would."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for _, _, pair in named_pairs(model).values():
+        for _, _, pair in list_named_pairs(model).values():
             pair.up.weight.normal_(0.0, 0.05, generator=generator)
             pair.down.weight.normal_(0.0, 0.05, generator=generator)
 
@@ -80,7 +79,7 @@ def test_only_the_pairs_get_gradients(body: str) -> None:
     learned(model)
     read(model).square().sum().backward()
     touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert touched == set(trainable(model))
+    assert touched == set(list_trainable(model))
     assert touched and all(".pairs." in name for name in touched)
 
 
@@ -92,7 +91,7 @@ def test_a_pair_on_rows_of_a_fused_matrix_is_the_one_on_a_separate_map() -> None
     before = attention.qkv(x)
     rewrite(model, by=a.Lora(where=("*.blocks.0.*.query",), rank=2, alpha=6))
     learned(model)
-    ((_, _, pair),) = named_pairs(model).values()
+    ((_, _, pair),) = list_named_pairs(model).values()
     after = attention.qkv(x)
     query, _, _ = attention.widths
     expected = before[..., :query] + x @ pair.down.weight.T @ pair.up.weight.T * (6 / 2)
@@ -101,7 +100,8 @@ def test_a_pair_on_rows_of_a_fused_matrix_is_the_one_on_a_separate_map() -> None
 
 
 def test_scaling_by_the_root_of_the_rank() -> None:
-    pairs = [next(iter(named_pairs(rewrite(made("bert"), by=a.Lora(rank=4, alpha=6, scaling=scaling))).values()))[2]
+    pairs = [next(iter(list_named_pairs(rewrite(made("bert"),
+                                                by=a.Lora(rank=4, alpha=6, scaling=scaling))).values()))[2]
              for scaling in (a.ByRank(), a.ByRootOfRank())]
     assert [pair.scale for pair in pairs] == [1.5, 3.0]
 
@@ -113,7 +113,7 @@ def test_the_token_table() -> None:
     rewrite(model, by=a.Lora(where=("tokens",), rank=2))
     assert torch.equal(model(IDS).logits, before)
     learned(model)
-    ((_, table, pair),) = named_pairs(model).values()
+    ((_, table, pair),) = list_named_pairs(model).values()
     expected = table.base.weight[IDS] + (pair.up.weight @ pair.down.weight[:, IDS.flatten()]).T.view(2, 5, -1) * 8.0
     assert_close(model.embed.tokens(IDS), expected)
     assert model.head is not None and model.head.weight is table.base.weight
@@ -127,7 +127,7 @@ def test_counts_and_shares() -> None:
 
 
 def names(body: str, *where: str) -> list[str]:
-    return [place.name for place in select(made(body), where)]
+    return [place.name for place in select_targets(made(body), where)]
 
 
 def test_where() -> None:
@@ -137,7 +137,7 @@ def test_where() -> None:
     assert names("bert", "*.0.*.qkv") == [f"{block}.qkv"]
     assert names("bert", "*.0.*qkv.*") == [f"{block}.qkv.{part}" for part in ("query", "key", "value")]
     assert names("bert", "/blocks\\.1.*(up|down)$/") == [f"encoder.blocks.1.feed_forward.inner.{end}"
-                                                        for end in ("up", "down")]
+                                                         for end in ("up", "down")]
     assert len(names("bert", "linear")) == 12 and len(names("bert", "linear", "!attention")) == 4
     assert names("llama", "gate", "up")[:2] == [f"decoder.blocks.0.feed_forward.inner.up.{part}"
                                                 for part in ("gate", "up")]
@@ -160,7 +160,7 @@ def test_what_cannot_be_done_twice_or_backwards() -> None:
     with pytest.raises(InputError, match="has a pair already"):
         rewrite(model, by=a.Lora(where=("query",)))
     rewrite(model, by=a.Lora(where=("key",)))
-    assert len(named_pairs(model)) == 6
+    assert len(list_named_pairs(model)) == 6
     with pytest.raises(InputError, match="no LoRA to merge"):
         merge(made("bert"))
 
@@ -170,15 +170,15 @@ def test_freezing() -> None:
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     assert frozen == {name for name, _ in model.named_parameters() if name.startswith(("embed.", "encoder.blocks.0."))}
     rewrite(model, by=a.Freeze(where=("head", "pooler.*")))
-    assert all(name.startswith("encoder.blocks.1.") for name in trainable(model))
-    assert len(trainable(unrewrite(model))) == len([*model.parameters()])
+    assert all(name.startswith("encoder.blocks.1.") for name in list_trainable(model))
+    assert len(list_trainable(unrewrite(model))) == len([*model.parameters()])
     with pytest.raises(InputError, match="which is one matrix"):
         rewrite(model, by=a.Freeze(where=("query",)))
 
 
 def test_biases_alone() -> None:
     model = rewrite(made("bert"), by=a.Bias())
-    assert {name.rsplit(".", 1)[1] for name in trainable(model)} == {"bias"}
+    assert {name.rsplit(".", 1)[1] for name in list_trainable(model)} == {"bias"}
 
 
 @pytest.mark.parametrize("body", ["bert", "gpt2", "t5", "mixtral", "mobilebert", "reformer", "gptj", "t5_shared"])
@@ -189,7 +189,7 @@ def test_bottlenecks(body: str) -> None:
         before = read(model)
         rewrite(model, by=a.Adapter(width=3))
         assert torch.equal(read(model), before)
-    behind = [module for module in model.modules() if isinstance(module, Added)]
+    behind = [module for module in model.modules() if isinstance(module, BottleneckAdapter)]
     assert len(behind) == sum(len(block.sublayers) for stack in (model.config.encoder, model.config.decoder) if stack
                               for block in stack.blocks())
     x = torch.randn(2, behind[0].down.in_features, generator=torch.Generator().manual_seed(1))
@@ -201,7 +201,7 @@ def test_bottlenecks(body: str) -> None:
     assert_close(one(x), expected)
     read(model.train()).square().sum().backward()
     touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    assert touched <= set(trainable(model)) and all("norm" in name or ".adapter." in name for name in touched)
+    assert touched <= set(list_trainable(model)) and all("norm" in name or ".adapter." in name for name in touched)
     unrewrite(model.eval())
     with torch.no_grad():
         assert torch.equal(read(model), before)
@@ -210,13 +210,13 @@ def test_bottlenecks(body: str) -> None:
 def test_a_bottleneck_has_the_size_that_the_paper_keeps_for_all_tasks() -> None:
     """64, and both sublayers have one (Houlsby et al. 2019, §3.2)."""
     model = rewrite(made("bert"), by=a.Adapter())
-    behind = [module.down for module in model.modules() if isinstance(module, Added)]
+    behind = [module.down for module in model.modules() if isinstance(module, BottleneckAdapter)]
     assert {one.out_features for one in behind} == {64} and len(behind) == 4
 
 
 def test_bottlenecks_behind_feed_forwards_alone() -> None:
     model = rewrite(made("bert"), by=a.Adapter(width=3, placement=a.Pfeiffer(), train=()))
-    names = {name.split(".adapter")[0] for name in trainable(model)}
+    names = {name.split(".adapter")[0] for name in list_trainable(model)}
     assert names == {f"encoder.blocks.{n}.feed_forward.dropout" for n in (0, 1)}
     with pytest.raises(InputError, match="has bottlenecks already"):
         rewrite(model, by=a.Adapter())

@@ -8,11 +8,10 @@ from tests.laws.zoo import family
 from tests.tolerances import assert_close
 
 from saucier import InputError
-from saucier.adaptation import config as a
-from saucier.adaptation.low_rank import named_pairs
-from saucier.adaptation.merging import merge
-from saucier.adaptation.nf4 import QuantizedLinear, dequantize, held_bytes, levels, quantize
-from saucier.adaptation.rewrite import rewrite, trainable, unrewrite
+from saucier.adaptation import tuning as a
+from saucier.adaptation.lora import list_named_pairs, merge
+from saucier.adaptation.nf4 import QuantizedLinear, dequantize, held_bytes, nf4_levels, quantize
+from saucier.adaptation.rewrite import list_trainable, rewrite, unrewrite
 from saucier.model import build
 
 PUBLISHED = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
@@ -28,7 +27,7 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_the_levels_are_the_published_ones() -> None:
-    torch.testing.assert_close(levels(), torch.tensor(PUBLISHED), rtol=0, atol=1e-6)
+    torch.testing.assert_close(nf4_levels(), torch.tensor(PUBLISHED), rtol=0, atol=1e-6)
 
 
 def widened(weight: torch.Tensor, store: a.NormalFloat = STORE) -> torch.Tensor:
@@ -112,16 +111,16 @@ def test_qlora(body: str) -> None:
     maps = sum(module.weight.nbytes for name, module in model.named_modules()
                if isinstance(module, torch.nn.Linear) and name.startswith(("encoder", "decoder")))
     rewrite(model, by=a.Qlora(rank=2))
-    pairs = sum(parameter.nbytes for parameter in trainable(model).values())
+    pairs = sum(parameter.nbytes for parameter in list_trainable(model).values())
     assert before - maps + maps * 4.3 / 32 > held_bytes(model) - pairs
     rough = model(IDS, **inputs).last_hidden_state
     assert 0 < (rough - exact).norm() < 0.5 * exact.norm()
     with torch.no_grad():
-        for _, _, pair in named_pairs(model).values():
+        for _, _, pair in list_named_pairs(model).values():
             pair.up.weight.normal_(0.0, 0.05, generator=torch.Generator().manual_seed(1))
     model(IDS, **inputs).last_hidden_state.square().sum().backward()
-    assert {name for name, p in model.named_parameters() if p.grad is not None} == set(trainable(model))
-    assert all(".pairs." in name for name in trainable(model))
+    assert {name for name, p in model.named_parameters() if p.grad is not None} == set(list_trainable(model))
+    assert all(".pairs." in name for name in list_trainable(model))
     with pytest.raises(InputError, match="cannot be taken back; load the base model again"):
         unrewrite(model)
     with torch.no_grad():
@@ -144,5 +143,5 @@ def test_a_rewrite_that_fails_leaves_the_model_as_it_was(by: a.Tuning, monkeypat
     rewrite(model, by=a.Lora(rank=2))
     with pytest.raises(InputError, match="has a pair already"):
         rewrite(model, by=a.Lora(rank=2, where=("feed_forward", "qkv")))
-    assert len(named_pairs(unrewrite(model))) == 0
+    assert len(list_named_pairs(unrewrite(model))) == 0
     assert torch.equal(model(IDS).last_hidden_state, before)

@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import saucier
-from saucier.adaptation import config as a
+from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adapters import open_adapter, save_adapter
 from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.saving import save
+from saucier.folders.load import open_adapter
+from saucier.folders.save import save, save_adapter
 
 TUNINGS: dict[str, a.Tuning] = {"rank": a.Lora(rank=2), "length": a.Prefix(length=2), "width": a.Adapter(width=4),
                                 "hidden": a.Prefix(length=2, hidden=3), "lower": a.Freeze(lower=1)}

@@ -11,20 +11,20 @@ from tests.tolerances import MODEL, assert_close
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.surgery.asked import Asked
-from saucier.adaptation.surgery.config import (
+from saucier.adaptation.surgery.operate import operate
+from saucier.adaptation.surgery.operations import (
     Blocks,
     GroupedHeads,
     Hashes,
     Layers,
     MixedKeys,
     Operation,
+    OperationOptions,
     Positions,
     RandomFeatures,
     Tokens,
     Windows,
 )
-from saucier.adaptation.surgery.operate import operate
 from saucier.errors import InputError
 from saucier.families.reformer import reformer
 from saucier.model import Transformer, build
@@ -266,26 +266,30 @@ def test_what_cannot_be_done_is_refused(name: str) -> None:
 
 
 def test_words_become_operations() -> None:
-    asked = Asked("window:512", "question", positions=4096, kv_heads=2, layers="0-2,2", decoder_layers="1")
+    asked = OperationOptions("window:512", "question", positions=4096, kv_heads=2, layers="0-2,2", decoder_layers="1")
     assert asked.operations(separator=7) == (
         Layers(order=(0, 1, 2, 2)), Layers(order=(1,), decoder=True), GroupedHeads(count=2), Positions(length=4096),
         Windows(width=512, tokens=c.BeforeSeparator(token=7)))
-    assert Asked("blocks").operations() == (Blocks(size=64, drawn=3),)
-    assert Asked("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
-    assert Asked("features:64").operations() == (RandomFeatures(count=64),)
-    assert Asked("mixtures:8").operations() == (MixedKeys(rank=8),)
-    assert Asked("hashes:32:4").operations() == (Hashes(chunk=32, rounds=4),)
-    assert Asked("hashes").operations() == (Hashes(chunk=64, rounds=None),)
-    assert Asked().operations() == ()
+    assert OperationOptions("blocks").operations() == (Blocks(size=64, drawn=3),)
+    assert OperationOptions("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
+    assert OperationOptions("features:64").operations() == (RandomFeatures(count=64),)
+    assert OperationOptions("mixtures:8").operations() == (MixedKeys(rank=8),)
+    assert OperationOptions("hashes:32:4").operations() == (Hashes(chunk=32, rounds=4),)
+    assert OperationOptions("hashes").operations() == (Hashes(chunk=64, rounds=None),)
+    assert OperationOptions().operations() == ()
 
 
-@pytest.mark.parametrize(("asked", "words"), [
-    (Asked("window:0"), "--attention: 'window:0' is no size"), (Asked("window"), "is no size"),
-    (Asked("window:many"), "holds no whole numbers"), (Asked("blocks:0"), "is no size"),
-    (Asked("windows:5"), "unknown attention 'windows'.*window"), (Asked("window:8", "clss"), "unknown global.*cls"),
-    (Asked(tokens="cls"), "--global: global tokens stand beside a window"), (Asked("blocks", "cls"), "--global"),
-    (Asked(layers="0,x"), "--layers: 'x' is no number"), (Asked(layers="3-1"), "'3-1' is no number"),
-])
-def test_words_that_cannot_be_read_are_refused(asked: Asked, words: str) -> None:
+@pytest.mark.parametrize(("asked", "words"),
+                         [(OperationOptions("window:0"), "--attention: 'window:0' is no size"),
+                          (OperationOptions("window"), "is no size"),
+                          (OperationOptions("window:many"), "holds no whole numbers"),
+                          (OperationOptions("blocks:0"), "is no size"),
+                          (OperationOptions("windows:5"), "unknown attention 'windows'.*window"),
+                          (OperationOptions("window:8", "clss"), "unknown global.*cls"),
+                          (OperationOptions(tokens="cls"), "--global: global tokens stand beside a window"),
+                          (OperationOptions("blocks", "cls"), "--global"),
+                          (OperationOptions(layers="0,x"), "--layers: 'x' is no number"),
+                          (OperationOptions(layers="3-1"), "'3-1' is no number"),])
+def test_words_that_cannot_be_read_are_refused(asked: OperationOptions, words: str) -> None:
     with pytest.raises(InputError, match=words):
         asked.operations()

@@ -9,7 +9,7 @@ import torch
 from tests.tolerances import assert_close
 
 from saucier import config as c
-from saucier.adaptation.warm import warm_start
+from saucier.adaptation.starting_weights import warm_start
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.families.encoder_decoder import joined
@@ -99,7 +99,7 @@ def test_only_the_past_is_seen_by_what_writes() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     bert, gpt, t5 = drawn("bert", 1), drawn("gpt2", 2), FAMILIES["t5"](dim=24, layers=1, heads=4, head_dim=6, hidden=32,
-                                                                      vocab=37)
+                                                                       vocab=37)
     with pytest.raises(InputError, match="only an encoder reads"):
         joined(gpt.config, bert.config)
     with pytest.raises(InputError, match="whole already"):

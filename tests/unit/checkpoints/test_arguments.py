@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saucier.checkpoints.keys import built
+from saucier.checkpoints.layout import call_family
 from saucier.errors import InputError
 from saucier.families.longformer import longformer
 
@@ -19,4 +19,4 @@ from saucier.families.longformer import longformer
 ])
 def test_values_that_make_no_model(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=r"^config\.json: .*" + told):
-        built(longformer, {"dim": 24, "heads": 2, "layers": 2} | arguments, "config.json")
+        call_family(longformer, {"dim": 24, "heads": 2, "layers": 2} | arguments, "config.json")

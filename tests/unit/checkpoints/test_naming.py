@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from saucier.checkpoints.keys import Key
-from saucier.checkpoints.naming import by_field
-from saucier.checkpoints.published import published_tree
+from saucier.checkpoints.fields import Key, name_fields_in_error
+from saucier.checkpoints.layout import published_tree
 from saucier.errors import InputError
-from saucier.families.layouts import LAYOUTS
+from saucier.families import LAYOUTS
 
 KEYS = (Key("width", ("dim",)), Key("reads", ("encoder.layers.*.sublayers.0.inner.projection.heads",)),
         Key("writes", ("decoder.layers.*.sublayers.0.inner.projection.heads",)), Key("drop", ("embed.dropout",)))
@@ -25,14 +24,14 @@ SAID = {key.foreign: (key.foreign, number) for number, key in enumerate(KEYS)}
     ("embed.dropout", "is 1", "drop 3"),
 ])
 def test_the_nearest_fields_are_named(where: str, what: str, fields: str) -> None:
-    told = by_field(InputError(what, where=where, remedy="less"), KEYS, SAID, "config.json")
+    told = name_fields_in_error(InputError(what, where=where, remedy="less"), KEYS, SAID, "config.json")
     place = what if where == "config.json" else f"{where}: {what}"
     assert str(told) == f"config.json: {fields} cannot be expressed ({place}); less"
 
 
 def test_an_error_that_no_field_says_stays_as_it_is() -> None:
     error = InputError("is wrong", where="pooler.norm")
-    assert by_field(error, KEYS, SAID, "config.json") is error
+    assert name_fields_in_error(error, KEYS, SAID, "config.json") is error
 
 
 @pytest.mark.parametrize(("model_type", "published", "document", "message"), [

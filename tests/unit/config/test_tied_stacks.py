@@ -9,10 +9,10 @@ import torch
 
 import saucier
 from saucier import config as c
-from saucier.checkpoints.keys import put
+from saucier.checkpoints.fields import put
 from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.model import build, on_meta
+from saucier.model import build, build_on_meta
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2, "vocab": 50, "head_dim": 8, "hidden": 24, "dropout": 0.0}
 SHARED = FAMILIES["t5_shared"](**SMALL)
@@ -36,7 +36,7 @@ def shared_layers(tree: c.Transformer) -> c.Transformer:
 
 @pytest.mark.parametrize("tree", [SHARED, cycled(SHARED), shared_layers(SHARED)], ids=["repeat", "cycle", "share"])
 def test_counted_parameters_are_those_of_the_built_model(tree: c.Transformer) -> None:
-    assert c.parameters(tree) == sum(one.numel() for one in on_meta(tree).parameters())
+    assert c.parameters(tree) == sum(one.numel() for one in build_on_meta(tree).parameters())
     apart = put(tree, "decoder.tied", False)
     assert c.flops_per_token(tree, 32) == c.flops_per_token(apart, 32)
     both = {part.name: part.parameters for part in c.anatomy(apart).children}
@@ -117,4 +117,4 @@ def test_stacks_that_cannot_share_are_refused(name: str) -> None:
 
 def test_post_norm_stacks_with_biases_share_too() -> None:
     tree = put(BART, "decoder.tied", True)
-    assert c.parameters(tree) == sum(one.numel() for one in on_meta(tree).parameters()) < c.parameters(BART)
+    assert c.parameters(tree) == sum(one.numel() for one in build_on_meta(tree).parameters()) < c.parameters(BART)

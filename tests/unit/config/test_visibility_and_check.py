@@ -10,7 +10,8 @@ import torch
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.parts.visibility import Span, pattern
+from saucier.parts.masks import Span
+from saucier.parts.visibility import evaluate_visibility
 
 VISIBILITIES = [c.Full(), c.Causal(), c.Window(3), c.Window(50), c.Causal() & c.Window(4),
                 c.Window(4) & c.Causal() & c.Window(2)]
@@ -19,7 +20,7 @@ VISIBILITIES = [c.Full(), c.Causal(), c.Window(3), c.Window(50), c.Causal() & c.
 @pytest.mark.parametrize("visibility", VISIBILITIES, ids=str)
 @pytest.mark.parametrize("length", [1, 2, 5, 16])
 def test_average_visible_keys_are_those_of_the_mask(visibility: c.Visibility, length: int) -> None:
-    mask = pattern(visibility, Span(length, length, 0, torch.device("cpu")))
+    mask = evaluate_visibility(visibility, Span(length, length, 0, torch.device("cpu")))
     counted = float(length) if mask is None else float(mask.sum()) / length
     assert c.visible_keys(visibility, length) == pytest.approx(counted)
 

@@ -13,8 +13,8 @@ import torch
 from tests.unit.generation.models import VOCAB, left_mask, prompt, shaken
 
 import saucier
-from saucier.generation import compiled
-from saucier.generation.frozen import Remembered
+from saucier.generation import compiled_step
+from saucier.generation.packed_weights import MadeFromWeights
 from saucier.model import Transformer
 
 transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
@@ -81,7 +81,7 @@ def test_the_settings_of_these_tests_matter(models: tuple[Transformer, Any]) -> 
 def test_compiled_steps_give_the_same_ids(models: tuple[Transformer, Any], tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiled, "STEPS", Remembered())
+    monkeypatch.setattr(compiled_step, "STEPS", MadeFromWeights())
     ours, _ = models
     for name in ("one row", "rows", "padded", "beams"):
         given = {"max_new_tokens": NEW, "pad_token_id": 0, **CALLS[name]}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import saucier
-from saucier.text.tokenizer import load_tokenizer
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "text"))
 from older_files import continued_pairs

@@ -10,8 +10,14 @@ import torch
 from tests.unit.generation.models import left_mask, prompt, small
 
 import saucier
-from saucier.generation import compiled
-from saucier.generation.frozen import Remembered, fingerprint, frozen, packed_copy, packs
+from saucier.generation import compiled_step
+from saucier.generation.packed_weights import (
+    MadeFromWeights,
+    copy_packed,
+    fingerprint_weights,
+    is_packable,
+    use_packed_weights,
+)
 from saucier.model import Transformer
 
 HAS_BFLOAT16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -20,8 +26,8 @@ needs_bfloat16 = pytest.mark.skipif(not HAS_BFLOAT16, reason="this processor doe
 
 def test_float32_is_not_packed() -> None:
     model = small("gpt2")
-    assert not packs(model)
-    assert frozen(model) is model
+    assert not is_packable(model)
+    assert use_packed_weights(model) is model
 
 
 @needs_bfloat16
@@ -30,7 +36,7 @@ def test_packed_logits_are_the_models(family: str) -> None:
     """bfloat16 has 8 bits: the order of a sum moves the last of them. The float32 model says how far both may be."""
     exact = small(family)
     model = small(family).to(torch.bfloat16)
-    twin, ids = packed_copy(model), prompt()
+    twin, ids = copy_packed(model), prompt()
     given = {"decoder_input_ids": ids} if model.config.encoder is not None else {}
     with torch.inference_mode():
         want, plain, packed = (one(ids, **given).logits.float() for one in (exact, model, twin))
@@ -43,12 +49,12 @@ def test_packed_logits_are_the_models(family: str) -> None:
 @needs_bfloat16
 def test_the_twin_follows_the_weights() -> None:
     model = small("gpt2").to(torch.bfloat16)
-    assert frozen(model) is frozen(model)
+    assert use_packed_weights(model) is use_packed_weights(model)
     first = saucier.generate(model, prompt())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3)
-    second, twin = saucier.generate(model, prompt()), frozen(model)
+    second, twin = saucier.generate(model, prompt()), use_packed_weights(model)
     assert first.tolist() != second.tolist()
     assert second.tolist() == saucier.generate(twin, prompt()).tolist()
 
@@ -70,14 +76,14 @@ def replace(model: Transformer) -> None:
 @pytest.mark.parametrize("change", [write_in_place, write_through_data, replace])
 def test_the_fingerprint_sees_every_change(change: Any) -> None:
     model = small("gpt2")
-    before = fingerprint(model)
-    assert fingerprint(model) == before
+    before = fingerprint_weights(model)
+    assert fingerprint_weights(model) == before
     change(model)
-    assert fingerprint(model) != before
+    assert fingerprint_weights(model) != before
 
 
 def test_what_is_remembered_goes_with_the_model() -> None:
-    remembered: Remembered[object] = Remembered()
+    remembered: MadeFromWeights[object] = MadeFromWeights()
     model = small("gpt2")
     first = remembered.get(model, "key", object)
     assert remembered.get(model, "key", object) is first
@@ -91,7 +97,7 @@ def test_what_is_remembered_goes_with_the_model() -> None:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiled, "STEPS", Remembered())
+    monkeypatch.setattr(compiled_step, "STEPS", MadeFromWeights())
     return tmp_path / "compiled"
 
 
@@ -104,8 +110,8 @@ def test_compiled_ids_are_the_models_and_the_code_stays_on_disk(cache: Path, mon
     want = saucier.generate(model, prompt(), max_new_tokens=9)
     assert torch.equal(saucier.generate(model, prompt(), max_new_tokens=9, compile=True), want)
     assert len(list(cache.iterdir())) == 1
-    monkeypatch.setattr(compiled, "compile_to", refuse)
-    monkeypatch.setattr(compiled, "STEPS", Remembered())  # as a new process begins
+    monkeypatch.setattr(compiled_step, "compile_to", refuse)
+    monkeypatch.setattr(compiled_step, "STEPS", MadeFromWeights())  # as a new process begins
     assert torch.equal(saucier.generate(model, prompt(), max_new_tokens=9, compile=True), want)
     beams: dict[str, Any] = {"max_new_tokens": 20, "num_beams": 3}  # other rows, another length: the same code
     assert torch.equal(
@@ -124,25 +130,25 @@ def test_a_model_under_the_compiler_of_torch_decodes_without_it() -> None:
 
 
 def test_the_name_of_compiled_code_says_what_it_depends_on() -> None:
-    model, kind = small("gpt2"), compiled.Kind(single=True, padded=False)
-    before = compiled.digest(model, kind)
-    assert compiled.digest(small("gpt2"), kind) == before
-    assert compiled.digest(model, compiled.Kind(single=False, padded=False)) != before
-    assert compiled.digest(small("gpt2", heads=2), kind) != before
+    model, kind = small("gpt2"), compiled_step.Kind(single=True, padded=False)
+    before = compiled_step.digest_step(model, kind)
+    assert compiled_step.digest_step(small("gpt2"), kind) == before
+    assert compiled_step.digest_step(model, compiled_step.Kind(single=False, padded=False)) != before
+    assert compiled_step.digest_step(small("gpt2", heads=2), kind) != before
     write_through_data(model)
-    assert compiled.digest(model, kind) != before
+    assert compiled_step.digest_step(model, kind) != before
 
 
 def test_the_oldest_compiled_code_goes(tmp_path: Path) -> None:
     import os
 
-    for number in range(compiled.KEPT + 3):
+    for number in range(compiled_step.KEPT + 3):
         path = tmp_path / f"step-{number:02}.pt2"
         path.write_bytes(b"")
         os.utime(path, (number, number))
-    compiled.discard_oldest(tmp_path)
+    compiled_step.discard_oldest(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"step-{number:02}.pt2" for number in range(3, compiled.KEPT + 3)
+        f"step-{number:02}.pt2" for number in range(3, compiled_step.KEPT + 3)
     ]
 
 
@@ -180,10 +186,10 @@ def test_compiled_in_every_kind(cache: Path, family: str, dtype: torch.dtype) ->
 
 def test_compiled_code_is_named_after_all_that_it_is_made_from(root: Path) -> None:
     """A change in a folder inside `parts`, or in what the parts read of a config, makes other code."""
-    found = {path.relative_to(root / "src" / "saucier").as_posix() for path in compiled.traced()}
+    found = {path.relative_to(root / "src" / "saucier").as_posix() for path in compiled_step.list_traced_files()}
     for folder in ("parts", "config"):
         files = {path.relative_to(root / "src" / "saucier").as_posix()
                  for path in (root / "src" / "saucier" / folder).rglob("*.py")}
         assert files <= found
-    assert {"parts/sparse/plan.py", "config/visibility.py", "model.py", "generation/compiled.py",
-            "generation/frozen.py"} <= found
+    assert {"parts/sparse/plan.py", "config/visibility.py", "model.py", "generation/compiled_step.py",
+            "generation/packed_weights.py"} <= found

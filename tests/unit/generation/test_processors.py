@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saucier.generation import processors as p
-from saucier.generation.choosing import Greedy, Sample
+from saucier.generation.search import Greedy, Sample
 
 VOCAB = 6
 IDS = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=9)

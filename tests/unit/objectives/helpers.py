@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from saucier.objectives.base import TokenIds
-from saucier.text.rows import PADDING, PairRows, Rows
+from saucier.text.rows.batch import PADDING, PairRows, Rows
 
 IDS = TokenIds(vocab=100, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3, 98, 99), sentinels=(99, 98, 97, 96))
 

@@ -11,7 +11,7 @@ from tests.unit.objectives.helpers import IDS, rows
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
-from saucier.objectives.base import Given
+from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.bidirectional import BidirectionalCorruption
 from saucier.objectives.build import build_objective
 
@@ -31,7 +31,7 @@ def test_labels_are_both_neighbours_of_the_same_document() -> None:
 def test_the_loss_is_the_sum_of_both_directions() -> None:
     """Eq 15, against plain cross-entropy of the model's two logits; packed documents begin anew."""
     model = scrambled(family("elmo"))
-    corruption, objective = build_objective(c.Bidirectional(), Given(IDS, family("elmo")))
+    corruption, objective = build_objective(c.Bidirectional(), ObjectiveInputs(IDS, family("elmo")))
     batch = corruption(rows([[5, 6, 7, 8, 9, 0], [10, 11, 12, 13, 14, 15]], [[0, 0, 0, 1, 1, -1], [0] * 6]), seed=0,
                        step=0)
     loss = objective(model, batch)
@@ -50,13 +50,13 @@ def test_the_loss_is_the_sum_of_both_directions() -> None:
 def test_other_bodies_are_refused(name: str) -> None:
     """They would see what they are to predict, or are no encoders."""
     with pytest.raises(InputError, match=r"objective\.kind"):
-        build_objective(c.Bidirectional(), Given(IDS, family(name)))
+        build_objective(c.Bidirectional(), ObjectiveInputs(IDS, family(name)))
 
 
 def test_gradients_of_a_label_leave_its_direction_alone() -> None:
     """The forward loss moves no backward cell, and the other way round; the tables learn from both."""
     model = scrambled(family("elmo"))
-    corruption, objective = build_objective(c.Bidirectional(), Given(IDS, family("elmo")))
+    corruption, objective = build_objective(c.Bidirectional(), ObjectiveInputs(IDS, family("elmo")))
     batch = corruption(rows([[5, 6, 7, 8, 9, 10]]), seed=0, step=0)
     for part, still in (("tokens", ".back."), ("backward", ".ahead.")):
         model.zero_grad()

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from saucier.model import Transformer, build
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given
-from saucier.objectives.boundary import BoundaryNetwork, SpanBoundary
+from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs
 from saucier.objectives.build import build_objective
+from saucier.objectives.masked import BoundaryNetwork, SpanBoundary
 from saucier.objectives.prediction import Prediction
 from saucier.parts.output import Output
 
@@ -28,7 +28,7 @@ def made(family: str = "bert", **options: object) -> tuple[Transformer, SpanBoun
     body = small(family, dropout=0.0, **options)
     masked = c.Masked(rate=0.3, choice=c.SpanMasking(boundary=c.SpanBoundary(position_width=WIDTH)))
     ids = dataclasses.replace(IDS, word_marks="1" * 20 + "0" * 9)
-    corruption, objective = build_objective(masked, Given(ids, body, length=LENGTH))
+    corruption, objective = build_objective(masked, ObjectiveInputs(ids, body, length=LENGTH))
     model = build(body, seed=1)
     objective.bind(model)
     tokens = np.random.default_rng(0).integers(4, 25, (5, LENGTH)).tolist()

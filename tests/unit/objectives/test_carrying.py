@@ -15,9 +15,9 @@ from tests.unit.training.toy import IDS, LENGTH, rows_of, small
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives import config as o
-from saucier.objectives.base import Batch, Given, Objective
+from saucier.objectives.base import Batch, Objective, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.fit import Around, misfits
+from saucier.objectives.checks import ObjectiveSetting, find_mismatches
 from saucier.recipes import recipe
 from saucier.text.config import ByteBPE, LanguageData, TextData
 
@@ -35,7 +35,7 @@ def long_memory() -> c.Transformer:
 
 def built(body: c.Transformer) -> tuple[object, Objective]:
     """Both halves of causal learning in consecutive rows."""
-    return build_objective(o.Causal(rows=o.ConsecutiveRows()), Given(IDS, body, 10, LENGTH))
+    return build_objective(o.Causal(rows=o.ConsecutiveRows()), ObjectiveInputs(IDS, body, 10, LENGTH))
 
 
 def batches(text: torch.Tensor, corruption: object, first: int = 0) -> list[Batch]:
@@ -98,7 +98,7 @@ def test_what_is_carried_is_all_that_is_remembered(share: slice) -> None:
             objective(model, batch)
         carried = {name: value.clone() for name, value in objective.carried().items()}
         _, other = built(model.config)
-        other.carry_on(carried, share.start)
+        other.restore_carried(carried, share.start)
         assert torch.equal(other(model, segments[-1]).total, objective(model, segments[-1]).total)
     assert [tuple(value.shape) for value in carried.values()] == [(len(text), 12, 32)] * 2
 
@@ -119,7 +119,7 @@ def test_xlnet_carries_its_memory_too() -> None:
     """Yang et al. 2019, §2.4: the memory holds content vectors, whatever the order was."""
     model = scrambled(small("xlnet"))
     corruption, objective = build_objective(o.Permutation(rows=o.ConsecutiveRows(), every=3),
-                                            Given(IDS, model.config, 10, LENGTH))
+                                            ObjectiveInputs(IDS, model.config, 10, LENGTH))
     assert (corruption.row_length(LENGTH), corruption.overlap) == (LENGTH, 0)
     text = torch.randint(4, 24, (ROWS, 2 * LENGTH), generator=torch.Generator().manual_seed(0))
     made = []
@@ -142,7 +142,7 @@ REFUSED = {
     "no memory": (CONSECUTIVE, small("gpt2"), TextData(), "beside a memory, which the model does not have"),
     "a memory without an end": (o.Permutation(rows=o.ConsecutiveRows()), small("xlnet").model_copy(update={
         "encoder": small("xlnet").encoder.model_copy(update={"memory": c.SegmentMemory()})}), TextData(),
-        "beside a memory that ends"),
+                                "beside a memory that ends"),
     "languages": (CONSECUTIVE, small("transfo_xl"), LanguageData(),
                   "several languages"),
     "shuffled rows before zeros": (o.Causal(), small("transfo_xl"), TextData(), "a memory of zeros before every row"),
@@ -152,7 +152,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused_before_text_is_read(name: str) -> None:
     objective, body, data, words = REFUSED[name]
-    found = next(misfits(objective, Around(body, ByteBPE(), data)))
+    found = next(find_mismatches(objective, ObjectiveSetting(body, ByteBPE(), data)))
     assert words in found.what
     assert found.path == ("rows", "kind")
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.objectives import cross_entropy as module
-from saucier.objectives.cross_entropy import cross_entropy
+from saucier.objectives.cross_entropy import compute_cross_entropy
 
 N, D, V = 37, 12, 53
 
@@ -30,7 +30,7 @@ def inputs(bias: bool, seed: int = 0) -> tuple[list[Tensor], Tensor]:
 @pytest.mark.parametrize("bias", [False, True])
 def test_value_and_gradients_are_those_of_the_whole_matrix(bias: bool, smoothing: float) -> None:
     ours, targets = inputs(bias)
-    sums = cross_entropy(ours[0], ours[1], ours[2] if bias else None, targets, smoothing=smoothing)
+    sums = compute_cross_entropy(ours[0], ours[1], ours[2] if bias else None, targets, smoothing=smoothing)
     (sums.loss * 0.25).backward()
     theirs, _ = inputs(bias)
     logits = F.linear(*theirs)
@@ -45,9 +45,9 @@ def test_value_and_gradients_are_those_of_the_whole_matrix(bias: bool, smoothing
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_without_gradients_it_gives_the_same_loss_and_counts_hits(smoothing: float) -> None:
     (features, weight), targets = inputs(False)
-    trained = cross_entropy(features, weight, None, targets, smoothing=smoothing)
+    trained = compute_cross_entropy(features, weight, None, targets, smoothing=smoothing)
     with torch.no_grad():
-        measured = cross_entropy(features, weight, None, targets, smoothing=smoothing)
+        measured = compute_cross_entropy(features, weight, None, targets, smoothing=smoothing)
         hits = ((features @ weight.T).argmax(1) == targets).sum().float()
     torch.testing.assert_close(measured.loss, trained.loss.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(measured.nll, trained.nll, rtol=1e-5, atol=1e-5)
@@ -56,9 +56,9 @@ def test_without_gradients_it_gives_the_same_loss_and_counts_hits(smoothing: flo
 
 def test_under_autocast_it_is_near_and_gives_gradients_in_float32() -> None:
     (features, weight), targets = inputs(False)
-    exact = cross_entropy(features, weight, None, targets)
+    exact = compute_cross_entropy(features, weight, None, targets)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        near = cross_entropy(features, weight, None, targets)
+        near = compute_cross_entropy(features, weight, None, targets)
     near.loss.backward()
     assert abs(near.loss.item() / exact.loss.item() - 1) < 0.01
     assert weight.grad is not None
@@ -67,7 +67,7 @@ def test_under_autocast_it_is_near_and_gives_gradients_in_float32() -> None:
 
 def test_no_targets_give_zero_loss_and_zero_gradients() -> None:
     (features, weight), _ = inputs(False)
-    sums = cross_entropy(features[:0], weight, None, torch.empty(0, dtype=torch.long))
+    sums = compute_cross_entropy(features[:0], weight, None, torch.empty(0, dtype=torch.long))
     sums.loss.backward()
     assert sums.loss == 0
     assert weight.grad is not None
@@ -86,5 +86,5 @@ def test_the_matrix_of_logits_never_exists_as_a_whole() -> None:
             return out
 
     with Watch():
-        cross_entropy(features, weight, None, targets).loss.backward()
+        compute_cross_entropy(features, weight, None, targets).loss.backward()
     assert max(seen) == 10

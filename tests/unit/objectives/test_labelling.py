@@ -10,8 +10,8 @@ from saucier import config as c
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives.base import Batch, Objective
-from saucier.objectives.labelling import Classes, ManyLabels, Numbers, Replaced, Spans
-from saucier.objectives.marginal import MarginalPrediction
+from saucier.objectives.labels import ClassLabels, MultiLabels, NumberLabels, ReplacedTokenLabels, SpanLabels
+from saucier.objectives.prediction import MarginalPrediction
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [4, 4, 8, 2, 0, 0]])
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
@@ -32,21 +32,21 @@ def test_classes_are_the_log_probability_of_the_label() -> None:
     body, labels = model(c.ClassificationHead(classes=4)), torch.tensor([3, 1])
     logits = body(IDS, MASK).logits
     expected = -(logits.log_softmax(-1)[torch.arange(2), labels]).mean()
-    assert_close(mean(Classes(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}), expected)
+    assert_close(mean(ClassLabels(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}), expected)
 
 
 def test_ignored_tokens_are_no_targets() -> None:
     body, labels = model(c.TokenHead(classes=3)), torch.full_like(IDS, -100)
     labels[0, 2] = 1
     batch = {"input_ids": IDS, "attention_mask": MASK, "labels": labels}
-    assert Classes().count(batch) == {"labels": 1.0}
-    assert_close(mean(Classes(), body, batch), -body(IDS, MASK).logits.log_softmax(-1)[0, 2, 1])
+    assert ClassLabels().count(batch) == {"labels": 1.0}
+    assert_close(mean(ClassLabels(), body, batch), -body(IDS, MASK).logits.log_softmax(-1)[0, 2, 1])
 
 
 def test_one_class_is_a_number() -> None:
     body, labels = model(c.ClassificationHead(classes=1)), torch.tensor([0.5, -2.0])
     found = body(IDS, MASK).logits[:, 0]
-    assert_close(mean(Numbers(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}),
+    assert_close(mean(NumberLabels(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}),
                  ((found - labels) ** 2).mean())
 
 
@@ -54,28 +54,29 @@ def test_each_of_many_labels_is_decided_alone() -> None:
     body, labels = model(c.ClassificationHead(classes=3)), torch.tensor([[1, 0, 1], [0, 0, 1]])
     chance = body(IDS, MASK).logits.sigmoid()
     expected = -torch.where(labels == 1, chance, 1 - chance).log().mean()
-    assert_close(mean(ManyLabels(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}), expected)
+    assert_close(mean(MultiLabels(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}), expected)
 
 
 def test_replaced_tokens_are_asked_only_where_text_is() -> None:
     body, labels = model(c.ReplacedTokenHead()), (IDS > 6).long()
     chance = body(IDS, MASK).logits.sigmoid()
     expected = -(torch.where(labels == 1, chance, 1 - chance).log() * MASK).sum() / MASK.sum()
-    assert_close(mean(Replaced(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}), expected)
+    assert_close(mean(ReplacedTokenLabels(), body, {"input_ids": IDS, "attention_mask": MASK, "labels": labels}),
+                 expected)
 
 
 def test_padding_does_not_change_the_loss_of_a_span() -> None:
     body = model(c.SpanHead())
     where = {"start_positions": torch.tensor([1]), "end_positions": torch.tensor([3])}
-    alone = mean(Spans(), body, {"input_ids": IDS[1:, :4], **where})
-    padded = mean(Spans(), body, {"input_ids": IDS[1:], "attention_mask": MASK[1:], **where})
+    alone = mean(SpanLabels(), body, {"input_ids": IDS[1:, :4], **where})
+    padded = mean(SpanLabels(), body, {"input_ids": IDS[1:], "attention_mask": MASK[1:], **where})
     assert_close(padded, alone)
 
 
 def test_an_answer_outside_the_row_is_no_target() -> None:
     batch = {"input_ids": IDS, "start_positions": torch.tensor([1, 50]), "end_positions": torch.tensor([3, -1])}
-    assert Spans().count(batch) == {"start": 1.0, "end": 1.0}
-    assert mean(Spans(), model(c.SpanHead()), batch).isfinite()
+    assert SpanLabels().count(batch) == {"start": 1.0, "end": 1.0}
+    assert mean(SpanLabels(), model(c.SpanHead()), batch).isfinite()
 
 
 def test_choices_compete_within_their_group() -> None:
@@ -84,7 +85,7 @@ def test_choices_compete_within_their_group() -> None:
     logits = body(ids).logits
     assert logits.shape == (2, 3)
     labels = torch.tensor([2, 0])
-    assert_close(mean(Classes(), body, {"input_ids": ids, "labels": labels}),
+    assert_close(mean(ClassLabels(), body, {"input_ids": ids, "labels": labels}),
                  -logits.log_softmax(-1)[torch.arange(2), labels].mean())
     one = body(ids[:, 1])
     assert_close(one.logits, logits[:, 1])

@@ -13,10 +13,10 @@ from tests.unit.training.toy import small
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given
+from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs
 from saucier.objectives.build import build_objective
 from saucier.objectives.masked import build_masked
-from saucier.objectives.units import chooser, geometric, harmonic
+from saucier.objectives.masking_units import build_token_selection, compute_geometric_lengths, compute_harmonic_lengths
 from saucier.text.collocations import Collocation, Collocations
 
 MARKS = "1" * 70 + "0" * 30
@@ -36,7 +36,7 @@ def texts(count: int, length: int, inside: float = 0.3) -> list[list[int]]:
 
 def corrupted(choice: c.Choice, made: list[list[int]], step: int = 0, **options: object) -> Batch:
     """Hide tokens of rows."""
-    given = Given(WORDS, **options)  # type: ignore[arg-type]
+    given = ObjectiveInputs(WORDS, **options)  # type: ignore[arg-type]
     return build_objective(c.Masked(choice=choice), given)[0](rows(made), seed=3, step=step)
 
 
@@ -91,7 +91,7 @@ def test_spans_have_geometric_lengths_and_one_fate() -> None:
     """Joshi et al. 2020, §3.1: p = 0.2, at most ten words, 3.8 on average; all tokens of a span share one fate."""
     weights = [0.2 * 0.8 ** (length - 1) for length in range(1, 11)]
     assert sum(n * w for n, w in enumerate(weights, 1)) / sum(weights) == pytest.approx(3.8, abs=0.005)
-    assert geometric(0.2, 10) == pytest.approx(np.array(weights) / sum(weights))
+    assert compute_geometric_lengths(0.2, 10) == pytest.approx(np.array(weights) / sum(weights))
     made = texts(50, 4000)
     batch = corrupted(SPANS, made)
     lengths: Counter[int] = Counter()
@@ -106,7 +106,8 @@ def test_spans_have_geometric_lengths_and_one_fate() -> None:
     total = sum(lengths.values())
     assert max(lengths) == 10
     assert sum(n * count for n, count in lengths.items()) / total == pytest.approx(3.8, abs=0.1)
-    assert [lengths[n] / total for n in range(1, 11)] == pytest.approx(geometric(0.2, 10).tolist(), abs=0.015)
+    assert [lengths[n] / total for n in range(1, 11)] == pytest.approx(compute_geometric_lengths(0.2, 10).tolist(),
+                                                                       abs=0.015)
 
 
 def test_a_span_has_a_visible_token_on_both_sides() -> None:
@@ -126,8 +127,9 @@ def test_a_span_has_a_visible_token_on_both_sides() -> None:
 
 def test_runs_of_n_words_are_as_likely_as_one_over_n() -> None:
     """Lan et al. 2020, §4.1: p(n) = (1/n) / sum of 1/k; of three lengths 6/11, 3/11, 2/11."""
-    assert harmonic(3) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
-    choose, corruption = chooser(c.NGramMasking(), Given(WORDS)), build_masked(c.Masked(), Given(WORDS))
+    assert compute_harmonic_lengths(3) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    choose = build_token_selection(c.NGramMasking(), ObjectiveInputs(WORDS))
+    corruption = build_masked(c.Masked(), ObjectiveInputs(WORDS))
     lengths: Counter[int] = Counter()
     made = texts(60, 2000)
     for number, line in enumerate(corruption.lines(rows(made))):
@@ -159,7 +161,7 @@ def test_known_n_grams_are_hidden_whole() -> None:
 def test_static_masks_have_as_many_copies_as_asked() -> None:
     """BERT's data script wrote each text ten times, each with a mask of its own."""
     made = rows(texts(1, 64))
-    corrupt = build_objective(c.Masked(dynamic=False, duplicates=4), Given(IDS))[0]
+    corrupt = build_objective(c.Masked(dynamic=False, duplicates=4), ObjectiveInputs(IDS))[0]
     seen = Counter(tuple(corrupt(made, seed=0, step=step)["labels"][0].tolist()) for step in range(200))
     assert len(seen) == 4
     assert min(seen.values()) > 30
@@ -168,7 +170,7 @@ def test_static_masks_have_as_many_copies_as_asked() -> None:
 @pytest.mark.parametrize("choice", [c.WholeWordMasking(), SPANS, c.NGramMasking(), c.PMIMasking()])
 def test_a_tokenizer_without_words_is_one_clear_error(choice: c.Choice) -> None:
     with pytest.raises(InputError, match=f"do not tell where words begin, which {choice.kind} needs"):
-        build_objective(c.Masked(choice=choice), Given(IDS))
+        build_objective(c.Masked(choice=choice), ObjectiveInputs(IDS))
 
 
 @pytest.mark.parametrize("choice", [c.WholeWordMasking(), SPANS, c.NGramMasking(), c.PMIMasking()])

@@ -13,14 +13,14 @@ from tests.unit.training.toy import Counting, gpt, recipe
 from tests.unit.training.toy import study as toy_study
 from torch import nn
 
+from saucier.checkpoints.steps import latest_checkpoint
 from saucier.objectives import config as c
-from saucier.objectives.base import Batch, Given, Loss, Objective, Part
-from saucier.objectives.build import joint, lessons
+from saucier.objectives.base import Batch, Loss, LossPart, Objective, ObjectiveInputs
+from saucier.objectives.build import build_objectives, join_objectives
 from saucier.objectives.mixture import MixedBatches, Turns
 from saucier.objectives.prediction import Prediction
 from saucier.training.loop import train
-from saucier.training.resume import latest
-from saucier.training.update import Study
+from saucier.training.update import TrainingData
 
 MIXTURE = c.Mixture(parts=(c.MixturePart(weight=3, objective=c.SpanCorruption()),
                            c.MixturePart(weight=1, objective=c.SpanCorruption(rate=0.5, mean_span=8))))
@@ -35,8 +35,8 @@ def test_turns_come_by_weight_and_are_repeatable() -> None:
 
 def test_the_corruption_of_each_step_is_that_of_its_part() -> None:
     made = rows([list(range(10, 50))])
-    parts = lessons(MIXTURE, Given(IDS))
-    corruption, objective = joint(parts, seed=0)
+    parts = build_objectives(MIXTURE, ObjectiveInputs(IDS))
+    corruption, objective = join_objectives(parts, seed=0)
     for step in range(12):
         chosen = parts[Turns((3, 1), 0).at(step)]
         assert torch.equal(corruption(made, seed=1, step=step)["labels"],
@@ -67,7 +67,7 @@ class WithHead(Objective):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         found = Prediction()(model, batch)
-        found.parts["scalar"] = Part((self.own["scalar"].weight.sum() - 3) ** 2, 1.0)
+        found.parts["scalar"] = LossPart((self.own["scalar"].weight.sum() - 3) ** 2, 1.0)
         return found
 
 
@@ -76,7 +76,7 @@ def learned(folder: Path, steps: int, stop: int) -> tuple[float, list[torch.Tens
     for last in sorted({stop, steps}):
         model, objective = gpt(), WithHead()
         objective.bind(model)
-        study = Study(Counting(), toy_study().corruption, objective)
+        study = TrainingData(Counting(), toy_study().corruption, objective)
         train(model, study, recipe(last), run_folder=folder, reporters=[], recipe={"name": "test"})
     return objective.own["scalar"].weight.item(), [p.detach() for p in model.parameters()]
 
@@ -87,7 +87,7 @@ def test_an_objectives_own_module_is_trained_saved_and_resumed(tmp_path: Path) -
     assert 0.02 < whole < 3
     assert resumed == whole
     assert all(torch.equal(a, b) for a, b in zip(weights, others, strict=True))
-    assert (latest(tmp_path / "a") / "scalar.safetensors").is_file()
+    assert (latest_checkpoint(tmp_path / "a") / "scalar.safetensors").is_file()
 
 
 def test_a_mixture_reads_the_batches_of_its_part() -> None:

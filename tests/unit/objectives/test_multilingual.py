@@ -12,9 +12,9 @@ from tests.unit.objectives.helpers import IDS, rows
 from saucier.families import FAMILIES
 from saucier.model import build
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Given
+from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.fit import Around, misfits
+from saucier.objectives.checks import ObjectiveSetting, find_mismatches
 from saucier.text.config import LanguageData, SpecialTokens, TextData, Unigram
 
 MBART = FAMILIES["mbart"](16, 1, heads=2, vocab=100, length=64, dropout=0.0)
@@ -27,7 +27,7 @@ def batch_of(languages: list[int]) -> dict[str, torch.Tensor]:
     """Damage the same text in several languages."""
     made = rows([TEXT] * len(languages))
     told = np.broadcast_to(np.array(languages)[:, None], made.tokens.shape)
-    return build_objective(c.MultilingualDenoising(), Given(OURS, MBART))[0](
+    return build_objective(c.MultilingualDenoising(), ObjectiveInputs(OURS, MBART))[0](
         dataclasses.replace(made, languages=told), seed=0, step=0)
 
 
@@ -50,7 +50,7 @@ def test_35_percent_are_hidden_in_spans_of_three_and_a_half() -> None:
 
 
 def test_a_row_fits_with_its_language() -> None:
-    corrupt, objective = build_objective(c.MultilingualDenoising(), Given(OURS, MBART))
+    corrupt, objective = build_objective(c.MultilingualDenoising(), ObjectiveInputs(OURS, MBART))
     assert corrupt.row_length(64) == 62
     loss = objective(build(MBART, seed=0), batch_of([0, 1]))
     assert loss.weight == 2 * (len(TEXT) + 2)
@@ -60,17 +60,17 @@ def test_a_row_fits_with_its_language() -> None:
 def test_micro_batches_begin_with_their_own_languages() -> None:
     made = rows([TEXT] * 4)
     told = dataclasses.replace(made, languages=np.array([[0], [1], [0], [1]]) + np.zeros_like(made.tokens))
-    corrupt, _ = build_objective(c.MultilingualDenoising(), Given(OURS, MBART))
+    corrupt, _ = build_objective(c.MultilingualDenoising(), ObjectiveInputs(OURS, MBART))
     part = corrupt(told.select(slice(1, 2)), seed=0, step=0)
     assert part["decoder_input_ids"][0].tolist() == corrupt(told, seed=0, step=0)["decoder_input_ids"][1].tolist()
 
 
-@pytest.mark.parametrize(("config", "around", "words"), [
-    (c.MultilingualDenoising(), Around(MBART, TOKENIZER, TextData()), "learns from several languages"),
-    (c.MultilingualDenoising(tokens=("<python>", "<german>")), Around(MBART, TOKENIZER, LanguageData()),
-     "names tokens that are not there"),
-    (c.MultilingualDenoising(tokens=("<python>", "<english>", "<english>")), Around(MBART, TOKENIZER, LanguageData()),
-     "3 tokens for 2 languages"),
-])
-def test_what_does_not_fit_is_said(config: c.MultilingualDenoising, around: Around, words: str) -> None:
-    assert words in next(misfits(config, around)).what
+@pytest.mark.parametrize(("config", "around", "words"),
+                         [(c.MultilingualDenoising(), ObjectiveSetting(MBART, TOKENIZER, TextData()),
+                           "learns from several languages"),
+                          (c.MultilingualDenoising(tokens=("<python>", "<german>")),
+                           ObjectiveSetting(MBART, TOKENIZER, LanguageData()), "names tokens that are not there"),
+                          (c.MultilingualDenoising(tokens=("<python>", "<english>", "<english>")),
+                           ObjectiveSetting(MBART, TOKENIZER, LanguageData()), "3 tokens for 2 languages"),])
+def test_what_does_not_fit_is_said(config: c.MultilingualDenoising, around: ObjectiveSetting, words: str) -> None:
+    assert words in next(find_mismatches(config, around)).what

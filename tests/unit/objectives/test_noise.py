@@ -12,15 +12,15 @@ from tests.unit.objectives.helpers import IDS, rows
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Given
+from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.noise import Text, apart, span_lengths, step
-from saucier.objectives.spans import build_noise
+from saucier.objectives.denoising import build_noise
+from saucier.objectives.noise import NoisyText, build_noise_step, draw_gaps, draw_span_lengths
 
 LENGTH = 200
 WIDE = dataclasses.replace(IDS, vocab=1000, sentinels=tuple(range(999, 799, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6},
                            special=(0, 1, 2, 3, 4, 5, 6, *range(800, 1000)))
-GIVEN = Given(WIDE, length=LENGTH)
+GIVEN = ObjectiveInputs(WIDE, length=LENGTH)
 MASK, END = 3, 2
 DENOISERS = [c.SpanCorruption(), c.SpanCorruption(rate=0.5, mean_span=8), c.ReplaceSpans(), c.DropTokens(rate=0.3),
              c.PrefixLanguageModel(), c.PrefixLanguageModel(target=0.25), c.Denoising(),
@@ -28,9 +28,9 @@ DENOISERS = [c.SpanCorruption(), c.SpanCorruption(rate=0.5, mean_span=8), c.Repl
              c.MixtureOfDenoisers()]
 
 
-def text(length: int = LENGTH, sentences: int = 8) -> Text:
+def text(length: int = LENGTH, sentences: int = 8) -> NoisyText:
     """A text without two equal tokens, and its sentences of unequal lengths."""
-    return Text(np.arange(10, 10 + length), np.arange(length) ** 2 * sentences // length**2)
+    return NoisyText(np.arange(10, 10 + length), np.arange(length) ** 2 * sentences // length**2)
 
 
 def random(seed: int = 0) -> np.random.Generator:
@@ -42,8 +42,8 @@ def made(config: c.Noisy, count: int = 50, length: int = LENGTH) -> list[tuple[l
     return [tuple(side.tolist() for side in noise(text(length), random(seed))) for seed in range(count)]
 
 
-def damaged(noise: c.TextNoise, seed: int = 0, length: int = LENGTH) -> Text:
-    return step(noise, WIDE)(text(length), random(seed))
+def damaged(noise: c.TextNoise, seed: int = 0, length: int = LENGTH) -> NoisyText:
+    return build_noise_step(noise, WIDE)(text(length), random(seed))
 
 
 def runs(places: list[int]) -> list[int]:
@@ -129,7 +129,7 @@ def test_infilling_drops_its_share_and_puts_one_mask_for_each_span() -> None:
 
 @pytest.mark.parametrize("mean", [3.0, 3.5])
 def test_infilled_spans_are_of_poisson_lengths(mean: float) -> None:
-    drawn = [span_lengths(3000, mean, random(seed)) for seed in range(20)]
+    drawn = [draw_span_lengths(3000, mean, random(seed)) for seed in range(20)]
     assert all(lengths.sum() == 3000 for lengths in drawn)
     lengths = np.concatenate([one[:-1] for one in drawn])  # the last one is cut
     assert lengths.mean() == pytest.approx(mean, rel=0.02)
@@ -142,14 +142,14 @@ def test_spans_of_no_tokens_insert_a_mask() -> None:
         def poisson(self, mean: float, size: int) -> np.ndarray:
             return np.array([0, 2, 0, 2, 9])[:size]
 
-    assert span_lengths(4, 3, Zeros()).tolist() == [0, 2, 0, 2]
-    assert span_lengths(5, 3, Zeros()).tolist() == [0, 2, 0, 2, 1]
-    assert span_lengths(2, 3, Zeros()).tolist() == [0, 2]
-    assert span_lengths(1, 3, Zeros()).tolist() == [], "a text never grows"
+    assert draw_span_lengths(4, 3, Zeros()).tolist() == [0, 2, 0, 2]
+    assert draw_span_lengths(5, 3, Zeros()).tolist() == [0, 2, 0, 2, 1]
+    assert draw_span_lengths(2, 3, Zeros()).tolist() == [0, 2]
+    assert draw_span_lengths(1, 3, Zeros()).tolist() == [], "a text never grows"
 
 
 def test_gaps_between_spans_are_any_that_add_up() -> None:
-    found = Counter(tuple(apart(3, 3, random(seed)).tolist()) for seed in range(5000))
+    found = Counter(tuple(draw_gaps(3, 3, random(seed)).tolist()) for seed in range(5000))
     assert set(found) == {(a, b, 3 - a - b) for a in range(4) for b in range(4 - a)}
     assert min(found.values()) > 5000 / 10 * 0.8
 
@@ -161,7 +161,7 @@ def test_permuted_sentences_stay_whole_and_masks_go_with_them() -> None:
     order = list(dict.fromkeys(after.sentences.tolist()))
     assert after.tokens.tolist() == [token for number in order for token in whole[number]]
     assert order != sorted(order)
-    masked = step(c.SentencePermutation(), WIDE)(damaged(c.TextInfilling()), random(1))
+    masked = build_noise_step(c.SentencePermutation(), WIDE)(damaged(c.TextInfilling()), random(1))
     assert [*dict.fromkeys(masked.sentences.tolist())] == [number for number, _ in _groups(masked.sentences)]
 
 
@@ -171,11 +171,11 @@ def _groups(numbers: np.ndarray) -> list[tuple[int, int]]:
 
 
 def test_every_order_of_sentences_is_equally_likely() -> None:
-    three = Text(np.arange(6), np.array([0, 0, 1, 1, 2, 2]))
-    permute = step(c.SentencePermutation(), WIDE)
+    three = NoisyText(np.arange(6), np.array([0, 0, 1, 1, 2, 2]))
+    permute = build_noise_step(c.SentencePermutation(), WIDE)
     found = Counter(tuple(permute(three, random(seed)).sentences[::2].tolist()) for seed in range(3000))
     assert len(found) == 6 and min(found.values()) > 400
-    pair = step(c.SentencePermutation(share=0.5), WIDE)
+    pair = build_noise_step(c.SentencePermutation(share=0.5), WIDE)
     moved = [(pair(text(), random(seed)).sentences != text().sentences).any() for seed in range(100)]
     stays = [len(set(dict.fromkeys(pair(text(), random(seed)).sentences.tolist()))) for seed in range(10)]
     assert any(moved) and set(stays) == {len(np.unique(text().sentences))}
@@ -220,7 +220,7 @@ def test_ul2_has_its_seven_settings() -> None:
 
 @pytest.mark.parametrize("config", DENOISERS, ids=lambda config: config.kind)
 def test_rows_fill_the_model_and_come_out_the_same_alone(config: c.Noisy) -> None:
-    corrupt = build_objective(config, Given(WIDE, length=64))[0]
+    corrupt = build_objective(config, ObjectiveInputs(WIDE, length=64))[0]
     own = corrupt.row_length(64)
     starts = np.arange(own) % 7 == 0
     made_rows = dataclasses.replace(rows([list(range(10, 10 + own))] * 4),
@@ -240,13 +240,13 @@ def test_rows_fill_the_model_and_come_out_the_same_alone(config: c.Noisy) -> Non
 def test_a_missing_token_is_one_clear_error(config: c.Noisy, where: str) -> None:
     poor = dataclasses.replace(WIDE, mask=None, sentinels=())
     with pytest.raises(InputError, match=f"tokenizer.special.{where}"):
-        build_objective(config, Given(poor))
+        build_objective(config, ObjectiveInputs(poor))
 
 
 def test_tokens_dropped_one_by_one_need_a_sentinel_each() -> None:
     with pytest.raises(InputError, match="may need 101 sentinel tokens, and the tokenizer has 100"):
-        build_objective(c.ReplaceSpans(rate=0.5), Given(dataclasses.replace(WIDE, sentinels=tuple(range(900, 1000))),
-                                                        length=200))
+        build_objective(c.ReplaceSpans(rate=0.5),
+                        ObjectiveInputs(dataclasses.replace(WIDE, sentinels=tuple(range(900, 1000))), length=200))
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, -0.1])

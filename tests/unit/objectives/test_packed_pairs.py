@@ -11,11 +11,10 @@ from saucier import config as architecture
 from saucier.families import FAMILIES
 from saucier.model import Transformer
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Given, TokenIds
+from saucier.objectives.base import IGNORED, ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.recipes import recipe
-from saucier.text.rows import PADDING, PairRows
-from saucier.text.sharing import Shared, shared_bins
+from saucier.text.rows.batch import PADDING, PackedTexts, PairRows, pack_texts
 
 VOCAB, TARGETS = 40, 23
 IDS = TokenIds(VOCAB, pad=0, bos=1, eos=2, special=(0, 1, 2))
@@ -42,7 +41,7 @@ def learned(model: Transformer, rows: PairRows,
             packing: c.Packing | None) -> tuple[float, float, dict[str, torch.Tensor]]:
     """Return the loss of a batch, its targets, and the gradients."""
     config = c.SequenceToSequence(packing=packing)
-    corruption, objective = build_objective(config, Given(IDS, model.config))
+    corruption, objective = build_objective(config, ObjectiveInputs(IDS, model.config))
     model.zero_grad()
     loss = objective(model, corruption(rows, seed=0, step=0))
     loss.total.backward()
@@ -65,7 +64,8 @@ def test_losses_and_gradients_are_those_of_pairs_alone(family: str, room: int) -
 def test_padding_that_sees_nothing_spoils_nothing_in_bfloat16(family: str) -> None:
     """Sources fill their rows, targets do not: a padded place is in no pair and sees no source, here step by step."""
     model = build(body(family), seed=1).to(torch.bfloat16)
-    corruption, _ = build_objective(c.SequenceToSequence(packing=c.Packing(length=5)), Given(IDS, model.config))
+    corruption, _ = build_objective(c.SequenceToSequence(packing=c.Packing(length=5)),
+                                    ObjectiveInputs(IDS, model.config))
     texts = np.array([[5, 6, 7, 8, 2], [9, 5, 7, 6, 2]])
     rows = PairRows(texts, np.where(np.arange(5) < [[5], [3]], texts, 0), np.array([5, 5]), np.array([5, 3]),
                     np.arange(2), np.arange(2))
@@ -82,7 +82,8 @@ def test_padding_that_sees_nothing_spoils_nothing_in_bfloat16(family: str) -> No
 def test_a_pair_moves_no_other_pair_of_its_row(family: str) -> None:
     """Other tokens in one source, or in one target, change what is said of that pair alone, to the last bit."""
     model, rows = build(body(family), seed=1).eval(), pairs(4)
-    corruption, _ = build_objective(c.SequenceToSequence(packing=c.Packing(length=400)), Given(IDS, model.config))
+    corruption, _ = build_objective(c.SequenceToSequence(packing=c.Packing(length=400)),
+                                    ObjectiveInputs(IDS, model.config))
     batch = corruption(rows, seed=0, step=0)
     batch.pop("labels")
     assert len(batch["input_ids"]) == 1
@@ -103,12 +104,12 @@ def test_every_pair_stands_once_and_rows_keep_their_room() -> None:
         random = np.random.default_rng(seed)
         lengths = random.integers(1, 30, size=(random.integers(1, 60), 2))
         room = int(random.integers(5, 100))
-        bins = shared_bins(lengths, room)
+        bins = pack_texts(lengths, room)
         assert sorted(np.concatenate(bins).tolist()) == list(range(len(lengths)))
         sums = np.stack([lengths[row].sum(axis=0) for row in bins])
         assert sums.max() <= max(room, lengths.max())
         assert len(bins) <= 2 * 11 / 9 * (lengths.sum(axis=0) / max(room, lengths.max())).max() + 6
-        laid = Shared.of(bins, lengths[:, 0])
+        laid = PackedTexts.of(bins, lengths[:, 0])
         tokens = np.arange(30)[None] + 100 * np.arange(len(lengths))[:, None]
         values = laid.taken(tokens, PADDING)
         assert sorted(values[laid.mask].tolist()) == sorted(
@@ -116,7 +117,7 @@ def test_every_pair_stands_once_and_rows_keep_their_room() -> None:
 
 
 def test_texts_of_one_side_fill_as_few_rows_as_can_be() -> None:
-    bins = shared_bins(np.array([[5], [9], [5], [3], [7], [1]]), 10)
+    bins = pack_texts(np.array([[5], [9], [5], [3], [7], [1]]), 10)
     assert [row.tolist() for row in bins] == [[1, 5], [3, 4], [0, 2]]
 
 

@@ -12,15 +12,15 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given
+from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs
 from saucier.objectives.permutation import (
     PermutationCorruption,
-    asked,
     build_permutation,
-    hidden,
-    recalled,
-    spans,
-    with_class_last,
+    draw_target_spans,
+    map_queries,
+    mask_later_tokens,
+    move_class_last,
+    read_memory,
 )
 from saucier.recipes import recipe as read
 
@@ -37,13 +37,13 @@ def model(**options: object) -> Transformer:
 
 
 def corruption(**options: object) -> PermutationCorruption:
-    return build_permutation(c.Permutation(**options), Given(IDS))[0]
+    return build_permutation(c.Permutation(**options), ObjectiveInputs(IDS))[0]
 
 
 def test_the_masks_of_a_small_example_are_those_of_the_figure() -> None:
     """In the order 2, 1, 3 (C fig 8): queries see nothing, 2, and 2 and 1; the text sees itself too."""
     ranks = np.array([[1, 0, 2]])
-    seen = ~hidden(ranks, np.ones_like(ranks, dtype=bool))[0]
+    seen = ~mask_later_tokens(ranks, np.ones_like(ranks, dtype=bool))[0]
     assert seen.astype(int).tolist() == [[0, 1, 0], [0, 0, 0], [1, 1, 0]]
     content = seen | np.eye(3, dtype=bool)
     assert content.astype(int).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 1]]
@@ -82,16 +82,17 @@ def test_no_target_sees_itself_or_a_later_one() -> None:
 
 def test_one_token_in_k_is_a_target_in_spans_of_the_published_lengths() -> None:
     config = c.Permutation()
-    found = [spans(512, config, np.random.default_rng(seed)) for seed in range(200)]
+    found = [draw_target_spans(512, config, np.random.default_rng(seed)) for seed in range(200)]
     assert {int(one.sum()) for one in found} == {512 // 6}
     runs = [len(run) for one in found for run in "".join("x" if flag else " " for flag in one).split()]
     assert max(runs) <= 12
-    alone = [spans(7000, config.model_copy(update={"every": 6}), np.random.default_rng(seed)) for seed in range(20)]
+    alone = [draw_target_spans(7000, config.model_copy(update={"every": 6}), np.random.default_rng(seed))
+             for seed in range(20)]
     share = np.mean([one.sum() for one in alone]) / 7000
     assert share == pytest.approx(1 / 6, abs=1e-3)
     assert np.mean(runs) == pytest.approx(2.0, abs=0.35)  # mean of 1/n over 1..5 is 2.19; the rest comes one by one
-    assert spans(0, config, np.random.default_rng(0)).sum() == 0
-    assert spans(3, config, np.random.default_rng(0)).sum() == 1
+    assert draw_target_spans(0, config, np.random.default_rng(0)).sum() == 0
+    assert draw_target_spans(3, config, np.random.default_rng(0)).sum() == 1
 
 
 def test_spans_are_those_of_a_loop() -> None:
@@ -111,7 +112,7 @@ def test_spans_are_those_of_a_loop() -> None:
             place += size + size * 4
         rest = random.permutation(np.flatnonzero(~expected))[:count - int(expected.sum())]
         expected[rest] = True
-        assert (spans(90, config, np.random.default_rng(seed)) == expected).all()
+        assert (draw_target_spans(90, config, np.random.default_rng(seed)) == expected).all()
 
 
 def test_a_row_is_the_same_in_any_micro_batch() -> None:
@@ -123,7 +124,8 @@ def test_a_row_is_the_same_in_any_micro_batch() -> None:
 
 
 def test_rows_with_fewer_targets_have_queries_without_a_label() -> None:
-    mapping, labels = asked(np.array([[5, 6, 7], [8, 9, 4]]), np.array([[True, False, True], [False, True, False]]))
+    mapping, labels = map_queries(np.array([[5, 6, 7], [8, 9, 4]]),
+                                  np.array([[True, False, True], [False, True, False]]))
     assert mapping.tolist() == [[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [1, 0, 0]]]
     assert labels.tolist() == [[5, 7], [9, IGNORED]]
 
@@ -131,7 +133,7 @@ def test_rows_with_fewer_targets_have_queries_without_a_label() -> None:
 def test_the_classification_token_stands_last_as_a_segment_of_its_own() -> None:
     made = rows([[1, 10, 11, 2, 12, 2], [1, 10, 2, 12, 2, 0]])
     made.segments[:] = [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0]]
-    found = with_class_last(made)
+    found = move_class_last(made)
     assert found.tokens.tolist() == [[10, 11, 2, 12, 2, 1], [10, 2, 12, 2, 1, 0]]
     assert found.segments.tolist() == [[0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 2, 0]]
     batch = corruption(rows=c.TwoPieces())(made, seed=0, step=0)
@@ -147,7 +149,7 @@ def naive(body: Transformer, batch: Batch, mems: object = None) -> float:
 
 
 def test_the_loss_is_that_of_the_second_stream() -> None:
-    made, objective = build_permutation(c.Permutation(), Given(IDS))
+    made, objective = build_permutation(c.Permutation(), ObjectiveInputs(IDS))
     body, batch = model().eval(), made(TEXT, seed=0, step=0)
     loss = objective(body, batch)
     assert float(loss.total.detach()) == pytest.approx(naive(body, batch), rel=1e-4)
@@ -155,7 +157,7 @@ def test_the_loss_is_that_of_the_second_stream() -> None:
 
 
 def test_a_memory_is_what_was_read_before_and_has_no_gradient() -> None:
-    made, objective = build_permutation(c.Permutation(rows=c.RunningText(memory=8)), Given(IDS))
+    made, objective = build_permutation(c.Permutation(rows=c.RunningText(memory=8)), ObjectiveInputs(IDS))
     assert (made.overlap, made.row_length(16)) == (8, 16)
     body, batch = model(memory=8).eval(), made(TEXT.select(slice(0, 1)), seed=0, step=0)
     assert batch["input_ids"].tolist() == TEXT.tokens[:1, 8:].tolist()
@@ -165,7 +167,7 @@ def test_a_memory_is_what_was_read_before_and_has_no_gradient() -> None:
     assert abs(naive(body, batch) - expected) > 1e-3
     other = batch | {"earlier": batch["earlier"].flip(1)}
     assert float(objective(body, other).total.detach()) != pytest.approx(expected, rel=1e-4)
-    assert not any(one.requires_grad for one in recalled(body, batch)["mems"])
+    assert not any(one.requires_grad for one in read_memory(body, batch)["mems"])
 
 
 def test_documents_in_one_row_are_kept_apart() -> None:

@@ -17,10 +17,9 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given
-from saucier.objectives.generator import generator_of
-from saucier.objectives.replaced import ReplacedTokens, build_replaced, drawn
-from saucier.objectives.sharing import tables
+from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs
+from saucier.objectives.config.replaced_tokens import derive_generator
+from saucier.objectives.replaced_tokens import ReplacedTokens, build_replaced, draw_tokens, get_tables
 from saucier.recipes import recipe as read
 from saucier.training.loop import train
 
@@ -35,7 +34,7 @@ def electra(**options: object) -> architecture.Transformer:
 def made(config: c.Replaced, body: architecture.Transformer | None = None,
          steps: int = 1) -> tuple[Transformer, ReplacedTokens, Batch]:
     """Build everything, and one batch."""
-    given = Given(IDS, body or electra(), steps)
+    given = ObjectiveInputs(IDS, body or electra(), steps)
     corruption, objective = build_replaced(config, given)
     model = build(given.body, seed=3)
     objective.bind(model)
@@ -70,15 +69,15 @@ def test_tokens_are_drawn_by_their_probability_and_only_by_the_numbers_given() -
     torch.nn.init.normal_(model.head.weight, std=0.3, generator=torch.Generator().manual_seed(0))
     features = torch.randn(32, generator=torch.Generator().manual_seed(1)) * 20
     numbers = (torch.arange(20_000) + 0.5) / 20_000
-    found = drawn(model, features.expand(20_000, -1), numbers).bincount(minlength=12) / 20_000
+    found = draw_tokens(model, features.expand(20_000, -1), numbers).bincount(minlength=12) / 20_000
     chances = model.head(features).detach().softmax(-1)
     assert float(chances.max()) > 10 * float(chances.min())
     assert torch.allclose(found, chances, atol=2e-4)
-    assert drawn(model, features[None], torch.tensor([1.0])).item() == 11
+    assert draw_tokens(model, features[None], torch.tensor([1.0])).item() == 11
 
 
 def test_a_row_is_the_same_in_any_micro_batch_and_another_at_every_step() -> None:
-    corruption, _ = build_replaced(c.Replaced(), Given(IDS))
+    corruption, _ = build_replaced(c.Replaced(), ObjectiveInputs(IDS))
     whole, alone = corruption(TEXT, seed=0, step=5), corruption(TEXT.select(slice(1, 2)), seed=0, step=5)
     width = alone["draws"].shape[1]
     assert torch.equal(whole["draws"][1:, :width], alone["draws"])
@@ -116,7 +115,7 @@ def test_shared_tables_learn_from_both() -> None:
 def test_disentangled_tables_follow_the_generators_and_keep_their_difference() -> None:
     config = c.Replaced(generator=HALF.model_copy(update={"sharing": c.Disentangled()}))
     model, objective, batch = made(config)
-    ours, theirs = tables(objective.generator), tables(model)
+    ours, theirs = get_tables(objective.generator), get_tables(model)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     objective(model, batch)
     with torch.no_grad():
@@ -138,7 +137,7 @@ def test_one_encoder_for_both() -> None:
     objective(model, batch).parts["tokens"].total.backward()
     assert next(iter(model.encoder.parameters())).grad is not None
     with pytest.raises(InputError, match="as large as the model"):
-        generator_of(electra(), c.Replaced(generator=c.Generator(sharing=c.SharedAll())))
+        derive_generator(electra(), c.Replaced(generator=c.Generator(sharing=c.SharedAll())))
 
 
 def test_the_chosen_tokens_alone() -> None:
@@ -196,7 +195,7 @@ def test_any_encoder_has_a_generator(family: str, share: float) -> None:
     body = FAMILIES[family](dim=64, layers=4, heads=4, vocab=100, length=32, **buckets)
     body = body.model_copy(update={"head": architecture.ReplacedTokenHead()})
     config = c.Replaced(generator=c.Generator(width=share, depth=0.5))
-    found = generator_of(body, config)
+    found = derive_generator(body, config)
     assert (found.dim, found.encoder.layers.times) == (64 * share, 2)
     assert found.embed.widths(found.dim) == body.embed.widths(body.dim)
     model, objective, batch = made(config, body)
@@ -207,7 +206,7 @@ def test_the_generators_of_the_paper() -> None:
     """Sizes as in table 6; those of the published generators of base and large."""
     for name, width, count in (("electra", 64, None), ("electra-base", 256, 33_740_602), ("electra-large", 256, None)):
         found = read(name)
-        made = generator_of(found.model, found.objective)
+        made = derive_generator(found.model, found.objective)
         assert made.dim == width
         assert count is None or parameters(made) == count
 

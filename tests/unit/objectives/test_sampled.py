@@ -11,9 +11,9 @@ from tests.tolerances import assert_close
 from tests.unit.objectives.helpers import IDS, rows
 
 from saucier.objectives import config as c
-from saucier.objectives.base import Given
+from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.sampled import drawn_tokens, expected, sampled_cross_entropy
+from saucier.objectives.cross_entropy import compute_inclusion, compute_sampled_cross_entropy, draw_token_sample
 
 
 def test_drawn_tokens_differ_and_come_as_often_as_expected() -> None:
@@ -22,25 +22,25 @@ def test_drawn_tokens_differ_and_come_as_often_as_expected() -> None:
     vocab, samples, count = 40, 6, 4000
     seen, hoped = torch.zeros(vocab), torch.zeros(vocab, dtype=torch.float64)
     for _ in range(count):
-        drawn, tries = drawn_tokens(vocab, samples, torch.device("cpu"))
+        drawn, tries = draw_token_sample(vocab, samples, torch.device("cpu"))
         assert len(set(drawn.tolist())) == samples
         seen[drawn] += 1
-        hoped += expected(torch.arange(vocab), vocab, tries)
+        hoped += compute_inclusion(torch.arange(vocab), vocab, tries)
     spread = (hoped * (1 - hoped / count)).sqrt()
     assert ((seen - hoped).abs() < 5 * spread + 0.02 * hoped).all()
     first = math.log(2) / math.log(vocab + 1)
-    assert abs(float(expected(torch.tensor([0]), vocab, 1)) - first) < 1e-12
+    assert abs(float(compute_inclusion(torch.tensor([0]), vocab, 1)) - first) < 1e-12
 
 
 def test_the_loss_is_a_softmax_over_target_and_drawn_tokens() -> None:
     features, weight, bias = torch.randn(5, 8), torch.randn(30, 8), torch.randn(30)
     targets = torch.tensor([0, 3, 3, 29, 7])
     torch.manual_seed(3)
-    drawn, tries = drawn_tokens(30, 12, torch.device("cpu"))
+    drawn, tries = draw_token_sample(30, 12, torch.device("cpu"))
     torch.manual_seed(3)
-    found = sampled_cross_entropy(features, weight, bias, targets, samples=12).loss
+    found = compute_sampled_cross_entropy(features, weight, bias, targets, samples=12).loss
     expected_loss = 0.0
-    corrected = features @ weight.T + bias - expected(torch.arange(30), 30, tries).log().float()
+    corrected = features @ weight.T + bias - compute_inclusion(torch.arange(30), 30, tries).log().float()
     for row, target in zip(corrected, targets.tolist(), strict=True):
         others = [number for number in drawn.tolist() if number != target]
         expected_loss += float(F.cross_entropy(row[[target, *others]][None], torch.tensor([0])))
@@ -48,7 +48,7 @@ def test_the_loss_is_a_softmax_over_target_and_drawn_tokens() -> None:
 
 
 def test_training_draws_and_measuring_is_exact() -> None:
-    body, ids = family("elmo"), Given(IDS, family("elmo"))
+    body, ids = family("elmo"), ObjectiveInputs(IDS, family("elmo"))
     model = scrambled(body)
     corruption, drawing = build_objective(c.Bidirectional(softmax=c.SampledSoftmax(samples=10)), ids)
     whole, all_of_them = (build_objective(c.Bidirectional(softmax=softmax), ids)[1]

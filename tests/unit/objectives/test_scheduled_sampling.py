@@ -11,33 +11,34 @@ from tests.unit.objectives.helpers import IDS, pairs
 from saucier.families import FAMILIES
 from saucier.model import build
 from saucier.objectives import config as c
-from saucier.objectives.base import Given
+from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.sampling import truth
+from saucier.objectives.pairs import compute_truth_share
 
 BODY = FAMILIES["transformer"](dim=16, layers=1, heads=2, hidden=32, vocab=100, dropout=0.0)
 LINEAR = c.LinearTruth(slope=0.01, floor=0.2)
 
 
 def test_the_three_schedules_are_those_of_the_paper() -> None:
-    assert [truth(LINEAR, step) for step in (0, 50, 80, 500)] == pytest.approx([1, 0.5, 0.2, 0.2])
+    assert [compute_truth_share(LINEAR, step) for step in (0, 50, 80, 500)] == pytest.approx([1, 0.5, 0.2, 0.2])
     exponential = c.ExponentialTruth(base=0.99)
-    assert [truth(exponential, step) for step in (0, 100)] == pytest.approx([1, 0.99**100])
+    assert [compute_truth_share(exponential, step) for step in (0, 100)] == pytest.approx([1, 0.99**100])
     sigmoid = c.InverseSigmoidTruth(speed=50)
-    assert [truth(sigmoid, step) for step in (0, 200)] == pytest.approx([50 / 51, 50 / (50 + math.exp(4))])
-    assert truth(sigmoid, 10**9) == pytest.approx(0, abs=1e-12)
+    assert [compute_truth_share(sigmoid, step)
+            for step in (0, 200)] == pytest.approx([50 / 51, 50 / (50 + math.exp(4))])
+    assert compute_truth_share(sigmoid, 10**9) == pytest.approx(0, abs=1e-12)
 
 
 def test_it_begins_as_teacher_forcing() -> None:
     model = build(BODY, seed=1)
-    corrupt, objective = build_objective(c.SequenceToSequence(truth=LINEAR), Given(IDS, BODY))
+    corrupt, objective = build_objective(c.SequenceToSequence(truth=LINEAR), ObjectiveInputs(IDS, BODY))
     batch = corrupt(pairs([[5, 6, 2]], [[7, 8, 2]]), seed=0, step=0)
     assert objective.at(0)(model, batch).total.item() == objective.held_out()(model, batch).total.item()
 
 
 def test_predictions_take_the_place_of_true_tokens_as_often_as_the_schedule_says() -> None:
     model = build(BODY, seed=1).eval()
-    corrupt, objective = build_objective(c.SequenceToSequence(truth=LINEAR), Given(IDS, BODY))
+    corrupt, objective = build_objective(c.SequenceToSequence(truth=LINEAR), ObjectiveInputs(IDS, BODY))
     target = [[*range(50, 90), 2], [*range(50, 60), 2, *[0] * 30]] * 20
     batch = corrupt(pairs([[5, 6, 2]] * 40, target), seed=0, step=0)
     said = model(**{name: value for name, value in batch.items() if name != "labels"}).logits.argmax(-1)

@@ -14,7 +14,7 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.model import build
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Given
+from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs
 from saucier.objectives.build import build_objective
 from saucier.recipes import recipe
 
@@ -27,7 +27,7 @@ ROW = [LENGTH_ID, *range(10, 20), END]
 
 def batch_of(count: int, step: int = 0) -> Batch:
     """Corrupt the same pair many times."""
-    corruption, _ = build_objective(c.ConditionalMasked(), Given(GIVEN, BODY))
+    corruption, _ = build_objective(c.ConditionalMasked(), ObjectiveInputs(GIVEN, BODY))
     return corruption(pairs([ROW] * count, [ROW] * count), seed=0, step=step)
 
 
@@ -51,7 +51,7 @@ def test_only_hidden_tokens_are_learned_and_the_frame_is_gone() -> None:
 
 
 def test_targets_of_several_lengths() -> None:
-    corruption, objective = build_objective(c.ConditionalMasked(), Given(GIVEN, BODY))
+    corruption, objective = build_objective(c.ConditionalMasked(), ObjectiveInputs(GIVEN, BODY))
     batch = corruption(pairs([[LENGTH_ID, 10, END], [LENGTH_ID, END, 0]], [[LENGTH_ID, 10, 11, 12, END],
                                                                            [LENGTH_ID, END, 0, 0, 0]]), seed=0, step=0)
     assert batch["target_lengths"].tolist() == [3, 0]
@@ -61,7 +61,7 @@ def test_targets_of_several_lengths() -> None:
 
 
 def test_both_losses_are_those_of_the_definition() -> None:
-    _, objective = build_objective(c.ConditionalMasked(label_smoothing=0.0), Given(GIVEN, BODY))
+    _, objective = build_objective(c.ConditionalMasked(label_smoothing=0.0), ObjectiveInputs(GIVEN, BODY))
     model, batch = build(BODY, seed=3), batch_of(4)
     loss = objective(model, batch)
     with torch.no_grad():

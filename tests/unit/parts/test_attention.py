@@ -12,9 +12,9 @@ from saucier import config as c
 from saucier.model import Transformer, build
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
+from saucier.parts.masks import Span
 from saucier.parts.positions import alibi_slopes
-from saucier.parts.positions import bucket as t5_bucket
-from saucier.parts.visibility import Span
+from saucier.parts.positions import find_t5_bucket as t5_bucket
 
 DIM, LENGTH, BATCH = 24, 7, 2
 
@@ -167,14 +167,14 @@ def test_alibi_is_minus_slope_times_distance() -> None:
 
 
 def test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle() -> None:
-    from saucier.parts.rotary import rotate, rotation
+    from saucier.parts.positions import build_rotation, rotate
 
     config, width = c.Rotary(base=100.0), 8
     generator = torch.Generator().manual_seed(3)
     q, k = torch.randn(2, 1, 1, 1, width, generator=generator).double()
 
     def turned(x: Tensor, position: int) -> Tensor:
-        return rotate(x, rotation(config, torch.tensor([[position]]), width))
+        return rotate(x, build_rotation(config, torch.tensor([[position]]), width))
 
     near, far = (turned(q, 5 + s) * turned(k, 2 + s) for s in (0, 90))
     torch.testing.assert_close(near.sum(), far.sum(), atol=2e-5, rtol=0)
@@ -187,10 +187,10 @@ def test_rotary_scores_depend_only_on_the_distance_and_rotate_by_the_angle() -> 
 
 
 def test_partial_rotary_leaves_the_rest_alone() -> None:
-    from saucier.parts.rotary import rotate, rotation
+    from saucier.parts.positions import build_rotation, rotate
 
     x = torch.randn(1, 2, 4, 8)
-    turned = rotate(x, rotation(c.Rotary(share=0.5), torch.arange(4)[None], 8))
+    turned = rotate(x, build_rotation(c.Rotary(share=0.5), torch.arange(4)[None], 8))
     assert torch.equal(turned[..., 4:], x[..., 4:]) and not torch.allclose(turned[:, :, 1:, :4], x[:, :, 1:, :4])
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.block_patterns import blocks
-from saucier.config.visibility import block_keys
+from saucier.config.counting.layers import block_keys
+from saucier.config.visibility import build_bigbird_visibility
 from saucier.model import Transformer, build
-from saucier.parts.random_blocks import Draw, random_counts
+from saucier.parts.masks import Draw
+from saucier.parts.visibility import count_random_blocks
 
 SIZE, DRAWN, LENGTH, HEADS = 2, 1, 17, 2
 BLOCKS = -(-LENGTH // SIZE)
@@ -53,7 +54,7 @@ def by_definition(model: Transformer, hidden: Tensor, real: Tensor, drawn: list[
 def drawn_for(draw: Draw | None) -> list[dict[int, list[int]]]:
     """The drawn blocks as lists, a repeated block repeated."""
     config = c.RandomBlocks(size=SIZE, count=DRAWN, length=64)
-    counts = random_counts(config, BLOCKS, draw).expand(HEADS, -1, -1)
+    counts = count_random_blocks(config, BLOCKS, draw).expand(HEADS, -1, -1)
     return [{block: [other for other in range(BLOCKS) for _ in range(int(head[block, other]))]
              for block in range(BLOCKS)} for head in counts]
 
@@ -61,7 +62,7 @@ def drawn_for(draw: Draw | None) -> list[dict[int, list[int]]]:
 @pytest.mark.parametrize("weights", [False, True], ids=["fused", "explicit"])
 @pytest.mark.parametrize("training", [False, True])
 def test_attention_is_the_softmax_over_all_keys_and_their_repetitions(training: bool, weights: bool) -> None:
-    model = one_layer(blocks(SIZE, DRAWN, 64)).train(training)
+    model = one_layer(build_bigbird_visibility(SIZE, DRAWN, 64)).train(training)
     ids = torch.randint(0, 11, (2, LENGTH), generator=torch.Generator().manual_seed(0))
     mask = (torch.arange(LENGTH) < torch.tensor([LENGTH, 13])[:, None]).long()
     drawn = drawn_for(Draw(HEADS, 0) if training else None)
@@ -73,7 +74,7 @@ def test_attention_is_the_softmax_over_all_keys_and_their_repetitions(training: 
 
 
 def test_a_repeated_key_is_shown_with_the_weight_of_one_copy() -> None:
-    model = one_layer(blocks(SIZE, DRAWN, 64))
+    model = one_layer(build_bigbird_visibility(SIZE, DRAWN, 64))
     shown = model(torch.arange(LENGTH)[None] % 11, output_attentions=True).attentions[0][0]
     again = shown.clone()
     again[:, SIZE:SIZE * (BLOCKS - 1), :SIZE] *= 1 + DRAWN
@@ -81,7 +82,7 @@ def test_a_repeated_key_is_shown_with_the_weight_of_one_copy() -> None:
 
 
 def test_short_inputs_see_all() -> None:
-    model = one_layer(blocks(SIZE, DRAWN, 64))
+    model = one_layer(build_bigbird_visibility(SIZE, DRAWN, 64))
     limit = (5 + 2 * DRAWN) * SIZE
     shown = [model(torch.zeros(1, length, dtype=torch.long), output_attentions=True).attentions[0]
              for length in (limit, limit + 1)]
@@ -92,8 +93,8 @@ def test_short_inputs_see_all() -> None:
 @pytest.mark.parametrize("layer", [0, 1, 7])
 def test_drawn_blocks_are_outside_the_window_and_always_the_same(layer: int) -> None:
     config, draw = c.RandomBlocks(size=4, count=3, length=4096), Draw(5, layer)
-    counts = random_counts(config, 20, draw)
-    assert torch.equal(counts, random_counts(config, 20, draw))
+    counts = count_random_blocks(config, 20, draw)
+    assert torch.equal(counts, count_random_blocks(config, 20, draw))
     assert (counts[:, 1:-1].sum(-1) == 3).all()
     assert not counts[:, [0, -1]].any()
     assert all(not counts[:, block, max(block - 1, 0):block + 2].any() for block in range(1, 19))
@@ -101,7 +102,7 @@ def test_drawn_blocks_are_outside_the_window_and_always_the_same(layer: int) -> 
 
 
 def test_outside_training_the_first_block_takes_every_place() -> None:
-    counts = random_counts(c.RandomBlocks(size=4, count=3), 9, None)
+    counts = count_random_blocks(c.RandomBlocks(size=4, count=3), 9, None)
     assert counts.sum() == 3 * 7
     assert (counts[0, 1:-1, 0] == 3).all()
 
@@ -109,8 +110,9 @@ def test_outside_training_the_first_block_takes_every_place() -> None:
 @pytest.mark.parametrize("blocks_in_row", [1, 2, 3, 8])
 @pytest.mark.parametrize("pattern", [c.BlockWindow(size=3), c.BlockWindow(size=3, reach=0), c.GlobalBlocks(size=3)])
 def test_keys_are_counted_as_they_are_seen(pattern: c.BlockWindow | c.GlobalBlocks, blocks_in_row: int) -> None:
-    from saucier.parts.visibility import Span, materialize
+    from saucier.parts.masks import Span
+    from saucier.parts.visibility import build_mask
 
     length = 3 * blocks_in_row
-    allowed = materialize(pattern, Span(length, length, 0, torch.device("cpu"))).allowed
+    allowed = build_mask(pattern, Span(length, length, 0, torch.device("cpu"))).allowed
     assert block_keys(pattern, length) == pytest.approx(float(allowed.sum()) / length)

@@ -11,7 +11,7 @@ from saucier.errors import InputError
 from saucier.model import Transformer, build
 from saucier.parts.block import NarrowBlock, build_block
 from saucier.parts.context import Context
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
 
 DIM, WIDTH, HEADS, LENGTH = 10, 6, 2, 5
 ATTENTION = c.SelfAttention(projection=c.Projection(heads=HEADS))

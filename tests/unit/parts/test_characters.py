@@ -13,17 +13,17 @@ from tests.tolerances import assert_close
 
 import saucier
 from saucier import config as c
-from saucier.config.characters import BEGIN_TEXT, BEGIN_WORD, END_WORD, PADDING
+from saucier.config.embedding import BEGIN_TEXT, BEGIN_WORD, END_WORD, PADDING
+from saucier.diagnosis.doctor import check_saved_bits
 from saucier.errors import InputError
 from saucier.families.bart import bart
-from saucier.families.elmo import elmo
-from saucier.inspection.doctor_checks import saved_bits
+from saucier.families.unpublished import elmo
+from saucier.folders.load import set_token_spellings
 from saucier.model import Transformer, build
-from saucier.parts.characters import CharacterTokens
-from saucier.spelling import spell
+from saucier.parts.embedding import CharacterTokens
 from saucier.text.config import Words
-from saucier.text.spelling import spelled, tokens_spelled
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.model_inputs import spell_tokens, spell_words
+from saucier.text.tokenizer.training import train_tokenizer
 
 NETWORK = c.CharacterNetwork(width=5, filters=((1, 4), (3, 6)), highways=2, longest=12)
 TEXTS = ["the cook stirs the soup", "the guest waits", "a cook waits"]
@@ -34,21 +34,21 @@ def tiny(**changes: object) -> Transformer:
 
 
 def test_words_are_spelled_by_their_bytes() -> None:
-    found = spelled(["soup", "é", "abcdefghijklmnop"], 8)
+    found = spell_words(["soup", "é", "abcdefghijklmnop"], 8)
     assert found[0].tolist() == [BEGIN_WORD, *b"soup", END_WORD, PADDING, PADDING]
     assert found[1].tolist() == [BEGIN_WORD, 0xC3, 0xA9, END_WORD, *[PADDING] * 4]
     assert found[2].tolist() == [BEGIN_WORD, *b"abcdef", END_WORD]
     tokenizer = train_tokenizer(Words(vocab=10), TEXTS)
-    own = tokens_spelled(tokenizer, range(11), 8)
+    own = spell_tokens(tokenizer, range(11), 8)
     assert own[tokenizer.bos_id].tolist() == [BEGIN_WORD, BEGIN_TEXT, END_WORD, *[PADDING] * 5]
-    assert own[tokenizer.backend.token_to_id("cook")].tolist() == spelled(["cook"], 8)[0].tolist()
+    assert own[tokenizer.backend.token_to_id("cook")].tolist() == spell_words(["cook"], 8)[0].tolist()
 
 
 def test_the_network_is_convolutions_highways_and_a_map() -> None:
     """Against torch's own convolutions, one word and one layer after the other."""
     tokens = tiny().embed.tokens
     assert isinstance(tokens, CharacterTokens)
-    words = torch.from_numpy(spelled(["soup", "", "a", "waitresses"], 12))
+    words = torch.from_numpy(spell_words(["soup", "", "a", "waitresses"], 12))
     for word, vector in zip(words, tokens.read(words), strict=True):
         x = tokens.characters.weight[word.long()].T  # [E, C]
         parts = []
@@ -66,17 +66,18 @@ def test_the_network_is_convolutions_highways_and_a_map() -> None:
 def test_words_that_were_never_seen_get_vectors(tmp_path: Path) -> None:
     """A word's vector hangs on its characters alone: by its id or spelled it is the same, also behind a disk."""
     tokenizer, model = train_tokenizer(Words(vocab=10), TEXTS), tiny()
-    spell(model, tokenizer)
+    set_token_spellings(model, tokenizer)
     words = ["the", "cook", "waits"]
     ids = torch.tensor([[tokenizer.backend.token_to_id(word) for word in words]])
     by_id = model(ids).last_hidden_state
-    told = model(ids, characters=torch.from_numpy(spelled(words, 12))[None]).last_hidden_state
+    told = model(ids, characters=torch.from_numpy(spell_words(words, 12))[None]).last_hidden_state
     assert_close(by_id, told)
     unknown = torch.tensor([[ids[0, 0], tokenizer.unk_id, ids[0, 2]]])
-    found = [model(unknown, characters=torch.from_numpy(spelled(["the", word, "waits"], 12))[None]).last_hidden_state
+    found = [model(unknown, characters=torch.from_numpy(spell_words(["the", word, "waits"],
+                                                                    12))[None]).last_hidden_state
              for word in ("cooks", "soups")]
     assert not torch.allclose(found[0][0, 1], found[1][0, 1], atol=1e-3)
-    assert saved_bits(model).verdict == "holds"  # the doctor's own copy has no tokenizer beside it
+    assert check_saved_bits(model).verdict == "holds"  # the doctor's own copy has no tokenizer beside it
     model.save(tmp_path)
     with pytest.raises(InputError, match="reads characters, and no tokenizer spells its tokens"):
         saucier.load(tmp_path)
@@ -122,5 +123,5 @@ def test_what_cannot_be_made_of_characters_is_refused() -> None:
             build(model)
     with pytest.raises(InputError, match="this model reads no characters"):
         build(elmo(24, cells=20, vocab=11))(torch.tensor([[1]]), characters=torch.zeros(1, 1, 50))
-    with pytest.raises(InputError, match=r"give 12, as saucier\.text\.spelling does"):
+    with pytest.raises(InputError, match=r"give 12, as saucier\.text\.tokenizer\.model_inputs does"):
         tiny()(torch.tensor([[1]]), characters=torch.zeros(1, 1, 50))

@@ -54,7 +54,7 @@ def gradients(model: Transformer, **inputs: Tensor) -> list[Tensor]:
 
 def ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let streams keep everything, as other stacks do."""
-    monkeypatch.setattr(stack, "may_be_undone", lambda *_: False)
+    monkeypatch.setattr(stack, "is_reversible_pass", lambda *_: False)
 
 
 def assert_equal(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
@@ -250,7 +250,7 @@ def test_a_run_that_recomputes_learns_the_same(tmp_path: Path) -> None:
 
 def test_the_estimate_counts_what_is_kept() -> None:
     def counted(config: c.Transformer, activations: c.Activations) -> int:
-        return c.memory(config, batch=1, length=1, training=True, activations=activations).activations
+        return c.estimate_memory(config, batch=1, length=1, training=True, activations=activations).activations
 
     keep, recompute = c.KeepActivations(), c.RecomputeActivations()
     two, eight = (reversible(ATTENTIONS["rotary"], layers).config for layers in (2, 8))

@@ -13,9 +13,9 @@ from saucier.errors import InputError
 from saucier.model import build
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
-from saucier.parts.disentangled import DistanceTable, log_bucket, rows_met
-from saucier.parts.neighbours import Convolution
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
+from saucier.parts.mixing import Convolution
+from saucier.parts.relative_positions import DistanceTable, find_table_rows, log_bucket
 
 DIM, HEADS, LENGTH = 12, 3, 7
 WIDTH = DIM // HEADS
@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_refused(positions: c.Disentangled, message: str)
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (3, 3), (1, 20), (5, 20), (40, 40)])
 def test_the_rows_that_are_met_are_all_that_is_read(distances: c.ExactDistances | c.LogDistances, queries: int,
                                                     keys: int) -> None:
-    rows, met = rows_met(distances, queries, keys, torch.device("cpu"))
+    rows, met = find_table_rows(distances, queries, keys, torch.device("cpu"))
     for i in range(queries):
         for j in range(keys):
             assert met.start + rows[i, j] == row(distances, keys - queries + i - j)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saucier.parts.dropout import Dropout, dropout
+from saucier.parts.norms import Dropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])

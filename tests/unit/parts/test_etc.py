@@ -8,12 +8,12 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.families.etc import etc
+from saucier.families.unpublished import etc
 from saucier.model import Transformer, build
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
-from saucier.parts.sparse import choice
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
+from saucier.parts.sparse import dispatch
 
 GLOBALS, STRETCH, REACH, RADIUS, LENGTH = 5, 32, 3, 8, 150
 
@@ -55,8 +55,8 @@ def by_definition(module: SelfAttention, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("least", [0, 10**9], ids=["planned", "dense"])
 def test_the_four_parts_and_their_labels(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """g2g, g2l, l2g and l2l: values and gradients, the table's too, are those of the definition."""
-    monkeypatch.setattr(choice, "LENGTH", least)
-    monkeypatch.setattr(choice, "SHARE", 9.0)
+    monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+    monkeypatch.setattr(dispatch, "LARGEST_SHARE", 9.0)
     module, x = attention(), torch.randn(LENGTH, 8, generator=torch.Generator().manual_seed(1)).requires_grad_()
     context = Context(Span(LENGTH, LENGTH, 0, x.device), torch.arange(LENGTH)[None])
     found, expected = module(x[None], context)[0], by_definition(module, x)

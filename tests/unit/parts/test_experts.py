@@ -10,9 +10,9 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import build
 from saucier.parts.context import Context
-from saucier.parts.experts import Experts, balance, places
+from saucier.parts.feed_forward import Experts, measure_imbalance, rank_in_expert
 from saucier.parts.inputs import Inputs
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
 
 DIM, ROWS, LENGTH, COUNT = 6, 3, 7, 4
 PLAIN = c.FeedForward(hidden=5, activation="relu", bias=False)
@@ -118,7 +118,7 @@ def test_packed_documents_have_a_capacity_each() -> None:
 
 def test_places_count_earlier_tokens_with_the_same_wish() -> None:
     wish, sequence = torch.tensor([1, 0, 1, 1, 0, 1]), torch.tensor([0, 0, 0, 5, 5, 5])
-    assert places(wish, sequence).tolist() == [0, 0, 1, 0, 0, 1]
+    assert rank_in_expert(wish, sequence).tolist() == [0, 0, 1, 0, 0, 1]
 
 
 def test_scores_are_recorded_where_they_are_wanted() -> None:
@@ -140,10 +140,10 @@ def test_noise_is_for_training_only() -> None:
 
 def test_balance_is_one_where_experts_are_used_alike_and_their_number_where_one_does_all() -> None:
     alike = torch.eye(COUNT).repeat(5, 1) * 50
-    assert balance(alike).item() == pytest.approx(1.0)
-    assert balance(torch.tensor([[50.0, 0.0, 0.0, 0.0]]).repeat(5, 1)).item() == pytest.approx(COUNT)
+    assert measure_imbalance(alike).item() == pytest.approx(1.0)
+    assert measure_imbalance(torch.tensor([[50.0, 0.0, 0.0, 0.0]]).repeat(5, 1)).item() == pytest.approx(COUNT)
     mixed = torch.cat([alike, torch.tensor([[50.0, 0.0, 0.0, 0.0]]).repeat(9, 1)])
-    assert balance(mixed, torch.arange(29) < 20).item() == pytest.approx(1.0)
+    assert measure_imbalance(mixed, torch.arange(29) < 20).item() == pytest.approx(1.0)
 
 
 def test_more_experts_a_token_than_there_are_is_refused() -> None:

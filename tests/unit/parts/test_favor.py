@@ -17,7 +17,7 @@ from saucier import config as c
 from saucier.errors import InputError, WorkError
 from saucier.model import Transformer, build
 from saucier.parts import favor
-from saucier.parts.favor import drawn, exponents, norms
+from saucier.parts.favor import draw_directions, exponents, half_squared_norms
 
 VOCAB, DIM, HEADS, WIDTH, LENGTH = 31, 16, 2, 8, 23
 
@@ -46,11 +46,11 @@ def naive(model: Transformer, hidden: Tensor, allowed: Tensor) -> Tensor:
     residual = (model.decoder or model.encoder).blocks[0]["attention"]
     made = residual.inner.qkv(residual.norm(hidden[None]))[0]
     query, key, value = made.view(len(hidden), 3, HEADS, WIDTH).permute(1, 2, 0, 3)
-    ways = torch.from_numpy(drawn(residual.inner.config.kernel, WIDTH, 0))
+    ways = torch.from_numpy(draw_directions(residual.inner.config.kernel, WIDTH, 0))
     mixed = torch.zeros(HEADS, len(hidden), WIDTH, dtype=torch.float64)
     for head in range(HEADS):
         found = [[torch.exp(ways @ x - x.square().sum() / 2) for x in rows[head] * WIDTH**-0.25]
-                    for rows in (query, key)]
+                 for rows in (query, key)]
         for place in range(len(hidden)):
             weights = torch.tensor([float(found[0][place] @ other) for other in found[1]]) * allowed[place]
             if weights.sum():
@@ -59,7 +59,7 @@ def naive(model: Transformer, hidden: Tensor, allowed: Tensor) -> Tensor:
 
 
 def features(x: Tensor, ways: np.ndarray) -> Tensor:
-    return exponents(x, torch.from_numpy(ways), norms(x)).exp()
+    return exponents(x, torch.from_numpy(ways), half_squared_norms(x)).exp()
 
 
 def added(model: Transformer, **inputs: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def attention_error(count: int, seeds: int = 40) -> float:
     wanted = (query @ key.T).softmax(-1) @ value
     found = []
     for seed in range(seeds):
-        ways = drawn(c.Favor(features=count, seed=seed), WIDTH, 0)
+        ways = draw_directions(c.Favor(features=count, seed=seed), WIDTH, 0)
         pairs = features(query, ways) @ features(key, ways).T
         found.append(float((pairs @ value / pairs.sum(-1, keepdim=True) - wanted).square().mean().sqrt()))
     return float(np.mean(found))
@@ -134,7 +134,7 @@ def test_products_of_features_have_the_mean_of_the_softmax_kernel() -> None:
     query, key = (torch.randn(5, WIDTH, generator=random, dtype=torch.float64) * 0.6 for _ in range(2))
     found = []
     for seed in range(4000):
-        ways = drawn.__wrapped__(c.Favor(features=WIDTH, seed=seed), WIDTH, 0)
+        ways = draw_directions.__wrapped__(c.Favor(features=WIDTH, seed=seed), WIDTH, 0)
         found.append((features(query, ways) * features(key, ways)).mean(-1))
     drawn_means = torch.stack(found)
     error = drawn_means.std(0) / len(found)**0.5
@@ -142,7 +142,7 @@ def test_products_of_features_have_the_mean_of_the_softmax_kernel() -> None:
 
 
 def test_directions_are_orthogonal_and_as_long_as_gaussian_ones() -> None:
-    many = np.concatenate([drawn(c.Favor(features=WIDTH, seed=seed), WIDTH, 0) for seed in range(300)])
+    many = np.concatenate([draw_directions(c.Favor(features=WIDTH, seed=seed), WIDTH, 0) for seed in range(300)])
     first = many[:WIDTH]
     products = first @ first.T
     assert np.abs(products - np.diag(np.diag(products))).max() < 1e-12
@@ -160,15 +160,16 @@ def test_features_of_orthogonal_directions_err_less() -> None:
         return float(torch.stack(found).var())
 
     apart = [random.standard_normal((WIDTH, WIDTH)) for _ in range(3000)]
-    turned = [drawn.__wrapped__(c.Favor(features=WIDTH, seed=seed), WIDTH, 0) for seed in range(3000)]
+    turned = [draw_directions.__wrapped__(c.Favor(features=WIDTH, seed=seed), WIDTH, 0) for seed in range(3000)]
     assert variance(turned) < 0.9 * variance(apart)
 
 
 def test_layers_and_draws_have_directions_of_their_own() -> None:
-    one = drawn(c.Favor(features=4), WIDTH, 0)
-    assert np.array_equal(one, drawn.__wrapped__(c.Favor(features=4), WIDTH, 0))
-    for other in (drawn(c.Favor(features=4), WIDTH, 1), drawn(c.Favor(features=4, draw=1), WIDTH, 0),
-                  drawn(c.Favor(features=4, seed=1), WIDTH, 0)):
+    one = draw_directions(c.Favor(features=4), WIDTH, 0)
+    assert np.array_equal(one, draw_directions.__wrapped__(c.Favor(features=4), WIDTH, 0))
+    for other in (draw_directions(c.Favor(features=4), WIDTH, 1),
+                  draw_directions(c.Favor(features=4, draw=1), WIDTH, 0),
+                  draw_directions(c.Favor(features=4, seed=1), WIDTH, 0)):
         assert not np.allclose(one, other)
 
 
@@ -283,6 +284,6 @@ def test_pieces_change_nothing(causal: bool, monkeypatch: pytest.MonkeyPatch) ->
         return [weight.grad for weight in model.parameters()]
 
     wanted = gradients()
-    monkeypatch.setattr(favor, "PIECE", 200)
+    monkeypatch.setattr(favor, "FEATURES_AT_ONCE", 200)
     for one, other in zip(gradients(), wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)

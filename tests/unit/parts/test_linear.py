@@ -9,8 +9,15 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.parts import linear as module
-from saucier.parts.activations import ACTIVATIONS
-from saucier.parts.linear import FUSED, Linear, activated, first_outputs, linear, matmul_t
+from saucier.parts.linear import (
+    ACTIVATIONS,
+    FUSED_ACTIVATIONS,
+    Linear,
+    first_outputs,
+    linear,
+    linear_activation,
+    matmul_t,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +79,8 @@ def test_autocast_and_empty_inputs_and_meta_work() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_bfloat16_is_the_rounded_float32_product(bias: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the matrix is cut, and for the gradients too."""
-    monkeypatch.setattr(module, "imitates_bfloat16", lambda: True)
-    monkeypatch.setattr(module, "PIECE", piece)
+    monkeypatch.setattr(module, "emulates_bfloat16", lambda: True)
+    monkeypatch.setattr(module, "WIDENED_AT_ONCE", piece)
     x, weight, added = (value.detach().bfloat16().requires_grad_() for value in drawn((2, 20, 6), (9, 6), (9,)))
     wide = [value.detach().float().requires_grad_() for value in (x, weight, added)]
     found, wanted = linear(x, weight, added if bias else None), F.linear(wide[0], wide[1], wide[2] if bias else None)
@@ -86,10 +93,10 @@ def test_bfloat16_is_the_rounded_float32_product(bias: bool, piece: int, monkeyp
 
 
 def test_few_rows_of_bfloat16_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "imitates_bfloat16", lambda: True)
-    x, weight = (value.detach().bfloat16() for value in drawn((module.FEW_IMITATED, 6), (9, 6)))
-    assert module.suits(x, weight)
-    assert not module.suits(x[1:], weight)
+    monkeypatch.setattr(module, "emulates_bfloat16", lambda: True)
+    x, weight = (value.detach().bfloat16() for value in drawn((module.FEW_EMULATED_ROWS, 6), (9, 6)))
+    assert module.suits_multiply(x, weight)
+    assert not module.suits_multiply(x[1:], weight)
 
 
 def layer_of(dtype: torch.dtype = torch.float32) -> Linear:
@@ -99,27 +106,27 @@ def layer_of(dtype: torch.dtype = torch.float32) -> Linear:
     return layer
 
 
-@pytest.mark.parametrize("activation", [*FUSED, "tanh"])
+@pytest.mark.parametrize("activation", [*FUSED_ACTIVATIONS, "tanh"])
 @pytest.mark.parametrize("rows", [(4,), (3, 16)])
 def test_an_activation_behind_a_product_is_the_same_in_one_operation(activation: c.Activation,
                                                                      rows: tuple[int, ...]) -> None:
     layer, (x,) = layer_of(), drawn((*rows, 24))
     expected = ACTIVATIONS[activation](F.linear(x.double(), layer.weight.double(), layer.bias.double()))
     with torch.inference_mode():
-        torch.testing.assert_close(activated(layer, x, activation).double(), expected, rtol=1e-6, atol=3e-6)
+        torch.testing.assert_close(linear_activation(layer, x, activation).double(), expected, rtol=1e-6, atol=3e-6)
 
 
-@pytest.mark.parametrize("activation", [*FUSED])
+@pytest.mark.parametrize("activation", [*FUSED_ACTIVATIONS])
 def test_in_bfloat16_one_operation_is_no_less_exact_than_two(activation: c.Activation,
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    if not module.multiplies_bfloat16():
+    if not module.onednn_takes_bfloat16():
         pytest.skip("oneDNN takes no bfloat16 on this processor")
-    monkeypatch.setattr(module, "imitates_bfloat16", lambda: False)
+    monkeypatch.setattr(module, "emulates_bfloat16", lambda: False)
     layer, x = layer_of(torch.bfloat16), drawn((64, 24))[0].detach().bfloat16()
     exact = ACTIVATIONS[activation](F.linear(x.double(), layer.weight.double(), layer.bias.double()))
     with torch.inference_mode():
         apart = (ACTIVATIONS[activation](layer(x)) - exact).abs().mean()
-        assert (activated(layer, x, activation) - exact).abs().mean() <= apart
+        assert (linear_activation(layer, x, activation) - exact).abs().mean() <= apart
 
 
 def test_maps_that_learn_are_watched_or_rewritten_stay_two_operations() -> None:
@@ -130,11 +137,11 @@ def test_maps_that_learn_are_watched_or_rewritten_stay_two_operations() -> None:
     x, seen = drawn((64, 24))[0], []
     layer, twice = layer_of(), Doubled(24, 40)
     twice.load_state_dict(layer.state_dict())
-    activated(layer, x, "gelu").sum().backward()
+    linear_activation(layer, x, "gelu").sum().backward()
     assert layer.weight.grad is not None
     layer.register_forward_hook(lambda *given: seen.append(given))
     with torch.no_grad():
-        assert torch.equal(activated(twice, x, "relu"), 2 * activated(layer, x, "relu"))
+        assert torch.equal(linear_activation(twice, x, "relu"), 2 * linear_activation(layer, x, "relu"))
         assert torch.equal(first_outputs(twice, x, 7), twice(x)[..., :7])
         torch.testing.assert_close(first_outputs(layer, x, 7), layer(x)[..., :7], rtol=1e-6, atol=1e-6)
     assert len(seen) == 3, "every use is watched"
@@ -145,7 +152,8 @@ def test_whoever_hooks_a_map_is_asked() -> None:
     layer, x = layer_of(), drawn((64, 24))[0]
     layer.register_forward_pre_hook(lambda module, given: (2 * given[0],))
     with torch.no_grad():
-        torch.testing.assert_close(activated(layer, x, "relu"), torch.relu(F.linear(2 * x, layer.weight, layer.bias)))
+        torch.testing.assert_close(linear_activation(layer, x, "relu"),
+                                   torch.relu(F.linear(2 * x, layer.weight, layer.bias)))
         whole = layer(x)
         torch.testing.assert_close(first_outputs(layer, x, 8), whole[..., :8])
         layer.register_forward_hook(lambda module, given, made: made + 1)

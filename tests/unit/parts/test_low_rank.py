@@ -13,7 +13,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
-from saucier.recipes.blueprints import with_kernel
+from saucier.recipes.recipe import with_kernel
 
 VOCAB, DIM, HEADS, WIDTH, LENGTH, LONGEST, RANK = 31, 8, 2, 4, 12, 16, 3
 SHARINGS = {"headwise": c.Headwise(), "key_value": c.KeyValue(), "layerwise": c.Layerwise()}

@@ -11,8 +11,8 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import build
 from saucier.parts.context import Context
+from saucier.parts.masks import Span
 from saucier.parts.mixing import FourierMixing
-from saucier.parts.visibility import Span
 
 LENGTH, DIM = 5, 6
 

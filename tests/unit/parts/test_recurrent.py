@@ -17,7 +17,7 @@ import saucier
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import Transformer
-from saucier.parts.cells import Cell
+from saucier.parts.recurrent_cells import Cell
 
 CELLS = {"rnn": (c.Elman(), nn.RNN), "lstm": (c.LSTM(), nn.LSTM), "gru": (c.GRU(), nn.GRU)}
 LENGTHS = [7, 2, 5]

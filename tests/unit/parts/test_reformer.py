@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.model import Transformer, build
-from saucier.parts.hashing import directions, hashed, unit
+from saucier.parts.hashing import draw_hash_directions, hash_vectors, normalize_keys
 
 LENGTH, DIM, HEADS, WIDTH = 12, 8, 2, 4
 
@@ -28,7 +28,8 @@ def one_layer(kernel: c.Chunks | c.Hashing, *, causal: bool, streams: bool = Fal
 def buckets_of(vectors: Tensor, kernel: c.Hashing, rounds: int, length: int) -> Tensor:
     """The bucket of each position in each round. Shapes: vectors [B, H, L, E] -> [B, H, R, L]."""
     shape = vectors.shape[1], vectors.shape[3], rounds
-    return hashed(vectors, kernel, directions(kernel, shape, kernel.factors(length), vectors.device), length)
+    return hash_vectors(vectors, kernel, draw_hash_directions(kernel, shape, kernel.factors(length), vectors.device),
+                        length)
 
 
 def heads_of(model: Transformer, hidden: Tensor, maps: int) -> list[Tensor]:
@@ -102,7 +103,7 @@ def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal:
                 del seen[place]
             if isinstance(repeats, c.DivideRepeats):
                 seen = Counter(dict.fromkeys(seen, 1))
-            scores = {other: float(vectors[head, place] @ unit(vectors[head, other])) for other in seen}
+            scores = {other: float(vectors[head, place] @ normalize_keys(vectors[head, other])) for other in seen}
             mixed[head, place] = mixture(scores, seen, value[head])
     with torch.no_grad():
         found = model(tokens).last_hidden_state[0]
@@ -187,7 +188,7 @@ def test_a_hash_is_a_direction() -> None:
 
 @pytest.mark.parametrize(("length", "chunk", "longest", "factors"), [
     (256, 64, 4096, (8,)), (4096, 64, 4096, (128,)), (65536, 64, 65536, (32, 64)), (128, 4, 128, (8, 8)), (24, 4, 48,
-                                                                                                         (8,))])
+                                                                                                           (8,))])
 def test_buckets_follow_from_the_length(length: int, chunk: int, longest: int, factors: tuple[int, ...]) -> None:
     """About two for each chunk; two factors where there are many. Kitaev et al. 2020, code release."""
     kernel = c.Hashing(chunks=c.Chunks(length=chunk), buckets=c.BucketsByLength(longest=longest))
@@ -201,7 +202,7 @@ def test_two_streams_and_the_way_back() -> None:
     with torch.no_grad():
         output = model(tokens, output_hidden_states=True)
         from saucier.parts.context import Context
-        from saucier.parts.visibility import Span
+        from saucier.parts.masks import Span
 
         context = Context(Span(LENGTH, LENGTH, 0, tokens.device), torch.arange(LENGTH)[None])
         first, second = output.last_hidden_state.chunk(2, dim=-1)

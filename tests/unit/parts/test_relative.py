@@ -9,8 +9,8 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.context import Context
-from saucier.parts.relative import RelativeKeys, RelativeKeysAndQueries
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
+from saucier.parts.relative_positions import RelativeKeys, RelativeKeysAndQueries
 
 LENGTH, WIDTH, SCALE = 6, 4, 0.5
 

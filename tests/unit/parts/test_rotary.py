@@ -9,14 +9,14 @@ import torch
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.rotary import frequencies, rotate, rotation
+from saucier.parts.positions import build_rotation, compute_frequencies, rotate
 
 WIDTH, BASE = 12, 500.0
 
 
 def angle_by_pair(scaling: c.Scaling, positions: list[int]) -> list[float]:
     """The angle a position of every pair."""
-    found, _ = frequencies(c.Rotary(base=BASE, scaling=scaling), torch.tensor([positions]), WIDTH)
+    found, _ = compute_frequencies(c.Rotary(base=BASE, scaling=scaling), torch.tensor([positions]), WIDTH)
     return found.tolist()
 
 
@@ -27,7 +27,7 @@ def test_neighbours_are_complex_numbers_times_a_unit_one() -> None:
     """Su et al. 2021, §3.4.2: the pair (x_2i, x_2i+1) is multiplied by exp(i·m·θ_i)."""
     x = torch.randn(1, 2, 3, WIDTH + 4, generator=torch.Generator().manual_seed(0)).double()
     config = c.Rotary(base=BASE, share=WIDTH / (WIDTH + 4), pairs=c.Neighbours())
-    turned = rotate(x, rotation(config, torch.tensor([[4, 0, 9]]), WIDTH + 4))
+    turned = rotate(x, build_rotation(config, torch.tensor([[4, 0, 9]]), WIDTH + 4))
     for row, position in enumerate((4, 0, 9)):
         for pair, angle in enumerate(PLAIN):
             value = complex(*x[0, 1, row, 2 * pair:2 * pair + 2].tolist())
@@ -40,8 +40,8 @@ def test_neighbours_are_complex_numbers_times_a_unit_one() -> None:
 def test_the_two_pairings_differ_by_a_permutation() -> None:
     x, places = torch.randn(2, 3, 5, WIDTH), torch.arange(5)[None]
     order = [value for pair in range(WIDTH // 2) for value in (pair, pair + WIDTH // 2)]
-    halves = rotate(x, rotation(c.Rotary(), places, WIDTH))
-    neighbours = rotate(x[..., order], rotation(c.Rotary(pairs=c.Neighbours()), places, WIDTH))
+    halves = rotate(x, build_rotation(c.Rotary(), places, WIDTH))
+    neighbours = rotate(x[..., order], build_rotation(c.Rotary(pairs=c.Neighbours()), places, WIDTH))
     torch.testing.assert_close(halves[..., order], neighbours, atol=1e-6, rtol=0)
 
 
@@ -89,11 +89,11 @@ def test_yarn_divides_by_a_ramp_over_the_pairs(rounded: bool) -> None:
 def test_yarn_sharpens_scores_by_the_logarithm_of_the_factor() -> None:
     """Peng et al. 2023, eq 15: the root of 1/t is 0.1·ln(s) + 1, here on queries and on keys."""
     places, x = torch.arange(6)[None], torch.randn(1, 1, 6, WIDTH).double()
-    turned = rotate(x, rotation(c.Rotary(base=BASE, scaling=c.Yarn(factor=4, length=200)), places, WIDTH))
+    turned = rotate(x, build_rotation(c.Rotary(base=BASE, scaling=c.Yarn(factor=4, length=200)), places, WIDTH))
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1) * (0.1 * math.log(4) + 1), atol=1e-6, rtol=1e-6)
     given = c.Rotary(base=BASE, scaling=c.Yarn(factor=4, length=200, attention=0.5))
-    torch.testing.assert_close(rotate(x, rotation(given, places, WIDTH)).norm(dim=-1), x.norm(dim=-1) / 2, atol=1e-6,
-                               rtol=1e-6)
+    torch.testing.assert_close(rotate(x, build_rotation(given, places, WIDTH)).norm(dim=-1), x.norm(dim=-1) / 2,
+                               atol=1e-6, rtol=1e-6)
 
 
 def test_longrope_has_two_sets_of_divisors() -> None:
@@ -102,7 +102,7 @@ def test_longrope_has_two_sets_of_divisors() -> None:
     assert angle_by_pair(scaling, [0, 15]) == pytest.approx([a / s for a, s in zip(PLAIN, short, strict=True)])
     assert angle_by_pair(scaling, [0, 16]) == pytest.approx([a / s for a, s in zip(PLAIN, long, strict=True)])
     x = torch.randn(1, 1, 1, WIDTH).double()
-    turned = rotate(x, rotation(c.Rotary(base=BASE, scaling=scaling), torch.tensor([[3]]), WIDTH))
+    turned = rotate(x, build_rotation(c.Rotary(base=BASE, scaling=scaling), torch.tensor([[3]]), WIDTH))
     torch.testing.assert_close(turned.norm(), x.norm() * 1.2, atol=1e-6, rtol=1e-6)
 
 

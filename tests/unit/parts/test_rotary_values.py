@@ -9,7 +9,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
-from saucier.parts.visibility import Span
+from saucier.parts.masks import Span
 
 DIM, LENGTH = 8, 5
 

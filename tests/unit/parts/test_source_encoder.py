@@ -50,9 +50,9 @@ def test_the_encoder_reads_its_vectors() -> None:
 
 def wanted_nothing() -> object:
     """Return what a pass is asked for beside its result: nothing."""
-    from saucier.model import Wanted
+    from saucier.model import PassOptions
 
-    return Wanted()
+    return PassOptions()
 
 
 def test_padding_moves_nothing() -> None:

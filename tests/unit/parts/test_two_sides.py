@@ -11,8 +11,8 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.model import build
+from saucier.parts.inputs import derive_target
 from saucier.parts.positions import SinusoidalPositions
-from saucier.parts.targets import derived
 
 SOURCE = torch.tensor([[5, 6, 7, 2], [8, 2, 1, 1]])
 
@@ -22,12 +22,12 @@ def bart(**changes: object) -> c.Transformer:
 
 
 def test_a_shifted_source_begins_with_the_start_token() -> None:
-    assert derived(c.ShiftedSource(start=3), SOURCE).tolist() == [[3, 5, 6, 7], [3, 8, 2, 1]]
+    assert derive_target(c.ShiftedSource(start=3), SOURCE).tolist() == [[3, 5, 6, 7], [3, 8, 2, 1]]
 
 
 def test_a_rotated_source_begins_with_its_last_real_token() -> None:
     """Source: Liu et al. 2020, §2.1: a text ends with the token of its language, and a target begins with it."""
-    assert derived(c.RotatedSource(padding=1), SOURCE).tolist() == [[2, 5, 6, 7], [2, 8, 2, 1]]
+    assert derive_target(c.RotatedSource(padding=1), SOURCE).tolist() == [[2, 5, 6, 7], [2, 8, 2, 1]]
 
 
 def test_a_model_without_a_target_reads_the_source_twice() -> None:
@@ -35,7 +35,7 @@ def test_a_model_without_a_target_reads_the_source_twice() -> None:
     mask = SOURCE != 1
     with torch.no_grad():
         found = model(SOURCE, mask).logits
-        wanted = model(SOURCE, mask, decoder_input_ids=derived(c.ShiftedSource(start=2), SOURCE)).logits
+        wanted = model(SOURCE, mask, decoder_input_ids=derive_target(c.ShiftedSource(start=2), SOURCE)).logits
     assert torch.equal(found, wanted)
 
 

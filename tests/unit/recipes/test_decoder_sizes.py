@@ -11,8 +11,7 @@ from saucier import config as c
 from saucier.families.bloom import bloom
 from saucier.families.ctrl import ctrl
 from saucier.families.gpt_neo import gpt_neo
-from saucier.families.gpt_neox import gpt_neox
-from saucier.families.gptj import gptj
+from saucier.families.gpt_neox import gpt_neox, gptj
 from saucier.families.llama import llama
 from saucier.families.mistral import mistral
 from saucier.families.opt import opt

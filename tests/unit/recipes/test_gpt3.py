@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saucier.config import memory, parameters
+from saucier.config import estimate_memory, parameters
 from saucier.recipes import recipe
 
 
@@ -17,5 +17,5 @@ def test_the_plan_of_gpt3_has_the_published_figures() -> None:
     assert count == pytest.approx(175e9, rel=0.01)
     assert tokens == pytest.approx(300e9, rel=0.01)
     assert 6 * count * tokens == pytest.approx(3.14e23, rel=0.01)
-    weights = memory(gpt3.model, batch=1, length=1, training=False, value_bytes=2).weights
+    weights = estimate_memory(gpt3.model, batch=1, length=1, training=False, value_bytes=2).weights
     assert weights == pytest.approx(350e9, rel=0.01)

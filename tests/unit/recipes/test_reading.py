@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from saucier.errors import InputError
 from saucier.recipes import recipe
-from saucier.recipes.reading import read_value, read_yaml
+from saucier.recipes.source import read_value, read_yaml
 
 
 def test_every_value_knows_its_line() -> None:
@@ -41,7 +41,7 @@ def test_words_and_numbers_are_those_of_yaml_1_2(text: str, value: object) -> No
 @pytest.mark.parametrize("text",
                          ["a: &x [1]\nb: *x", "a: !!python/object/apply:os.system [ls]", "a: 1\na: 2", "? [a]\n: 1",
                           "a: {",
-                                  "a:\n\tb: 1", "[1, 2]", "word", "", "a: \x00", "[" * 3000, "a: !!int x"])
+                          "a:\n\tb: 1", "[1, 2]", "word", "", "a: \x00", "[" * 3000, "a: !!int x"])
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"own\.yaml"):
         read_yaml(text, "own.yaml")

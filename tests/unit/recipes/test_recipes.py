@@ -110,14 +110,14 @@ def test_a_whole_tree_is_a_model_too(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     with pytest.raises(InputError,
                        match=r"tree\.yaml:\d+: model\.decoder\.layers\.block\.sublayers\.0\.inner\.positions\.kind: "
-                                         r"there is no 'rotery'; did you mean 'rotary'\?"):
+                       r"there is no 'rotery'; did you mean 'rotary'\?"):
         recipe(path)
 
 
 def test_overrides() -> None:
     found = recipe("gpt-nano",
                    ["training.steps=7", "training.optimizer.kind=adamw", "training.optimizer.learning_rate=1e-4",
-                                "data.files=[a.txt, b.txt]", "sampling.prompts=[\"x: y\"]", "sampling.prompts.0=z"])
+                    "data.files=[a.txt, b.txt]", "sampling.prompts=[\"x: y\"]", "sampling.prompts.0=z"])
     assert found.training.steps == 7
     assert found.training.optimizer.kind == "adamw"
     assert found.training.optimizer.learning_rate == 1e-4
@@ -178,7 +178,7 @@ def test_parts_that_cannot_work_together(name: str, override: str, words: str) -
 def test_whole_words_need_a_tokenizer_that_shows_them(kind: str, choice: str) -> None:
     special = "tokenizer.special={pad: '[PAD]', unk: '[UNK]', cls: '[CLS]', sep: '[SEP]', mask: '[MASK]'}"
     with pytest.raises(InputError, match=f"objective.choice.kind: {choice} needs to know where words begin, and {kind} "
-                                         "do not tell; use a tokenizer of kind wordpiece"):
+                       "do not tell; use a tokenizer of kind wordpiece"):
         recipe("bert-nano", [f"tokenizer.kind={kind}", special, f"objective.choice.kind={choice}"])
 
 

@@ -14,9 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.tasks.baselines import language as module
-from saucier.tasks.baselines.language import baselines, ngram_baseline, xz_baseline
-from saucier.tasks.baselines.ngram import USUAL_DISCOUNT, NgramModel, count_ngrams
+from saucier.tasks import language_baselines as module
+from saucier.tasks.language_baselines import (
+    USUAL_DISCOUNT,
+    NgramModel,
+    count_ngrams,
+    measure_baselines,
+    ngram_baseline,
+    xz_baseline,
+)
 
 VOCAB = 5
 Texts = list[list[int]]
@@ -111,10 +117,10 @@ def test_the_three_baselines_weakest_first() -> None:
     pattern = [0, 1, 2, 3, 4, 4, 3, 1]
     held_out = Store([pattern * 30], bytes=240)
     text = "".join("abcde"[token] for token in random.permutation(pattern * 30))
-    found = baselines(Store([pattern * 100]), held_out, [text], vocab=VOCAB)
+    found = measure_baselines(Store([pattern * 100]), held_out, [text], vocab=VOCAB)
     assert {baseline.name for baseline in found} == {"unigram", "5-gram", "xz -9"}
     assert [b.bits_per_byte for b in found] == sorted((b.bits_per_byte for b in found), reverse=True)
     assert found[-1].name == "5-gram"
-    assert [b.name for b in baselines(held_out, held_out, [text], vocab=VOCAB, kinds=["xz"])] == ["xz -9"]
+    assert [b.name for b in measure_baselines(held_out, held_out, [text], vocab=VOCAB, kinds=["xz"])] == ["xz -9"]
     with pytest.raises(InputError, match="no held-out text"):
-        baselines(Store([pattern]), Store([pattern], bytes=0), [""], vocab=VOCAB)
+        measure_baselines(Store([pattern]), Store([pattern], bytes=0), [""], vocab=VOCAB)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.tasks.framing import Frame, owners, windows
-from saucier.text.tokenizer import load_tokenizer
+from saucier.tasks.encoded_examples import Frame, assign_owners, split_windows
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 TOKENIZERS = [name for name in ("tokenizer-wordpiece", "tokenizer-byte-bpe", "tokenizer-unigram-t5", "roberta", "xlnet")
@@ -42,10 +42,10 @@ def test_a_row_that_its_special_tokens_fill_has_no_room() -> None:
 @pytest.mark.parametrize(("length", "room", "step"),
                          [(5, 8, 4), (8, 8, 4), (9, 8, 4), (40, 8, 4), (41, 7, 3), (9, 4, 1)])
 def test_each_token_belongs_to_the_window_in_which_it_has_most_context(length: int, room: int, step: int) -> None:
-    spans = windows(length, room, step)
+    spans = split_windows(length, room, step)
     assert all(stop - start <= room for start, stop in spans)
     assert {place for start, stop in spans for place in range(start, stop)} == set(range(length))
-    for place, owner in enumerate(owners(spans).tolist()):
+    for place, owner in enumerate(assign_owners(spans).tolist()):
         scores = [min(place - start, stop - 1 - place) + 0.01 * (stop - start) if start <= place < stop else -1
                   for start, stop in spans]
         assert owner == scores.index(max(scores))

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 from saucier.errors import InputError
 from saucier.tasks.metrics import bleu, chrf, rouge
-from saucier.tasks.metrics.classes import f1_of, macro_f1
-from saucier.tasks.metrics.entities import bioes, entity_macro_f1, entity_score, entity_types, iob2, lenient
-from saucier.tasks.metrics.intervals import (
+from saucier.tasks.metrics.classes import entity_macro_f1, entity_score, entity_types, f1_of, macro_f1
+from saucier.tasks.metrics.metric import (
+    Metric,
     Ranks,
     bootstrap,
-    compared,
+    compare_values,
     exchange_test,
+    full_value,
     influence,
     interval,
     row_ranks,
-    whole,
 )
-from saucier.tasks.metrics.metric import Metric
-from saucier.tasks.metrics.numbers import mean_absolute_error, standardized
-from saucier.tasks.scores.scored import KINDS, metrics_for, per_class, score, score_difference, scored
+from saucier.tasks.metrics.numbers import mean_absolute_error, standardize
+from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
+from saucier.tasks.tag_schemes import read_bioes, read_iob2, read_lenient
 
 
 def load(shared: Path, name: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def values(kind: str, golds: Any, predictions: Any) -> dict[str, float]:
 
 
 def value(metric: Metric, golds: Any, predictions: Any) -> float:
-    return whole(metric.measure(golds, predictions))
+    return full_value(metric.measure(golds, predictions))
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -106,16 +106,17 @@ def test_entities_are_golden(labelling: dict[str, Any], number: int) -> None:
     assert found["entity macro F1"] == pytest.approx(case["default"]["macro"][2], abs=1e-12)
     for place, side in enumerate(("precision", "recall", "F1")):
         assert found[f"entity {side}"] == pytest.approx(case["default"]["micro"][place], abs=1e-12)
-        strict = value(entity_score(side, types, iob2), golds, predictions)
+        strict = value(entity_score(side, types, read_iob2), golds, predictions)
         assert strict == pytest.approx(case["strict_iob2"]["micro"][place], abs=1e-12)
-    assert value(entity_macro_f1(types, iob2), golds, predictions) == pytest.approx(case["strict_iob2"]["macro"][2])
+    assert value(entity_macro_f1(types, read_iob2), golds,
+                 predictions) == pytest.approx(case["strict_iob2"]["macro"][2])
     for row in per_class("tags", golds, predictions):
         want = case["default"]["per_type"][row.name]
         assert (row.precision, row.recall, row.f1, row.count) == pytest.approx(
             (want["precision"], want["recall"], want["f1-score"], want["support"]), abs=1e-12)
     for tags, want in zip([*golds[:10], *predictions[:10]], [*case["entities_true"], *case["entities_pred"]],
                           strict=False):
-        assert [list(entity) for entity in lenient(tags)] == want
+        assert [list(entity) for entity in read_lenient(tags)] == want
 
 
 tag_rows = st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in "XY")]), max_size=12)
@@ -126,17 +127,17 @@ tag_rows = st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BI
 def test_entities_are_seqevals(tags: list[str]) -> None:
     labelling = pytest.importorskip("seqeval.metrics.sequence_labeling")
     scheme = pytest.importorskip("seqeval.scheme")
-    assert [tuple(one) for one in lenient(tags)] == labelling.get_entities(tags)
-    for read, kind in ((bioes, scheme.IOBES), (iob2, scheme.IOB2)):
-        own = [tag for tag in tags if read is bioes or tag[0] in "OBI"]
+    assert [tuple(one) for one in read_lenient(tags)] == labelling.get_entities(tags)
+    for read, kind in ((read_bioes, scheme.IOBES), (read_iob2, scheme.IOB2)):
+        own = [tag for tag in tags if read is read_bioes or tag[0] in "OBI"]
         strict = scheme.Entities([own], kind).entities[0]
         assert [tuple(one) for one in read(own)] == [(one.tag, one.start, one.end - 1) for one in strict]
 
 
 def test_iob1_is_read_and_another_scheme_is_refused() -> None:
-    assert lenient(["I-PER", "I-PER", "B-PER", "O", "I-LOC"]) == [("PER", 0, 1), ("PER", 2, 2), ("LOC", 4, 4)]
+    assert read_lenient(["I-PER", "I-PER", "B-PER", "O", "I-LOC"]) == [("PER", 0, 1), ("PER", 2, 2), ("LOC", 4, 4)]
     with pytest.raises(InputError, match="'E-PER' is no tag of this scheme, which has B, I and O"):
-        iob2(["B-PER", "E-PER"])
+        read_iob2(["B-PER", "E-PER"])
 
 
 def test_squad_is_golden(generation: dict[str, Any]) -> None:
@@ -285,7 +286,7 @@ def test_two_methods_are_compared_row_by_row(kind: str) -> None:
         assert (same.value, same.p, same.units_p) == (0.0, 1.0, 1.0)
         swaps = random.integers(2, size=(4, 200)).astype(float)
         first, second = (metric.measure(golds.tolist(), side.tolist()) for side in (good, bad))
-        scale = {"Pearson": standardized, "Spearman": lambda side: row_ranks(side[None].astype(float))[0]}
+        scale = {"Pearson": standardize, "Spearman": lambda side: row_ranks(side[None].astype(float))[0]}
         one, two = (scale.get(metric.name, np.asarray)(side) for side in (good, bad))
         by_hand = [value(metric, golds.tolist(), np.where(swap, two, one).tolist())
                    - value(metric, golds.tolist(), np.where(swap, one, two).tolist()) for swap in swaps]
@@ -313,7 +314,7 @@ def test_the_same_seed_gives_the_same_interval() -> None:
         assert scored(metrics, golds, predictions, 3) == scored(metrics, golds, predictions, 3)
         first = metrics[-1].measure(golds, predictions)
         assert not np.array_equal(bootstrap(first, seed=0, draws=50), bootstrap(first, seed=1, draws=50))
-        assert compared(first, first, draws=50).value == 0
+        assert compare_values(first, first, draws=50).value == 0
 
 
 def test_wrong_input_is_one_line() -> None:

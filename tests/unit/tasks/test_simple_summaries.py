@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saucier.tasks.baselines.simple import SUMMARIES, one_for_all
 from saucier.tasks.metrics.rouge import rouge_n
+from saucier.tasks.simple_baselines import SUMMARIES, one_for_all
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saucier.tasks.metrics.statistics import cohen_dz, holm, paired, randomization, seeds_for, two_levels
+from saucier.tasks.metrics.statistics import (
+    cohen_dz,
+    holm,
+    paired_difference,
+    randomization_test,
+    seeds_for,
+    two_levels,
+)
 
 
 def scores(seeds: int, units: int, *, gap: float = 0.0, seed_spread: float, unit_spread: float,
@@ -25,7 +32,7 @@ def test_equal_methods_are_told_apart_one_time_in_twenty(seed_spread: float, uni
     random, wrong, rounds = np.random.default_rng(0), 0, 600
     for number in range(rounds):
         gaps = scores(3, 40, seed_spread=seed_spread, unit_spread=unit_spread, random=random)
-        found = paired(gaps, np.zeros_like(gaps), np.ones(40), seed=number, draws=400)
+        found = paired_difference(gaps, np.zeros_like(gaps), np.ones(40), seed=number, draws=400)
         wrong += found.p <= 0.05
     assert wrong / rounds < 0.075
 
@@ -35,7 +42,7 @@ def test_a_level_of_seeds_alone_is_the_t_test() -> None:
     stats = pytest.importorskip("scipy.stats")
     by_seed = np.array([0.031, 0.012, 0.044, 0.025])
     gaps = np.repeat(by_seed[:, None], 30, axis=1)
-    found = paired(gaps, np.zeros_like(gaps), np.ones(30), draws=200_000)
+    found = paired_difference(gaps, np.zeros_like(gaps), np.ones(30), draws=200_000)
     expected = stats.ttest_1samp(by_seed, 0.0)
     assert found.p == pytest.approx(expected.pvalue, rel=0.05)
     interval = expected.confidence_interval()
@@ -59,7 +66,7 @@ def test_randomization_is_the_exact_test_where_that_can_be_counted() -> None:
     gaps = np.array([0.5, 1.1, -0.2, 0.4, 0.9, -0.1, 0.3, 0.8, 0.2, -0.4])
     sums = [abs(np.dot(signs, gaps)) for signs in itertools.product((-1, 1), repeat=10)]
     exact = np.mean([total >= abs(gaps.sum()) - 1e-12 for total in sums])
-    assert randomization(gaps, draws=100_000) == pytest.approx(exact, abs=0.003)
+    assert randomization_test(gaps, draws=100_000) == pytest.approx(exact, abs=0.003)
 
 
 def test_randomization_agrees_with_scipy() -> None:
@@ -67,7 +74,7 @@ def test_randomization_agrees_with_scipy() -> None:
     gaps = np.random.default_rng(2).normal(0.2, 1.0, 60)
     expected = stats.permutation_test((gaps, np.zeros(60)), lambda a, b, axis: (a - b).mean(axis),
                                       permutation_type="samples", n_resamples=20_000, rng=0, vectorized=True)
-    assert randomization(gaps, draws=20_000) == pytest.approx(expected.pvalue, abs=0.015)
+    assert randomization_test(gaps, draws=20_000) == pytest.approx(expected.pvalue, abs=0.015)
 
 
 def test_holm_by_hand() -> None:
@@ -106,11 +113,12 @@ def test_so_many_seeds_find_it_four_times_in_five(effect: float) -> None:
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     gaps = np.random.default_rng(4).normal(size=(3, 20))
-    assert paired(gaps, 0 * gaps, np.ones(20), draws=500) == paired(gaps, 0 * gaps, np.ones(20), draws=500)
+    assert paired_difference(gaps, 0 * gaps, np.ones(20), draws=500) == paired_difference(gaps, 0 * gaps, np.ones(20),
+                                                                                          draws=500)
 
 
 def test_one_seed_proves_nothing_about_seeds() -> None:
     """Not even where every unit says the same; that these models differ is said by `units_p`."""
-    found = paired(np.ones((1, 30)), np.zeros((1, 30)), np.ones(30), draws=500)
+    found = paired_difference(np.ones((1, 30)), np.zeros((1, 30)), np.ones(30), draws=500)
     assert (found.p, found.effect, found.seeds_needed) == (1.0, None, None)
     assert found.units_p < 0.01

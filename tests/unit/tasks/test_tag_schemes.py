@@ -7,8 +7,15 @@ import random
 import pytest
 
 from saucier.tasks.config import BIOES, IOB2, AsWritten
-from saucier.tasks.metrics.entities import Entity, lenient
-from saucier.tasks.tag_schemes import WRITERS, all_tags, found_scheme, remarks, rewritten
+from saucier.tasks.tag_schemes import (
+    WRITERS,
+    Entity,
+    all_tags,
+    detect_scheme,
+    read_lenient,
+    rewrite_tags,
+    scheme_remarks,
+)
 
 
 def drawn(seed: int) -> tuple[list[Entity], int]:
@@ -26,32 +33,32 @@ def drawn(seed: int) -> tuple[list[Entity], int]:
 def test_what_is_written_is_read_again(name: str, seed: int) -> None:
     entities, length = drawn(seed)
     tags = WRITERS[name](entities, length)
-    assert lenient(tags) == entities
+    assert read_lenient(tags) == entities
     assert len(tags) == length
 
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_a_file_tells_its_scheme(name: str) -> None:
-    assert found_scheme([WRITERS[name](*drawn(seed)) for seed in range(20)]) == (name, 0)
+    assert detect_scheme([WRITERS[name](*drawn(seed)) for seed in range(20)]) == (name, 0)
 
 
 def test_every_scheme_is_rewritten_in_the_one_that_is_wanted() -> None:
     entities, length = drawn(3)
     for writer in WRITERS.values():
         tags = writer(entities, length)
-        assert rewritten(tags, IOB2()) == WRITERS["IOB2"](entities, length)
-        assert rewritten(tags, BIOES()) == WRITERS["BIOES"](entities, length)
-        assert rewritten(tags, AsWritten()) == tags
+        assert rewrite_tags(tags, IOB2()) == WRITERS["IOB2"](entities, length)
+        assert rewrite_tags(tags, BIOES()) == WRITERS["BIOES"](entities, length)
+        assert rewrite_tags(tags, AsWritten()) == tags
 
 
 def test_ill_formed_tags_are_repaired_and_counted() -> None:
     good = [("B-PER", "I-PER", "O"), ("B-LOC", "O"), ("B-PER", "B-PER")]
     bad = ("O", "I-PER", "I-PER", "I-LOC")
-    assert rewritten(bad, IOB2()) == ("O", "B-PER", "I-PER", "B-LOC")
-    assert remarks([*good, bad], IOB2()) == {"tags are not legal in IOB2: repaired": 2}
-    assert remarks([("I-PER", "I-PER"), ("O", "I-LOC")], IOB2()) == {
+    assert rewrite_tags(bad, IOB2()) == ("O", "B-PER", "I-PER", "B-LOC")
+    assert scheme_remarks([*good, bad], IOB2()) == {"tags are not legal in IOB2: repaired": 2}
+    assert scheme_remarks([("I-PER", "I-PER"), ("O", "I-LOC")], IOB2()) == {
         "sentences are tagged in IOB1: rewritten in IOB2": 2}
-    assert remarks([*good, bad], AsWritten()) == {"tags are not legal in IOB2 and stay as they are": 2}
+    assert scheme_remarks([*good, bad], AsWritten()) == {"tags are not legal in IOB2 and stay as they are": 2}
 
 
 def test_a_small_file_still_gives_every_tag_of_its_types() -> None:

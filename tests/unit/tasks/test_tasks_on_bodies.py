@@ -12,21 +12,21 @@ import torch
 from pydantic import TypeAdapter
 
 from saucier.errors import InputError
-from saucier.finetuning.data import read_examples
-from saucier.finetuning.prepare import prepared
-from saucier.inspection.bodies import bodies
+from saucier.jobs.finetuning.data import read_examples
+from saucier.jobs.finetuning.start import build_task_model
 from saucier.model import Transformer, build
 from saucier.objectives.base import IGNORED
-from saucier.objectives.labelling import run
+from saucier.objectives.labels import run_model
+from saucier.report.book import list_bodies
 from saucier.tasks.build import build_task
 from saucier.tasks.config import TaskConfig
+from saucier.tasks.encoded_examples import EncodedRows
 from saucier.tasks.examples import Place
-from saucier.tasks.sheet import SheetRows
 from saucier.tasks.tagging import Sentence
-from saucier.tasks.task import Encoding, Reading
+from saucier.tasks.task import Encoding, Predictor
 from saucier.text.config import SpecialTokens, WordPiece
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 TEXTS = ("the soup is fine", "the cat is sour", "a cook waits here", "my soup was cold")
 ROWS: dict[str, list[dict[str, Any]]] = {
@@ -50,7 +50,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 WRITTEN = ("translation", "summarization", "text_to_text", "label_to_text", "number_to_text", "instruction",
            "step_by_step")
-BODIES = bodies()
+BODIES = list_bodies()
 WHOLE = "encoder and decoder, whole texts"
 
 
@@ -77,8 +77,8 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     config = BODIES[body]
     encoding = Encoding(tokenizer, 32, config, 1)
     sheet = task.sheet(examples, encoding)
-    model: Transformer = prepared(build(config, seed=1), task.wanted, tokenizer).model
-    batch = SheetRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).sheet.batch(np.arange(len(sheet)))
+    model: Transformer = build_task_model(build(config, seed=1), task.wanted, tokenizer).model
+    batch = EncodedRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).sheet.batch(np.arange(len(sheet)))
     task.objective.bind(model)
     loss = task.objective(model, batch)
     loss.total.backward()
@@ -86,7 +86,7 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     assert sum(one.grad is not None and bool(one.grad.any()) for one in model.parameters()) > 5
     model.generation |= {"max_new_tokens": 4, "pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2}
     unlabelled = task.sheet(read_examples(task, [str(path)], labelled=False), encoding)
-    answers = task.answers(Reading(model, encoding, 4), examples, unlabelled)
+    answers = task.answers(Predictor(model, encoding, 4), examples, unlabelled)
     assert len(answers) == len(examples)
 
 
@@ -104,8 +104,8 @@ def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, token
 def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
     """Nothing of such a model is new, left out, wider, or of new tokens."""
     task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
-    begun = prepared(build(BODIES["encoder"], seed=1), task.wanted, tokenizer)
-    kept = prepared(begun.model, task.wanted, tokenizer)
+    begun = build_task_model(build(BODIES["encoder"], seed=1), task.wanted, tokenizer)
+    kept = build_task_model(begun.model, task.wanted, tokenizer)
     assert begun.adopted.new and kept.model is begun.model
     assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
 
@@ -128,8 +128,8 @@ def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer
         task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
         encoding = Encoding(tokenizer, 32, BODIES[body])
         sheet = task.sheet([Sentence(Place("f", 1), "f:1", tuple(words.split()), None)], encoding)
-        model = prepared(build(BODIES[body], seed=1), task.wanted, tokenizer).model.eval()
-        return run(model, sheet.batch(np.array([0]))).logits[0, 0]
+        model = build_task_model(build(BODIES[body], seed=1), task.wanted, tokenizer).model.eval()
+        return run_model(model, sheet.batch(np.array([0]))).logits[0, 0]
 
     for body, sees in (("prefix decoder", True), ("decoder", False)):
         one, other = first_logits(body, "the soup cold"), first_logits(body, "the soup cat")
@@ -166,12 +166,12 @@ def test_a_model_that_was_learning_goes_on_when_a_reading_ends_early(tokenizer: 
     body = next(name for name, config in BODIES.items() if config.decoder is None)
     encoding = Encoding(tokenizer, 32, BODIES[body])
     sheet = task.sheet([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
-    model = prepared(build(BODIES[body], seed=1), task.wanted, tokenizer).model.train()
-    for _ in Reading(model, encoding, 1).outputs(sheet):
+    model = build_task_model(build(BODIES[body], seed=1), task.wanted, tokenizer).model.train()
+    for _ in Predictor(model, encoding, 1).outputs(sheet):
         assert not model.training and not torch.is_grad_enabled()
         break
     assert model.training and torch.is_grad_enabled()
     model.register_forward_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        list(Reading(model, encoding, 1).outputs(sheet))
+        list(Predictor(model, encoding, 1).outputs(sheet))
     assert model.training

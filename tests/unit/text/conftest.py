@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.unit.text.places import VOCAB, Make
 
-from saucier.text.documentation import python_documentation
-from saucier.text.store import Piece, TokenStore, write_store
+from saucier.text.reading.python_texts import read_python_documentation
+from saucier.text.rows.store import Piece, TokenStore, write_store
 
 
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     """About 200 kB of English."""
-    return [document.text for document in python_documentation()][:40]
+    return [document.text for document in read_python_documentation()][:40]
 
 
 @pytest.fixture

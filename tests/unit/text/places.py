@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from saucier.text.batches import SentencePairs
-from saucier.text.material import TwoPieces, TwoSegments
-from saucier.text.store import TokenStore
+from saucier.text.rows.kinds import SegmentPairRequest, TwoPieceRequest
+from saucier.text.rows.sentences import SentencePairBatches
+from saucier.text.rows.store import TokenStore
 
 VOCAB = 60_000
 Make = Callable[[list[int]], TokenStore]
 FRAME = {"length": 40, "batch": 8, "cls": 50_001, "sep": 50_002}
-HALF = TwoSegments(0.5)
+HALF = SegmentPairRequest(0.5)
 
 
-def sentence_pairs(store: TokenStore, kind: TwoPieces = HALF, **options: Any) -> SentencePairs:
+def sentence_pairs(store: TokenStore, kind: TwoPieceRequest = HALF, **options: Any) -> SentencePairBatches:
     """Make sentence pairs of 40 tokens with [CLS] 50001 and [SEP] 50002."""
-    return SentencePairs(store, kind, **(FRAME | options))
+    return SentencePairBatches(store, kind, **(FRAME | options))
 
 
 def document_of(store: TokenStore, tokens: Any) -> Any:

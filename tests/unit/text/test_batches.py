@@ -12,21 +12,12 @@ from hypothesis import strategies as st
 from tests.unit.text.places import FRAME, VOCAB, Make, document_of, sentence_pairs
 
 from saucier.errors import InputError
-from saucier.text.batches import (
-    BucketedPairs,
-    BucketedTexts,
-    Ends,
-    EvaluationPairs,
-    EvaluationRows,
-    Limits,
-    PackedRows,
-    PairRows,
-    Rows,
-    SentenceRows,
-)
-from saucier.text.material import DocumentSentences, FullSentences, Swapped, TwoSentences
-from saucier.text.rows import PADDING
-from saucier.text.store import PairStore, Piece, write_pair_store
+from saucier.text.rows.batch import PADDING, PairRows, Rows
+from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, BucketedTexts, PairEvaluation, TextEnds
+from saucier.text.rows.kinds import DocumentSentencesRequest, FullSentencesRequest, SentencePairRequest, SwappedPieces
+from saucier.text.rows.running import PackedBatches, PackedEvaluation
+from saucier.text.rows.sentences import SentenceBatches
+from saucier.text.rows.store import PairStore, Piece, write_pair_store
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
@@ -42,7 +33,7 @@ def test_packed_rows_show_every_token_once_an_epoch(
     make: Make, lengths: list[int], length: int, overlap: int, batch: int, seed: int
 ) -> None:
     store = make(lengths)
-    rows = PackedRows(store, length=length, batch=batch, seed=seed, overlap=overlap)
+    rows = PackedBatches(store, length=length, batch=batch, seed=seed, overlap=overlap)
     count = rows.counts["rows"]
     shown = np.concatenate([rows[step].tokens for step in range(rows.steps_per_epoch)])[:count, :length]
     times = np.bincount(shown.ravel(), minlength=len(store.tokens))
@@ -53,7 +44,7 @@ def test_packed_rows_show_every_token_once_an_epoch(
 @given(lengths=LENGTHS, length=st.integers(2, 12), seed=st.integers(0, 3), step=st.integers(0, 50))
 def test_packed_rows_keep_documents_apart(make: Make, lengths: list[int], length: int, seed: int, step: int) -> None:
     store = make(lengths)
-    batch = PackedRows(store, length=length, batch=3, seed=seed, overlap=1)[step]
+    batch = PackedBatches(store, length=length, batch=3, seed=seed, overlap=1)[step]
     documents = document_of(store, batch.tokens)
     for row in range(3):
         for place in range(1, length + 1):
@@ -68,7 +59,7 @@ def test_packed_rows_keep_documents_apart(make: Make, lengths: list[int], length
 
 def test_epochs_have_other_borders_unless_the_shift_is_off(make: Make) -> None:
     store = make([100])
-    rows, fixed = (PackedRows(store, length=10, batch=10, shift=shift) for shift in (True, False))
+    rows, fixed = (PackedBatches(store, length=10, batch=10, shift=shift) for shift in (True, False))
     borders = [{int(row[0]) % 10 for row in rows[epoch].tokens} for epoch in range(8)]
     assert len({tuple(border) for border in borders}) > 3
     assert {int(row[0]) % 10 for epoch in range(8) for row in fixed[epoch].tokens} == {0}
@@ -81,7 +72,7 @@ def test_evaluation_predicts_every_token_once(
     make: Make, lengths: list[int], length: int, stride: int, batch: int
 ) -> None:
     store, stride = make(lengths), min(stride, length)
-    rows = EvaluationRows(store, length=length, batch=batch, overlap=1, stride=stride)
+    rows = PackedEvaluation(store, length=length, batch=batch, overlap=1, stride=stride)
     targets = []
     for block in rows:
         follows = block.mask[:, 1:] & (block.documents[:, 1:] == block.documents[:, :-1])
@@ -94,10 +85,10 @@ def test_evaluation_predicts_every_token_once(
 
 
 def test_evaluation_with_a_stride_has_long_contexts(make: Make) -> None:
-    rows = EvaluationRows(make([100]), length=20, batch=100, overlap=1, stride=5)
+    rows = PackedEvaluation(make([100]), length=20, batch=100, overlap=1, stride=5)
     assert rows[0].context.tolist() == [0] + [16] * (rows.counts["rows"] - 1)
     with pytest.raises(InputError, match=r"evaluation\.stride: stride 21 is not between 1 and the length 20"):
-        EvaluationRows(make([100]), length=20, batch=100, stride=21)
+        PackedEvaluation(make([100]), length=20, batch=100, stride=21)
 
 
 def pair_store(folder: Path, lengths: list[tuple[int, int]]) -> PairStore:
@@ -117,7 +108,7 @@ SIZES = [(3 + n % 17, 2 + (n * 7) % 23) for n in range(101)]
 
 def test_buckets_show_every_pair_once_an_epoch_within_the_limits(tmp_path: Path) -> None:
     store = pair_store(tmp_path, SIZES)
-    pairs = BucketedPairs(store, Limits(batch=16, tokens=200), seed=4)
+    pairs = BucketedPairs(store, BatchLimits(batch=16, tokens=200), seed=4)
     for epoch in range(3):
         batches = [pairs[epoch * pairs.steps_per_epoch + step] for step in range(pairs.steps_per_epoch)]
         assert sorted(np.concatenate([batch.item for batch in batches])) == list(range(101))
@@ -137,7 +128,7 @@ def test_buckets_show_every_pair_once_an_epoch_within_the_limits(tmp_path: Path)
 
 def test_buckets_pad_far_less_than_chance(tmp_path: Path) -> None:
     store = pair_store(tmp_path, SIZES)
-    bucketed = BucketedPairs(store, Limits(batch=10)).counts
+    bucketed = BucketedPairs(store, BatchLimits(batch=10)).counts
     chance = 10 * 11 * (max(s for s, _ in SIZES) + max(t for _, t in SIZES)) - bucketed["tokens"]
     assert bucketed["padding"] < chance / 2
 
@@ -145,7 +136,7 @@ def test_buckets_pad_far_less_than_chance(tmp_path: Path) -> None:
 def test_long_pairs_are_cut_or_dropped_and_counted(tmp_path: Path) -> None:
     store = pair_store(tmp_path, SIZES)
     longer = [max(pair) > 12 for pair in SIZES]
-    cut = BucketedPairs(store, Limits(batch=200, length=12, ends=Ends(last=1)))
+    cut = BucketedPairs(store, BatchLimits(batch=200, length=12, ends=TextEnds(last=1)))
     assert (cut.counts["truncated"], cut.counts["dropped"]) == (sum(longer), 0)
     assert cut.counts["tokens_cut"] == sum(max(0, side - 12) for pair in SIZES for side in pair)
     batch = cut[0]
@@ -153,28 +144,29 @@ def test_long_pairs_are_cut_or_dropped_and_counted(tmp_path: Path) -> None:
     last = batch.source[np.arange(len(batch)), batch.source_lengths - 1]
     assert (last == 1).all()
     assert (cut[0].source[:, -1] == 1).any()
-    both = BucketedPairs(store, Limits(batch=200, length=12, ends=Ends(last=1), target_ends=Ends(last=77, pad=9)))[0]
+    both = BucketedPairs(store, BatchLimits(batch=200, length=12, ends=TextEnds(last=1),
+                                            target_ends=TextEnds(last=77, pad=9)))[0]
     short = both.target_lengths < 12
     assert (both.target[short, -1] == 9).all() and (both.source[both.source_lengths < 12, -1] == 0).all()
-    dropped = BucketedPairs(store, Limits(batch=200, length=12, too_long="drop"))
+    dropped = BucketedPairs(store, BatchLimits(batch=200, length=12, too_long="drop"))
     assert (dropped.counts["truncated"], dropped.counts["dropped"], len(dropped[0])) == (
         0,
         sum(longer),
         101 - sum(longer),
     )
     with pytest.raises(InputError, match="every text is longer than the limit and is dropped; raise the length of 1"):
-        BucketedPairs(store, Limits(batch=200, length=1, too_long="drop"))
+        BucketedPairs(store, BatchLimits(batch=200, length=1, too_long="drop"))
 
 
 def test_evaluation_pairs_come_once_with_their_numbers(tmp_path: Path) -> None:
-    batches = list(EvaluationPairs(pair_store(tmp_path, SIZES), Limits(batch=16)))
+    batches = list(PairEvaluation(pair_store(tmp_path, SIZES), BatchLimits(batch=16)))
     assert sorted(np.concatenate([batch.item for batch in batches])) == list(range(101))
     assert (np.diff(np.concatenate([batch.source_lengths for batch in batches])) >= 0).all()
 
 
 def test_bucketed_texts(make: Make) -> None:
     lengths = [5, 1, 9, 3, 30, 8]
-    texts = BucketedTexts(make(lengths), Limits(batch=4, length=10))
+    texts = BucketedTexts(make(lengths), BatchLimits(batch=4, length=10))
     seen = [texts[step] for step in range(texts.steps_per_epoch)]
     assert sorted(np.concatenate([batch.item for batch in seen])) == list(range(6))
     assert texts.counts["truncated"] == 1
@@ -189,15 +181,15 @@ def all_kinds(make: Make, folder: Path) -> list[Any]:
     store = make([30, 7, 50, 21, 12, 90])
     pairs = pair_store(folder, SIZES)
     return [
-        PackedRows(store, length=16, batch=7, overlap=1, seed=2),
-        BucketedTexts(store, Limits(batch=4), seed=2),
-        BucketedPairs(pairs, Limits(batch=7, tokens=150), seed=2),
+        PackedBatches(store, length=16, batch=7, overlap=1, seed=2),
+        BucketedTexts(store, BatchLimits(batch=4), seed=2),
+        BucketedPairs(pairs, BatchLimits(batch=7, tokens=150), seed=2),
         sentence_pairs(store, batch=7, seed=2),
-        sentence_pairs(store, TwoSentences(0.5, Swapped()), batch=2, seed=2),
-        SentenceRows(store, FullSentences(), **FRAME | {"batch": 3}, seed=2),
-        SentenceRows(store, DocumentSentences(), **FRAME | {"batch": 3}, seed=2),
-        EvaluationRows(store, length=16, batch=7),
-        EvaluationPairs(pairs, Limits(batch=7)),
+        sentence_pairs(store, SentencePairRequest(0.5, SwappedPieces()), batch=2, seed=2),
+        SentenceBatches(store, FullSentencesRequest(), **FRAME | {"batch": 3}, seed=2),
+        SentenceBatches(store, DocumentSentencesRequest(), **FRAME | {"batch": 3}, seed=2),
+        PackedEvaluation(store, length=16, batch=7),
+        PairEvaluation(pairs, BatchLimits(batch=7)),
     ]
 
 
@@ -233,7 +225,7 @@ def test_batches_are_a_function_of_seed_and_step(make: Make, tmp_path: Path) -> 
     first, second = (all_kinds(make, tmp_path / str(n)) for n in range(2))
     for one, other in zip(first, second, strict=True):
         steps = range(
-            one.steps_per_epoch if isinstance(one, EvaluationRows | EvaluationPairs) else 3 * one.steps_per_epoch
+            one.steps_per_epoch if isinstance(one, PackedEvaluation | PairEvaluation) else 3 * one.steps_per_epoch
         )
         forward = [one[step] for step in steps]
         backward = [other[step] for step in reversed(steps)][::-1]
@@ -244,13 +236,13 @@ def test_batches_are_a_function_of_seed_and_step(make: Make, tmp_path: Path) -> 
 def test_other_seeds_give_other_orders(make: Make) -> None:
     store = make([30, 7, 50, 21, 12, 90])
     assert (
-        PackedRows(store, length=8, batch=9, seed=1)[0].item.tolist()
-        != PackedRows(store, length=8, batch=9, seed=2)[0].item.tolist()
+        PackedBatches(store, length=8, batch=9, seed=1)[0].item.tolist()
+        != PackedBatches(store, length=8, batch=9, seed=2)[0].item.tolist()
     )
 
 
 def test_micro_batches_are_as_narrow_as_they_can_be(tmp_path: Path) -> None:
-    pairs = EvaluationPairs(pair_store(tmp_path, SIZES), Limits(batch=101))[0]
+    pairs = PairEvaluation(pair_store(tmp_path, SIZES), BatchLimits(batch=101))[0]
     narrow = pairs.select(slice(0, 10))
     assert narrow.source.shape == (10, int(narrow.source_lengths.max()))
     assert narrow.source.shape[1] < pairs.source.shape[1]

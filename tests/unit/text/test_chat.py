@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.chat import render
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.chat import render_template
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
           "'<|im_end|>' + '\n'}}{% endfor %}"
@@ -136,8 +136,8 @@ def test_a_template_may_refuse_messages(folder: Path) -> None:
     "{{ 1 / 0 }}", "{{ nosuch() }}", "x" * 300_000,
 ])
 def test_hostile_and_broken_templates(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saucier.text.chat.SECONDS", 1.0)
+    monkeypatch.setattr("saucier.text.tokenizer.chat.SECONDS", 1.0)
     started = time.monotonic()
     with pytest.raises(InputError, match="chat template cannot be used"):
-        render(template, {"messages": [{"role": "user", "content": "a"}]})
+        render_template(template, {"messages": [{"role": "user", "content": "a"}]})
     assert time.monotonic() - started < 10

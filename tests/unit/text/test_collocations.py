@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from saucier.text import collocations as c
-from saucier.text.store import Piece, TokenStore, write_store
-from saucier.text.word_marks import digits_of
+from saucier.text.rows.store import Piece, TokenStore, write_store
+from saucier.text.tokenizer.word_boundaries import parse_marks
 
-MARKS = digits_of("1" * 60 + "0" * 40)
+MARKS = parse_marks("1" * 60 + "0" * 40)
 """Ids from 60 on go on with a word."""
 SPECIAL = np.array([0, 1])
 HOW = c.Counting(longest=4, least=4, each=1000)
@@ -77,7 +77,7 @@ def by_hand(texts: list[list[int]]) -> dict[tuple[Word, ...], tuple[int, float]]
 
 def found_in(store: TokenStore, how: c.Counting = HOW) -> dict[Word, tuple[int, float]]:
     """Return count and measure by ids."""
-    return {one.ids: (one.count, one.measure) for one in c.collocations(store, SPECIAL, MARKS, how)}
+    return {one.ids: (one.count, one.measure) for one in c.find_collocations(store, SPECIAL, MARKS, how)}
 
 
 def test_the_measure_is_that_of_the_definition(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_reading_in_pieces_changes_only_what_lies_over_their_borders(tmp_path: P
                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     texts = documents()
     store = stored(tmp_path, texts)
-    whole = c.count(store, SPECIAL, MARKS, 3)
+    whole = c.count_n_grams(store, SPECIAL, MARKS, 3)
     monkeypatch.setattr(c, "BLOCK", 256)
-    pieces = c.count(store, SPECIAL, MARKS, 3)
+    pieces = c.count_n_grams(store, SPECIAL, MARKS, 3)
     assert pieces[0].total == whole[0].total == sum(map(len, map(words, texts)))
     assert dict(zip(pieces[0].hashes, pieces[0].counts, strict=True)) == dict(
         zip(whole[0].hashes, whole[0].counts, strict=True))
@@ -119,7 +119,7 @@ def test_only_so_many_are_remembered_and_the_rarest_are_forgotten(tmp_path: Path
     store = stored(tmp_path, texts)
     monkeypatch.setattr(c, "BLOCK", 256)
     monkeypatch.setattr(c, "MOST", 60)
-    tables = c.count(store, SPECIAL, MARKS, 3)
+    tables = c.count_n_grams(store, SPECIAL, MARKS, 3)
     assert all(len(table.hashes) <= 60 for table in tables)
     assert tables[1].forgotten > 0
     assert tables[0].forgotten == 0
@@ -136,10 +136,10 @@ def test_each_length_gives_so_many_at_most(tmp_path: Path) -> None:
 
 def test_hashes_of_what_was_kept_find_it_in_a_text(tmp_path: Path) -> None:
     texts = documents()
-    kept = c.Collocations(tuple(c.collocations(stored(tmp_path, texts), SPECIAL, MARKS, HOW)))
+    kept = c.Collocations(tuple(c.find_collocations(stored(tmp_path, texts), SPECIAL, MARKS, HOW)))
     two, three = kept.hashes(MARKS)[:2]
     line = np.array([8, 70, 9, 5, 6, 7, 30])
-    there = c.words_of(line, np.ones(7, dtype=bool), np.zeros(7, dtype=bool), MARKS)
-    assert np.isin(c.n_grams(there, 2)[0], two)[[0, 2, 3]].all()
-    assert np.isin(c.n_grams(there, 3)[0], three).tolist()[2]
+    there = c.find_words(line, np.ones(7, dtype=bool), np.zeros(7, dtype=bool), MARKS)
+    assert np.isin(c.hash_word_runs(there, 2)[0], two)[[0, 2, 3]].all()
+    assert np.isin(c.hash_word_runs(there, 3)[0], three).tolist()[2]
     assert len(two) == len(set(two.tolist())) == sum(one.words == 2 for one in kept.kept)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.text.places import Make
 
-from saucier.text.batches import ConsecutiveEvaluation, ConsecutiveRows
-from saucier.text.rows import PADDING
+from saucier.text.rows.batch import PADDING
+from saucier.text.rows.running import ConsecutiveBatches, ConsecutiveEvaluation
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
@@ -23,7 +23,7 @@ def test_an_epoch_shows_every_token_and_each_row_goes_on(
 ) -> None:
     store = make(lengths)
     total = len(store.tokens)
-    rows = ConsecutiveRows(store, length=length, batch=batch, seed=seed, overlap=1)
+    rows = ConsecutiveBatches(store, length=length, batch=batch, seed=seed, overlap=1)
     for epoch in range(2):
         steps = range(epoch * rows.steps_per_epoch, (epoch + 1) * rows.steps_per_epoch)
         shown = [rows[step] for step in steps]
@@ -45,7 +45,7 @@ def test_an_epoch_shows_every_token_and_each_row_goes_on(
 def test_processes_share_a_batch_and_keep_their_rows(
     make: Make, lengths: list[int], length: int, batch: int, step: int, world: int
 ) -> None:
-    rows = ConsecutiveRows(make(lengths), length=length, batch=batch, seed=1)
+    rows = ConsecutiveBatches(make(lengths), length=length, batch=batch, seed=1)
     parts = [rows.rows(step, rank, world) for rank in range(world)]
     assert np.array_equal(np.concatenate([part.tokens for part in parts]), rows[step].tokens)
     assert np.concatenate([part.row for part in parts]).tolist() == list(range(batch))

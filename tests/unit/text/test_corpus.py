@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.text import corpus as corpora
 from saucier.text.config import Fraction, HeldOutFiles, PairData, Tail, TextData
-from saucier.text.corpus import PairCorpus, TextCorpus
-from saucier.text.documentation import python_documentation
-from saucier.text.read import Counts, Document
-from saucier.text.split import Cut, choose
+from saucier.text.reading import corpus as corpora
+from saucier.text.reading.corpus import PairCorpus, SplitPoint, TextCorpus, choose_split
+from saucier.text.reading.documents import Counts, Document
+from saucier.text.reading.python_texts import read_python_documentation
 
 Write = Callable[[str, str | bytes], str]
 
@@ -27,13 +26,13 @@ def joined(documents: object) -> str:
 
 def test_documentation_is_english_without_repeats_and_about_two_megabytes() -> None:
     counts = Counts()
-    documents = list(python_documentation(counts))
+    documents = list(read_python_documentation(counts))
     assert 1_500_000 < counts.bytes < 3_500_000
     assert counts.documents > 500
     assert counts.duplicates > 0
     texts = [document.text for document in documents if document.part == 0]
     assert len(set(texts)) == len(texts)
-    assert [document.source for document in documents] == [document.source for document in python_documentation()]
+    assert [document.source for document in documents] == [document.source for document in read_python_documentation()]
     assert documents[0].source == "topic assert"
     assert any(document.source == "json.decoder" and "JSON" in document.text for document in documents)
 
@@ -42,7 +41,7 @@ def test_documentation_is_the_data_when_there_are_no_files() -> None:
     corpus = TextCorpus(TextData())
     held, trained = {d.source for d in corpus.held_out}, {d.source for d in corpus.train}
     assert not held & trained
-    assert joined(corpus.train) == joined(d for d in python_documentation() if d.source in trained)
+    assert joined(corpus.train) == joined(d for d in read_python_documentation() if d.source in trained)
     assert corpus.train.counts.documents + corpus.held_out.counts.documents == len(held) + len(trained)
     assert 0.04 < len(held) / len(held | trained) < 0.06
     assert corpus.how == "5.0% of the documents, drawn evenly"
@@ -50,7 +49,7 @@ def test_documentation_is_the_data_when_there_are_no_files() -> None:
 
 @given(st.floats(0.01, 0.6), st.integers(0, 9), st.integers(100, 400))
 def test_drawn_documents_are_the_right_share_and_spread_evenly(fraction: float, seed: int, count: int) -> None:
-    drawn, _ = choose(Fraction(fraction=fraction), lambda most: (count, count), seed)
+    drawn, _ = choose_split(Fraction(fraction=fraction), lambda most: (count, count), seed)
     held = [drawn(number) for number in range(count)]  # type: ignore[operator]
     assert held == [drawn(number) for number in range(count)]  # type: ignore[operator]
     expected = count * fraction
@@ -77,8 +76,8 @@ def test_a_cut_parts_the_text_and_loses_nothing(pieces: list[tuple[str, bool]], 
     for number, (text, starts) in enumerate(pieces):
         part = 0 if starts or number == 0 else part + 1
         documents.append(Document(text, "x", part=part))
-    train = list(Cut(at).documents(iter(documents), "train"))
-    held = list(Cut(at).documents(iter(documents), "held_out"))
+    train = list(SplitPoint(at).documents(iter(documents), "train"))
+    held = list(SplitPoint(at).documents(iter(documents), "held_out"))
     assert joined(train) + joined(held) == joined(documents)
     assert len(joined(train)) <= at
     assert not held or held[0].part == 0

@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.config import LanguageData, languages_of
-from saucier.text.language_rows import PERIOD, LanguageBatches, OneLanguage, quotas
-from saucier.text.languages import LanguageCorpus, LanguageStore, repeated, sampling_shares, write_language_store
-from saucier.text.packed import PackedRows
-from saucier.text.rows import PADDING, stacked
-from saucier.text.store import Piece, write_store
+from saucier.text.config import LanguageData, list_languages
+from saucier.text.languages import (
+    PERIOD,
+    LanguageBatches,
+    LanguageCorpus,
+    LanguageMember,
+    LanguageStore,
+    compute_sampling_shares,
+    repeat_texts,
+    split_by_shares,
+    write_language_store,
+)
+from saucier.text.rows.batch import PADDING, stack_rows
+from saucier.text.rows.running import PackedBatches
+from saucier.text.rows.store import Piece, write_store
 
 Write = Callable[[str, "str | bytes"], str]
 LENGTH = 5
@@ -24,18 +33,18 @@ LENGTH = 5
 def test_shares_are_those_of_the_formulas() -> None:
     sizes = np.array([900_000, 90_000, 10_000])
     p = sizes / sizes.sum()
-    q = sampling_shares(sizes, 0.7)
+    q = compute_sampling_shares(sizes, 0.7)
     wanted = [one**0.7 / sum(other**0.7 for other in p) for one in p]
     assert q == pytest.approx(wanted)
     ratios = [(1 / one) * one**0.7 / sum(other**0.7 for other in p) for one in p]  # eq 1 of mBART
     assert q / p == pytest.approx(ratios)
     assert ratios[0] < 1 < ratios[1] < ratios[2]
-    assert sampling_shares(sizes, 1.0) == pytest.approx(p)
-    assert sampling_shares(sizes, 0.0) == pytest.approx([1 / 3] * 3)
+    assert compute_sampling_shares(sizes, 1.0) == pytest.approx(p)
+    assert compute_sampling_shares(sizes, 0.0) == pytest.approx([1 / 3] * 3)
 
 
 def test_quotas_fill_the_period_and_forget_no_language() -> None:
-    found = quotas(np.array([0.7, 0.29999, 0.00001]), PERIOD)
+    found = split_by_shares(np.array([0.7, 0.29999, 0.00001]), PERIOD)
     assert found.sum() == PERIOD
     assert found[2] == 1
     assert abs(found[0] / PERIOD - 0.7) < 1e-3
@@ -48,7 +57,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> LanguageBatches:
     for number, (first, rows) in enumerate(((0, 40), (1000, 7))):
         pieces = [Piece(range(first + start, first + start + LENGTH)) for start in range(0, rows * LENGTH, LENGTH)]
         store = write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=2000)
-        members.append(OneLanguage(PackedRows(store, length=LENGTH, batch=1, shift=False), number))
+        members.append(LanguageMember(PackedBatches(store, length=LENGTH, batch=1, shift=False), number))
     return LanguageBatches(members, np.array([0.75, 0.25]), batch=8)
 
 
@@ -77,14 +86,14 @@ def test_periods_follow_each_other_without_a_gap(batches: LanguageBatches) -> No
 
 
 def test_every_row_of_a_language_comes_once_before_any_comes_again(batches: LanguageBatches) -> None:
-    rows = stacked([batches[step] for step in range(12)])
+    rows = stack_rows([batches[step] for step in range(12)])
     first = rows.tokens[rows.tokens[:, 0] < 1000][:40]
     assert sorted(first[:, 0].tolist()) == list(range(0, 200, LENGTH))
 
 
 def test_processes_share_the_batch(batches: LanguageBatches) -> None:
     whole = batches[3]
-    parts = stacked([batches.rows(3, rank, 3) for rank in range(3)])
+    parts = stack_rows([batches.rows(3, rank, 3) for rank in range(3)])
     assert (parts.tokens == whole.tokens).all()
     assert (parts.row == whole.row).all()
 
@@ -95,7 +104,7 @@ def test_stacked_rows_are_filled_up(batches: LanguageBatches) -> None:
     fields = {name: getattr(short, name) for name in short.__dataclass_fields__}
     cut = type(short)(**{name: value[:, :3] if value is not None and value.ndim == 2 else value
                          for name, value in fields.items()})
-    both = stacked([cut, rows])
+    both = stack_rows([cut, rows])
     assert both.tokens.shape == (9, LENGTH)
     assert both.documents[0].tolist() == [0, 0, 0, PADDING, PADDING]
 
@@ -109,7 +118,7 @@ def test_a_small_language_is_repeated_for_the_tokenizer(write: Write) -> None:
 
 
 def test_a_broken_round_is_spread_evenly() -> None:
-    assert list(repeated(["1", "2", "3", "4"], 1.5)) == ["1", "2", "3", "4", "2", "4"]  # type: ignore[arg-type]
+    assert list(repeat_texts(["1", "2", "3", "4"], 1.5)) == ["1", "2", "3", "4", "2", "4"]  # type: ignore[arg-type]
 
 
 def test_stores_keep_the_order_of_the_languages(write: Write, tmp_path: Path) -> None:
@@ -119,7 +128,7 @@ def test_stores_keep_the_order_of_the_languages(write: Write, tmp_path: Path) ->
     write_language_store(tmp_path / "s", corpus, lambda text, path: write_store(
         path, [Piece([len(document.text)]) for document in text.train], vocab=9))
     store = LanguageStore(tmp_path / "s")
-    assert [*store.members] == ["z", "a"] == [*languages_of(data)]
+    assert [*store.members] == ["z", "a"] == [*list_languages(data)]
     assert store.sizes.tolist() == [38, 57]
     assert len(store) == 95
 

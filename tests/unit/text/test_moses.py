@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.tokenizer import load_tokenizer
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 pytest.importorskip("sacremoses", reason="needs the extra moses")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -90,11 +90,11 @@ def test_faults(tmp_path: Path) -> None:
 
 
 def test_without_sacremoses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from saucier.text import moses
+    from saucier.text.tokenizer import legacy_files
 
     moses_pairs(tmp_path, ["some text"] * 9)
     (tmp_path / "config.json").write_text('{"model_type": "xlm"}')
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    moses.scripts.cache_clear()
+    legacy_files.build_moses_scripts.cache_clear()
     with pytest.raises(InputError, match=r"pip install 'saucier\[moses\]'"):
         load_tokenizer(tmp_path)

@@ -16,9 +16,9 @@ from saucier.errors import InputError
 from saucier.families.bert import bert
 from saucier.model import build
 from saucier.objectives.base import TokenIds
-from saucier.text.older.classes import CLASSES
-from saucier.text.older.sentencepiece import read_pieces
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.legacy_classes import CLASSES
+from saucier.text.tokenizer.sentencepiece_model import read_pieces
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from older_files import bpe_model, byte_pairs, continued_pairs, moses_pairs, unigram_model, word_pairs, words

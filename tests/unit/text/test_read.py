@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.text.read import Counts, Pair, read_documents, read_pairs, split_parts
-from saucier.text.sources import BLOCK
+from saucier.text.reading.documents import Counts, Pair, read_documents, read_pairs, split_parts
+from saucier.text.reading.sources import BLOCK
 
 Write = Callable[[str, str | bytes], str]
 ROWS = [{"id": "1", "text": 'one, "quoted"\nwith a line'}, {"id": "2", "text": "zwei"}]

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.text import sources
-from saucier.text.sources import BLOCK, find_sources, lines, text_blocks
+from saucier.text.reading import sources
+from saucier.text.reading.sources import BLOCK, find_sources, read_blocks, read_lines
 
 Write = Callable[[str, str | bytes], str]
 TEXT = "Größe, 中文 🙂\nzweite Zeile\n" * 9000
@@ -30,7 +30,7 @@ def zstd(data: bytes) -> bytes:
 
 def read(name: str) -> str:
     """Read the whole text of one file."""
-    return "".join(text_blocks(find_sources([name])[0]))
+    return "".join(read_blocks(find_sources([name])[0]))
 
 
 @pytest.mark.parametrize(("ending", "compress"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
@@ -63,13 +63,13 @@ def test_blocks_join_to_the_text_whatever_the_block_size(text: str, block: int) 
             return super().read(block)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "_opened", lambda source: InMemory(text.encode()))
-        got = "".join(text_blocks(sources.Source("x", Path("x"), "txt", None)))
+        patch.setattr(sources, "_open_source", lambda source: InMemory(text.encode()))
+        got = "".join(read_blocks(sources.SourceFile("x", Path("x"), "txt", None)))
     assert got == text.replace("\r\n", "\n")
 
 
 def test_blocks_are_small_and_end_at_lines(write: Write) -> None:
-    blocks = list(text_blocks(find_sources([write("a.txt", TEXT)])[0]))
+    blocks = list(read_blocks(find_sources([write("a.txt", TEXT)])[0]))
     assert max(len(block.encode()) for block in blocks) <= 2 * BLOCK
     assert all(block.endswith("\n") for block in blocks)
 
@@ -80,7 +80,7 @@ def test_byte_order_mark_is_dropped(write: Write) -> None:
 
 def test_only_real_line_ends_end_a_line(write: Write) -> None:
     name = write("a.txt", "one\u2028still\x0bone\r\ntwo\n\nfour")
-    assert list(lines(find_sources([name])[0])) == [(1, "one\u2028still\x0bone"), (2, "two"), (3, ""), (4, "four")]
+    assert list(read_lines(find_sources([name])[0])) == [(1, "one\u2028still\x0bone"), (2, "two"), (3, ""), (4, "four")]
 
 
 def test_wrong_encoding_names_the_byte(write: Write) -> None:
@@ -146,7 +146,7 @@ def test_format_by_ending(write: Write, name: str, kind: str, compression: str |
 
 def test_standard_input_is_read_twice() -> None:
     script = (
-        "from saucier.text.read import read_documents as r;"
+        "from saucier.text.reading.documents import read_documents as r;"
         "print([[d.text for d in r(['-.jsonl'], column='t')] for _ in range(2)])"
     )
     done = subprocess.run(
@@ -162,7 +162,8 @@ def test_a_large_file_streams(tmp_path: Path) -> None:
         for _ in range(64):
             file.write("all work and no play makes\n" * 38_837)
     script = (
-        "import resource, sys; from saucier.text.corpus import TextCorpus; from saucier.text.config import TextData\n"
+        "import resource, sys; from saucier.text.reading.corpus import TextCorpus\n"
+        "from saucier.text.config import TextData\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "before = peak(); corpus = TextCorpus(TextData(files=(sys.argv[1],)))\n"
         "print(sum(len(d.text) for d in corpus.train) + sum(len(d.text) for d in corpus.held_out), peak() - before)"

@@ -15,13 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError, WorkError
-from saucier.text import store as stores
 from saucier.text.config import GPT2_TOKENS, ByteBPE, Bytes, WordPiece
-from saucier.text.encode import frame, sentence_starts, write_documents, write_pairs
-from saucier.text.read import Document, Pair
-from saucier.text.store import PairStore, Piece, TokenStore, write_store
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.reading.documents import Document, Pair
+from saucier.text.rows import store as stores
+from saucier.text.rows.store import (
+    PairStore,
+    Piece,
+    TokenStore,
+    find_sentence_starts,
+    get_document_frame,
+    write_documents,
+    write_pairs,
+    write_store,
+)
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +115,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 def test_documents_are_framed_and_their_bytes_counted(tmp_path: Path, byte_bpe: Tokenizer) -> None:
     parts = [Document("Größe ", "a"), Document("and more", "a", part=1), Document("second", "b")]
-    begin, end = frame(byte_bpe)
+    begin, end = get_document_frame(byte_bpe)
     store = write_documents(tmp_path / "s", parts, byte_bpe, begin=begin, end=end)
     assert [byte_bpe.decode(store.document(number), skip_special_tokens=False) for number in range(len(store))] == [
         "<|endoftext|>Größe and more<|endoftext|>",
@@ -120,7 +128,7 @@ def test_documents_are_framed_and_their_bytes_counted(tmp_path: Path, byte_bpe: 
 def test_sentences_start_tokens_of_their_own(tmp_path: Path, texts: list[str]) -> None:
     tokenizer = train_tokenizer(WordPiece(vocab=700), texts)
     text = 'One here. "Two there!" Three\nfour? '
-    assert [text[start:] for start in sentence_starts(text)][1:] == [
+    assert [text[start:] for start in find_sentence_starts(text)][1:] == [
         '"Two there!" Three\nfour? ',
         "Three\nfour? ",
         "four? ",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 GOLDEN = ("tokenizer-byte-bpe", "tokenizer-wordpiece", "tokenizer-unigram-t5")
 NAMES = {True: "longest_first", None: "refuse"}

@@ -10,8 +10,8 @@ import pytest
 
 from saucier.errors import InputError
 from saucier.text.config import BERT_TOKENS, GPT2_TOKENS, T5_TOKENS, ByteBPE, SpecialTokens, Unigram, WordPiece
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 GOLDEN = ("tokenizer-byte-bpe", "tokenizer-wordpiece", "tokenizer-unigram-t5")
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.batches import BucketedPairs, Limits
 from saucier.text.config import BPE, ColumnLanguages, HeldOutFiles, PairData, SpecialTokens, SyntheticPairs
-from saucier.text.corpus import PairCorpus
-from saucier.text.encode import write_pairs
-from saucier.text.read import Pair
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.told import Told, directions, repeats, with_languages
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.languages import count_repeats, read_directions
+from saucier.text.reading.corpus import PairCorpus
+from saucier.text.reading.documents import Pair
+from saucier.text.rows.bucketed import BatchLimits, BucketedPairs
+from saucier.text.rows.store import write_pairs
+from saucier.text.tokenizer.language_tokens import LanguageTokens, add_language_tokens
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 Write = Callable[[str, "str | bytes"], str]
 TOLD = ColumnLanguages()
@@ -97,7 +98,8 @@ def test_more_columns_than_two_are_refused(write: Write) -> None:
 def trained(corpus: PairCorpus, vocab: int = 60) -> Tokenizer:
     """Train a small tokenizer on a corpus."""
     special = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
-    return train_tokenizer(with_languages(BPE(vocab=vocab, special=special), corpus.languages("train")), corpus.texts)
+    return train_tokenizer(add_language_tokens(BPE(vocab=vocab, special=special), corpus.languages("train")),
+                           corpus.texts)
 
 
 def test_every_text_begins_with_its_language_and_ends_with_the_end_token(corpus: PairCorpus, tmp_path: Path) -> None:
@@ -114,39 +116,39 @@ def test_every_text_begins_with_its_language_and_ends_with_the_end_token(corpus:
                                     strict=True):
             wanted = [ids[name], *tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_id]
             assert side.document(number).tolist() == wanted
-    assert {(ids["deu"], ids["eng"]), (ids["eng"], ids["fra"])} <= {*map(tuple, directions(store).tolist())}
+    assert {(ids["deu"], ids["eng"]), (ids["eng"], ids["fra"])} <= {*map(tuple, read_directions(store).tolist())}
 
 
 def test_tokenizers_that_cannot_tell_are_refused(corpus: PairCorpus, tmp_path: Path) -> None:
     plain = train_tokenizer(BPE(vocab=60), corpus.texts)
     with pytest.raises(InputError, match="does not put texts between a token of their language and the end token"):
-        Told(plain)
+        LanguageTokens(plain)
     with pytest.raises(InputError, match=r"x.tsv, line 2: the model knows no language 'ita'"):
         write_pairs(tmp_path / "s", [Pair("a", "b", "x.tsv, line 2", ("eng", "ita"))], trained(corpus))
     with pytest.raises(InputError, match="the column 'source' is not called by a language"):
-        with_languages(BPE(), ("eng", "source"))
+        add_language_tokens(BPE(), ("eng", "source"))
 
 
 TWO = np.array([[4, 5]] * 900 + [[5, 4]] * 100)
 
 
 def test_directions_come_by_their_shares() -> None:
-    times = repeats(TWO, 0.2)
+    times = count_repeats(TWO, 0.2)
     shares = np.array([9.0, 1.0]) ** 0.2
     assert times.min() == 1
     assert times[:900].max() == 1  # the direction that needs it least is read once
     assert times[900:].sum() / times.sum() == pytest.approx(shares[1] / shares.sum(), abs=1e-3)
     assert times[900:].max() - times[900:].min() == 1
     assert abs(int(times[900:950].sum()) - int(times[950:].sum())) <= 1  # a broken share is spread evenly
-    assert (repeats(TWO, 1.0) == 1).all()
-    assert repeats(TWO, 0.0)[900:].tolist() == [9] * 100
-    assert (repeats(np.array([[4, 5], [5, 4]] * 50), 0.0) == 1).all()
+    assert (count_repeats(TWO, 1.0) == 1).all()
+    assert count_repeats(TWO, 0.0)[900:].tolist() == [9] * 100
+    assert (count_repeats(np.array([[4, 5], [5, 4]] * 50), 0.0) == 1).all()
 
 
 def test_an_epoch_has_each_pair_as_often_as_it_is_wanted(corpus: PairCorpus, tmp_path: Path) -> None:
     store = write_pairs(tmp_path / "s", corpus.train, trained(corpus))
-    times = repeats(directions(store), 0.2)
-    batches = BucketedPairs(store, Limits(batch=16), seed=3, times=times)
+    times = count_repeats(read_directions(store), 0.2)
+    batches = BucketedPairs(store, BatchLimits(batch=16), seed=3, times=times)
     for epoch in range(2):
         first = epoch * batches.steps_per_epoch
         items = np.concatenate([batches[step].item for step in range(first, first + batches.steps_per_epoch)])

@@ -12,18 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.text.config import (
-    BPE,
-    ByteBPE,
-    Bytes,
-    Characters,
-    SpecialTokens,
-    TokenizerConfig,
-    Unigram,
-    WordPiece,
-)
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
+from saucier.text.config import BPE, ByteBPE, Bytes, Characters, SpecialTokens, TokenizerConfig, Unigram, WordPiece
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
 
 SIZED: list[Any] = [ByteBPE(vocab=500), BPE(vocab=500), WordPiece(vocab=500), Unigram(vocab=500)]
 KINDS = [config.kind for config in SIZED]

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.text.test_extension import SIZED, trained
 
 from saucier.errors import InputError
-from saucier.text.tokenizer import Tokenizer, load_tokenizer
-from saucier.text.trimming import trimmed
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.vocabulary import trim_tokenizer
 
 TEXT = ["the cook tastes the soup", "some more sauce"]
 OTHERS = ["the guest stirs a little salt please", "w12 w7 w49", "soup, sauce"]
@@ -24,7 +24,7 @@ def named(tokenizer: Tokenizer, text: str) -> list[str | None]:
 @pytest.mark.parametrize("config", SIZED, ids=lambda config: config.kind)
 def test_the_text_is_spelled_as_before(config: Any, tmp_path: Path) -> None:
     old = trained(config)
-    found = trimmed(old, TEXT)
+    found = trim_tokenizer(old, TEXT)
     new, place = found.tokenizer, {number: place for place, number in enumerate(found.kept)}
     assert new.vocab_size == len(found.kept) < old.vocab_size
     assert list(found.kept) == sorted(found.kept)
@@ -41,17 +41,17 @@ def test_the_text_is_spelled_as_before(config: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", SIZED, ids=lambda config: config.kind)
 def test_a_trimmed_tokenizer_is_trimmed_already(config: Any) -> None:
-    once = trimmed(trained(config), TEXT).tokenizer
-    again = trimmed(once, TEXT)
+    once = trim_tokenizer(trained(config), TEXT).tokenizer
+    again = trim_tokenizer(once, TEXT)
     assert again.kept == tuple(range(once.vocab_size))
     assert again.tokenizer.backend.to_str() == once.backend.to_str()
 
 
 def test_the_first_ids_stay_where_a_model_counts_by_them() -> None:
     old = trained(SIZED[2])
-    assert trimmed(old, TEXT, keep_first=60).kept[:60] == tuple(range(60))
+    assert trim_tokenizer(old, TEXT, keep_first=60).kept[:60] == tuple(range(60))
 
 
 def test_a_text_without_tokens_is_refused() -> None:
     with pytest.raises(InputError, match="--vocabulary: the text gives no tokens"):
-        trimmed(trained(SIZED[0]), [])
+        trim_tokenizer(trained(SIZED[0]), [])

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from saucier.text.config import BPE, ByteBPE, Bytes, Characters, TokenizerConfig, Unigram, WordPiece
-from saucier.text.tokenizer import Tokenizer
-from saucier.text.train_tokenizer import train_tokenizer
-from saucier.text.word_marks import digits_of, word_starts
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
+from saucier.text.tokenizer.word_boundaries import find_word_starts, parse_marks
 
 
 def starts_in(tokenizer: Tokenizer, text: str) -> tuple[list[str], list[bool]]:
     """Return the tokens of a text, and whether each begins a word."""
     ids = np.array(tokenizer.encode(text, add_special_tokens=False))
     everywhere = np.ones(len(ids), dtype=bool)
-    found = word_starts(ids, everywhere, ~everywhere, digits_of(tokenizer.word_marks))
+    found = find_word_starts(ids, everywhere, ~everywhere, parse_marks(tokenizer.word_marks))
     return [str(tokenizer.id_to_token(number)) for number in ids.tolist()], found.tolist()
 
 

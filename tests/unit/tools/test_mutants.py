@@ -11,9 +11,9 @@ from tools import mutants
 LISTED = mutants.read_list()
 
 
-def test_there_are_sixty_spread_over_all_folders(root: Path) -> None:
+def test_there_are_enough_spread_over_all_folders(root: Path) -> None:
     folders = {path.name for path in (root / "src" / "saucier").iterdir() if any(path.glob("*.py"))}
-    assert len(LISTED) == len({(one.before, one.after) for one in LISTED}) == 60
+    assert len(LISTED) == len({(one.before, one.after) for one in LISTED}) >= 60
     assert {Path(one.file).parts[2] for one in LISTED} >= folders
 
 

@@ -14,14 +14,14 @@ from safetensors.torch import load_file
 from tests.unit.training.toy import Counting, gpt, recipe, study
 
 import saucier
+from saucier.checkpoints.steps import BestCheckpoint, find_damage, latest_checkpoint, usable_checkpoint
 from saucier.errors import InputError, WorkError
 from saucier.model import Transformer
-from saucier.training import resume
 from saucier.training.config import Linear
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
+from saucier.training.optimizers import learning_rate_factor
 from saucier.training.progress import Progress
-from saucier.training.schedules import factor
 
 
 class Listener:
@@ -112,8 +112,8 @@ def test_checkpoints_keep_the_best_and_the_newest(tmp_path: Path) -> None:
                    evaluate=lambda model: {"loss": next(losses)})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.json", "step-10", "step-4",
                                                                                   "step-8"]
-    assert result.best == resume.Best("step-4", 4, 1.0)
-    assert resume.usable_checkpoint(tmp_path).name == "step-4"
+    assert result.best == BestCheckpoint("step-4", 4, 1.0)
+    assert usable_checkpoint(tmp_path).name == "step-4"
     assert equal(saucier.load(tmp_path, dtype="float32"),
                  saucier.load(tmp_path / "checkpoints/step-4", dtype="float32"))
 
@@ -141,7 +141,7 @@ def test_the_schedule_of_a_run_that_its_time_ends_comes_to_its_end(tmp_path: Pat
     train(gpt(), study(), limited, run_folder=tmp_path, reporters=[listener])
     rates = [one.rate for one in listener.heard]
     assert rates[-1] < 0.25 * rates[1]  # of 100,000 steps, so few take off next to nothing
-    assert factor(falling, len(rates), 100_000) > 0.95
+    assert learning_rate_factor(falling, len(rates), 100_000) > 0.95
 
 
 def test_patience_ends_a_run_and_it_stays_ended(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_averaged_weights_are_the_mean_and_are_kept_when_better(tmp_path: Path) 
     for name, value in kept[2].items():
         torch.testing.assert_close(value, (kept[0][name] + kept[1][name]) / 2)
         assert torch.equal(model.get_parameter(name), value)
-    assert result.best == resume.Best("average", 6, 0.5)
-    assert resume.usable_checkpoint(tmp_path).name == "average"
+    assert result.best == BestCheckpoint("average", 6, 0.5)
+    assert usable_checkpoint(tmp_path).name == "average"
 
 
 def test_averaged_weights_that_are_worse_are_not_used(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_loss_that_is_not_finite_stops_and_saves_the_batch(tmp_path: Path) -> 
     expected = study().corruption(Counting()[5], seed=5, step=5)
     assert {name.removeprefix("0."): value.tolist() for name, value in saved.items()} == {n: v.tolist() for n,
                                                                                           v in expected.items()}
-    assert resume.latest(tmp_path) == tmp_path / "checkpoints/step-3"
+    assert latest_checkpoint(tmp_path) == tmp_path / "checkpoints/step-3"
 
 
 def test_another_recipe_is_refused_and_the_key_is_named(tmp_path: Path) -> None:
@@ -214,10 +214,10 @@ def test_counts_that_no_run_reaches_are_damage(name: str, tmp_path: Path) -> Non
     train(gpt(), study(), recipe(2), run_folder=tmp_path, reporters=[])
     path = tmp_path / "checkpoints/step-2/state.json"
     whole = json.loads(path.read_text())
-    assert resume.damage(path.parent) is None
+    assert find_damage(path.parent) is None
     for number in (-1, 2**63, 10**400):
         path.write_text(json.dumps(whole | {name: number}))
-        assert name in str(resume.damage(path.parent))
+        assert name in str(find_damage(path.parent))
 
 
 @pytest.mark.parametrize("name", ["\u00e9" * 200, "x" * 999, "a\x00b", "..", "", None, ["step-2"], "/dev/zero"])
@@ -226,11 +226,11 @@ def test_names_that_no_folder_has_are_looked_for_nowhere(name: object, tmp_path:
     train(gpt(), study(), recipe(2), run_folder=tmp_path, reporters=[])
     folder = tmp_path / "checkpoints"
     (folder / "best.json").write_text(json.dumps({"name": name}))
-    assert resume.usable_checkpoint(tmp_path) == folder / "step-2"
+    assert usable_checkpoint(tmp_path) == folder / "step-2"
     if isinstance(name, str):
         state = json.loads((folder / "step-2/state.json").read_text())
         (folder / "step-2/state.json").write_text(json.dumps(state | {"files": state["files"] | {name: 5}}))
-        assert str(resume.damage(folder / "step-2")).endswith("has 0 of 5 bytes")
+        assert str(find_damage(folder / "step-2")).endswith("has 0 of 5 bytes")
 
 
 def test_a_full_disk_is_one_clear_error_and_older_checkpoints_stay(tmp_path: Path,

@@ -29,10 +29,10 @@ import torch
 from saucier.model import build
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
-from saucier.training.processes import processes
+from saucier.training.processes import join_processes
 from tests.unit.training.toy import CountingOn, recipe, remembering, small
 torch.set_num_threads(1)
-with processes() as us:
+with join_processes() as us:
     plain = remembering()
     rows = [CountingOn(seed=99)[step] for step in range(3)]
     held_out = Evaluator(rows, plain.corruption, plain.objective.held_out(), processes=us)
@@ -106,6 +106,6 @@ def test_two_processes_remember_what_one_does(tmp_path: Path, root: Path) -> Non
           evaluate=held_out, reporters=[listener])
     mine, other = (load_file(tmp_path / name / "checkpoints/step-6/carried.safetensors") for name in ("one", "two"))
     assert [other[name].numpy() for name in sorted(other)] == [pytest.approx(mine[name].numpy(), abs=1e-4)
-                                                                for name in sorted(mine)]
+                                                               for name in sorted(mine)]
     last = json.loads((tmp_path / "two/metrics.jsonl").read_text().splitlines()[-1])
     assert last["evaluation"] == pytest.approx(dict(listener.scores[-1]), rel=1e-4)

@@ -11,8 +11,7 @@ from tests.unit.training.toy import small
 from saucier.errors import InputError
 from saucier.model import Transformer, build
 from saucier.training import config as c
-from saucier.training.optimizers import Optimizer, build_optimizer
-from saucier.training.roles import Role, fused_rows, roles
+from saucier.training.optimizers import Optimizer, ParameterRole, build_optimizer, find_roles, fused_rows
 
 ALL = [c.AdamW(), c.Muon(), c.Adafactor()]
 
@@ -26,37 +25,37 @@ def filled(model: Transformer, seed: int = 0) -> Transformer:
 
 
 def test_roles_of_a_tied_decoder() -> None:
-    kinds = roles(build(small("gpt2")))
-    assert kinds["embed.tokens.weight"] is Role.OTHER
-    matrices = {name for name, role in kinds.items() if role is Role.MATRIX}
+    kinds = find_roles(build(small("gpt2")))
+    assert kinds["embed.tokens.weight"] is ParameterRole.OTHER
+    matrices = {name for name, role in kinds.items() if role is ParameterRole.MATRIX}
     assert len(matrices) == 2 * 4  # qkv, out, up, down in each of two blocks
     assert all(name.startswith("decoder.") and name.endswith(".weight") for name in matrices)
-    assert Role.OUTPUT not in kinds.values()
+    assert ParameterRole.OUTPUT not in kinds.values()
 
 
 def test_an_untied_output_matrix_decays_but_is_no_matrix_of_muon() -> None:
-    kinds = roles(build(small("llama")))
-    assert kinds["head.weight"] is Role.OUTPUT
+    kinds = find_roles(build(small("llama")))
+    assert kinds["head.weight"] is ParameterRole.OUTPUT
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "t5", "transformer"])
 def test_every_vector_and_table_is_free_of_decay(family: str) -> None:
     model = build(small(family))
-    kinds = roles(model)
+    kinds = find_roles(model)
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2 or "embed" in name or "norm" in name:
-            assert kinds[name] is Role.OTHER, name
-    assert sum(role is Role.MATRIX for role in kinds.values()) >= 8
+            assert kinds[name] is ParameterRole.OTHER, name
+    assert sum(role is ParameterRole.MATRIX for role in kinds.values()) >= 8
 
 
 def test_weight_decay_touches_matrices_only() -> None:
     model = build(small("gpt2"))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    before, kinds = copy.deepcopy(dict(model.named_parameters())), roles(model)
+    before, kinds = copy.deepcopy(dict(model.named_parameters())), find_roles(model)
     build_optimizer(c.AdamW(learning_rate=0.1, weight_decay=0.5), model).step(1.0)
     for name, parameter in model.named_parameters():
-        expected = before[name] * (0.95 if kinds[name] is Role.MATRIX else 1.0)
+        expected = before[name] * (0.95 if kinds[name] is ParameterRole.MATRIX else 1.0)
         torch.testing.assert_close(parameter, expected)
 
 
@@ -82,7 +81,7 @@ def test_muon_leaves_tables_and_vectors_to_adamw() -> None:
     optimizer.step(1.0)
     for name, parameter in model.named_parameters():
         moved = (parameter - before[name]).abs().max()
-        assert moved < 1e-7 if roles(model)[name] is Role.MATRIX else moved > 0.009, name
+        assert moved < 1e-7 if find_roles(model)[name] is ParameterRole.MATRIX else moved > 0.009, name
 
 
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)

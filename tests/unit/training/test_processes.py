@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from saucier.training.processes import Processes, buckets, processes
+from saucier.training.processes import Processes, group_into_buckets, join_processes
 
 PROGRAM = """
 import sys
@@ -24,10 +24,10 @@ from pathlib import Path
 import torch
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
-from saucier.training.processes import processes
+from saucier.training.processes import join_processes
 from tests.unit.training.toy import Counting, gpt, recipe, study
 torch.set_num_threads(1)
-with processes() as us:
+with join_processes() as us:
     plain = study()
     rows = [Counting(seed=99)[step] for step in range(3)]
     held_out = Evaluator(rows, plain.corruption, plain.objective, processes=us)
@@ -76,7 +76,7 @@ def test_alone_nothing_is_summed() -> None:
 
 def test_buckets_keep_every_tensor_in_order() -> None:
     tensors = [torch.empty(size, device="meta") for size in (10, 2**24, 5, 6, 2**25, 1)]
-    made = list(buckets(tensors))
+    made = list(group_into_buckets(tensors))
     assert [tensor.numel() for group in made for tensor in group] == [tensor.numel() for tensor in tensors]
     assert len(made) == 5
 
@@ -88,6 +88,6 @@ def test_processes_wait_for_one_that_packs_for_hours(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: told.update(options))
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
-    with processes() as us:
-        assert us.world == 2
+    with join_processes() as processes:
+        assert processes.world == 2
     assert told["timeout"] >= timedelta(days=7)

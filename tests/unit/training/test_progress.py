@@ -11,10 +11,10 @@ import pytest
 import torch
 from tests.unit.training.toy import recipe
 
-from saucier.training import processes
-from saucier.training.interrupt import Interrupt
-from saucier.training.precision import choose_dtype
-from saucier.training.progress import Bar, Lines, MetricsFile, Progress, all_reporters, screen
+from saucier.devices import choose_autocast_dtype
+from saucier.training.loop import Interrupt
+from saucier.training.processes import join_processes
+from saucier.training.progress import Bar, Lines, MetricsFile, Progress, build_reporters, choose_screen
 
 
 def at(step: int) -> Progress:
@@ -36,9 +36,9 @@ def test_lines_come_every_few_steps_and_at_both_ends() -> None:
 
 def test_without_a_terminal_there_are_lines_and_with_one_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert isinstance(screen(10, 2), Lines)
+    assert isinstance(choose_screen(10, 2), Lines)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    bar = screen(10, 2)
+    bar = choose_screen(10, 2)
     assert isinstance(bar, Bar)
     bar.progress(at(3))
     assert bar.bar.tasks[0].completed == 3
@@ -54,7 +54,7 @@ def test_a_metrics_file_keeps_what_is_whole_and_not_later(tmp_path: Path) -> Non
 
 
 def test_a_process_that_does_not_write_leaves_no_file(tmp_path: Path) -> None:
-    assert all_reporters(recipe(3), tmp_path, 0, None, writes=False).members == ()
+    assert build_reporters(recipe(3), tmp_path, 0, None, writes=False).members == ()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -68,14 +68,14 @@ def test_the_second_interrupt_is_let_through() -> None:
 
 def test_the_number_format_is_explained() -> None:
     device = torch.device("cpu")
-    assert choose_dtype("float32", device) == ("float32", "float32 as asked")
-    dtype, why = choose_dtype("auto", device)
+    assert choose_autocast_dtype("float32", device) == ("float32", "float32 as asked")
+    dtype, why = choose_autocast_dtype("auto", device)
     assert why.startswith(dtype)
 
 
 def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with processes.processes() as us:
-        assert (us.rank, us.world, us.first) == (0, 1, True)
-        assert us.any(True)
-        assert not us.agree(False)
+    with join_processes() as processes:
+        assert (processes.rank, processes.world, processes.first) == (0, 1, True)
+        assert processes.any(True)
+        assert not processes.agree(False)

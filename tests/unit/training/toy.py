@@ -18,11 +18,11 @@ from saucier.config import Transformer as Config
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives import config as o
-from saucier.objectives.base import Given, TokenIds
+from saucier.objectives.base import ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
-from saucier.text.rows import PADDING, PairRows, Rows, generator, share
+from saucier.text.rows.batch import PADDING, PairRows, Rows, make_generator, take_share
 from saucier.training.config import AdamW, Constant, Training
-from saucier.training.update import Study
+from saucier.training.update import TrainingData
 
 VOCAB, LENGTH, BATCH = 29, 16, 8
 IDS = TokenIds(vocab=VOCAB, pad=0, bos=1, eos=2, mask=3, special=(0, 1, 2, 3), sentinels=(28, 27, 26, 25),
@@ -55,8 +55,8 @@ class Counting:
         return {}
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
-        random = [generator(self.seed, 9, step, int(number)) for number in numbers]
+        numbers = np.arange(self.batch)[take_share(self.batch, rank, world)]
+        random = [make_generator(self.seed, 9, step, int(number)) for number in numbers]
         starts = np.array([one.integers(0, LAST - FIRST) for one in random])
         strides = np.array([one.integers(*self.strides) for one in random])
         tokens = FIRST + (starts[:, None] + strides[:, None] * np.arange(self.length)) % (LAST - FIRST)
@@ -78,9 +78,10 @@ class CountingOn(Counting):
     strides: tuple[int, int] = (1, 4)
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
+        numbers = np.arange(self.batch)[take_share(self.batch, rank, world)]
         piece = step % self.epoch
-        starts = np.array([generator(self.seed, 9, step // self.epoch, int(one)).integers(0, 21) for one in numbers])
+        starts = np.array([make_generator(self.seed, 9, step // self.epoch, int(one)).integers(0, 21)
+                           for one in numbers])
         places = piece * (self.length - 1) + np.arange(self.length)
         strides = self.strides[0] + numbers % (self.strides[1] - self.strides[0])
         made = rows_of(FIRST + (starts[:, None] + strides[:, None] * places) % (LAST - FIRST), numbers)
@@ -100,8 +101,8 @@ class Doubling:
         return {}
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> PairRows:
-        numbers = np.arange(self.batch)[share(self.batch, rank, world)]
-        random = [generator(self.seed, 8, step, int(number)) for number in numbers]
+        numbers = np.arange(self.batch)[take_share(self.batch, rank, world)]
+        random = [make_generator(self.seed, 8, step, int(number)) for number in numbers]
         lengths = np.array([int(one.integers(3, 7)) for one in random])
         source, target = np.zeros((len(numbers), 8), dtype=np.int64), np.zeros((len(numbers), 8), dtype=np.int64)
         for i, one in enumerate(random):
@@ -136,10 +137,10 @@ def gpt(seed: int = 0, dropout: float = 0.1) -> Transformer:
 
 
 def study(objective: o.Single | None = None, batches: object | None = None, body: Config | None = None,
-          steps: int = 1) -> Study:
+          steps: int = 1) -> TrainingData:
     """Pair an objective with the toy data."""
-    corruption, loss = build_objective(objective or o.Causal(), Given(IDS, body, steps, LENGTH))
-    return Study(batches or Counting(), corruption, loss)
+    corruption, loss = build_objective(objective or o.Causal(), ObjectiveInputs(IDS, body, steps, LENGTH))
+    return TrainingData(batches or Counting(), corruption, loss)
 
 
 def recipe(steps: int = 40, **changes: object) -> Training:
@@ -149,7 +150,7 @@ def recipe(steps: int = 40, **changes: object) -> Training:
     return Training(steps=steps, **{**plain, **changes})
 
 
-def remembering() -> Study:
+def remembering() -> TrainingData:
     """Rows that go on, for a model with a memory."""
     return study(o.Causal(rows=o.ConsecutiveRows()), CountingOn(), small("transfo_xl"))
 

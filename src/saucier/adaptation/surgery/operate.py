@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saucier.adaptation.rebuilt import rebuilt
-from saucier.adaptation.surgery.attention import hash_otherwise, mix_keys, see_blocks, see_windows, use_features
-from saucier.adaptation.surgery.config import (
+from saucier.adaptation.starting_weights import rebuild_model
+from saucier.adaptation.surgery.operations import (
+    AttentionOperation,
     Blocks,
     GroupedHeads,
     Hashes,
@@ -16,15 +16,20 @@ from saucier.adaptation.surgery.config import (
     Operation,
     Positions,
     RandomFeatures,
-    Seen,
     Tokens,
     Windows,
 )
-from saucier.adaptation.surgery.heads import group_heads
-from saucier.adaptation.surgery.layers import reorder_layers
-from saucier.adaptation.surgery.positions import extend_positions
-from saucier.adaptation.surgery.shape import Shape, has_attention
-from saucier.adaptation.surgery.vocabulary import add_tokens, keep_tokens, tell
+from saucier.adaptation.surgery.shape import ModelState, check_has_attention
+from saucier.adaptation.surgery.stacks import (
+    change_hashes,
+    group_heads,
+    reorder_layers,
+    use_blocks,
+    use_features,
+    use_mixed_keys,
+    use_windows,
+)
+from saucier.adaptation.surgery.tables import add_tokens, extend_positions, keep_tokens, renumber_defaults
 from saucier.model import Transformer
 
 
@@ -35,30 +40,30 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     longest input. `pad`: the padding id. The model that is given stays as it is. Raises `InputError` for what cannot be
     done with this model.
     """
-    shape = Shape(model.config, model.state_dict(), pad)
+    shape = ModelState(model.config, model.state_dict(), pad)
     for operation in by:
-        shape = operated(shape, operation)
-    made = rebuilt(model, shape.config, shape.weights)
+        shape = apply_operation(shape, operation)
+    made = rebuild_model(model, shape.config, shape.weights)
     for tokens in (operation for operation in by if isinstance(operation, Tokens)):
-        tell(made, tokens.numbers())
+        renumber_defaults(made, tokens.numbers())
     return made, shape.same
 
 
-def operated(shape: Shape, by: Operation) -> Shape:
+def apply_operation(shape: ModelState, by: Operation) -> ModelState:
     """Do one operation."""
-    if isinstance(by, Seen):
-        has_attention(shape)
+    if isinstance(by, AttentionOperation):
+        check_has_attention(shape)
     match by:
         case Windows():
-            return see_windows(shape, by)
+            return use_windows(shape, by)
         case Blocks():
-            return see_blocks(shape, by)
+            return use_blocks(shape, by)
         case RandomFeatures():
             return use_features(shape, by)
         case MixedKeys():
-            return mix_keys(shape, by)
+            return use_mixed_keys(shape, by)
         case Hashes():
-            return hash_otherwise(shape, by)
+            return change_hashes(shape, by)
         case Positions():
             return extend_positions(shape, by)
         case GroupedHeads():

@@ -1,4 +1,4 @@
-"""`Shape`, a model apart from its modules: config and weights, which an operation turns into others."""
+"""`ModelState`, a model apart from its modules: config and weights, which an operation turns into others."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.rewriting import rewritten
+from saucier.config.base import rewrite_config
 from saucier.errors import InputError
 
 STACKS = ("encoder", "decoder")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelState:
     """A config and its weights by name, between two operations."""
 
     config: c.Transformer
@@ -26,7 +26,7 @@ class Shape:
     """Up to how many tokens a text gives the numbers that it gave before the first operation."""
 
     def put(self, config: c.Transformer, weights: Mapping[str, Tensor] | None = None, *,
-            same: float = float("inf")) -> Shape:
+            same: float = float("inf")) -> ModelState:
         """Return another config, and other weights; `same`: up to how many tokens the numbers stay."""
         return replace(self, config=config, weights=self.weights if weights is None else weights,
                        same=min(self.same, same))
@@ -37,12 +37,12 @@ class Shape:
 
     def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention]) -> c.Transformer:
         """Return the config with every self-attention changed."""
-        stacks = {name: rewritten(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
+        stacks = {name: rewrite_config(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
                   for name, stack in self.stacks().items()}
         return self.config.model_copy(update=stacks)
 
 
-def only_encoder(shape: Shape, option: str) -> c.Stack:
+def take_only_encoder(shape: ModelState, option: str) -> c.Stack:
     """Return the encoder of a model that is nothing else. Raises `InputError` for other models."""
     if shape.config.encoder is None or shape.config.decoder is not None:
         raise InputError("only an encoder alone, such as BERT or RoBERTa, can be changed so", where=option,
@@ -50,13 +50,13 @@ def only_encoder(shape: Shape, option: str) -> c.Stack:
     return shape.config.encoder
 
 
-def has_attention(shape: Shape) -> None:
+def check_has_attention(shape: ModelState) -> None:
     """Raise `InputError` for a model without self-attention."""
     if not any(stack.attentions() for stack in shape.stacks().values()):
         raise InputError("the model has no attention", where="--attention", remedy="leave it out")
 
 
-def sees_all(stack: c.Stack, option: str) -> None:
+def check_full_attention(stack: c.Stack, option: str) -> None:
     """Raise `InputError` for attention that is not full already."""
     for attention in stack.attentions():
         if not isinstance(attention.visibility, c.Full):

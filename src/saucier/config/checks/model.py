@@ -1,23 +1,28 @@
-"""Illegal combinations, refused once and with the path, before anything is built."""
+"""Illegal combinations in a whole model, refused once and with the path, before anything is built.
+
+`check` runs all checks: both sides, embeddings, stacks and the head.
+"""
 
 from __future__ import annotations
 
-from saucier.config.checks.adaptive import check_adaptive
-from saucier.config.checks.cells import check_apart, check_cells, check_mix
-from saucier.config.checks.characters import check_characters
-from saucier.config.checks.chunks import check_axial, check_streams
-from saucier.config.checks.heads import check_head
-from saucier.config.checks.narrow import check_trigram
-from saucier.config.checks.recurrence import check_asking, check_recurrence
-from saucier.config.checks.source import check_source
-from saucier.config.checks.stack import check_stack
-from saucier.config.checks.tied import check_tied
-from saucier.config.checks.whole import check_whole_text
-from saucier.config.model import (
+from itertools import pairwise
+
+from saucier.config.checks.layers import check_recurrent
+from saucier.config.checks.stack import check_segment_memory, check_stack, check_streams, check_tied
+from saucier.config.embedding import (
     AfterToken,
+    Embedding,
+    ProjectClusters,
+    ProjectTrigram,
+    ProjectTwice,
     SegmentTable,
-    Transformer,
+    SegmentTokens,
 )
+from saucier.config.heads import AdaptiveHead, BidirectionalHead, LengthHead, QueryStream, WholeText
+from saucier.config.model import Transformer
+from saucier.config.positions import Axial
+from saucier.config.questions import is_causal, keeps_directions_apart, list_recurrent_parts, reads_pooled
+from saucier.config.stack import OneStream
 from saucier.errors import InputError
 
 
@@ -46,9 +51,9 @@ def check(config: Transformer) -> None:
     for name, stack in (("source.stack", fed), ("encoder", config.encoder), ("decoder", config.decoder)):
         if stack:
             check_stack(name, stack, config)
-            check_cells(name, stack, config)
-            check_recurrence(name, stack, config)
-    check_asking(config)
+            check_recurrent(name, stack, config)
+            check_segment_memory(name, stack, config)
+    check_query_head(config)
     check_sides(config)
     check_tied(config)
     check_segments(config)
@@ -58,7 +63,7 @@ def check(config: Transformer) -> None:
     check_streams(config)
     check_trigram(config)
     check_head(config)
-    check_apart(config)
+    check_directions(config)
     check_mix(config)
     check_whole_text(config)
     check_source(config)
@@ -89,3 +94,179 @@ def check_segments(config: Transformer) -> None:
         if isinstance(segments, SegmentTable) and isinstance(segments.otherwise, AfterToken) and segments.count < 2:
             raise InputError("tokens before and behind a token need two segments", where=f"{name}.segments",
                              remedy="use count: 2, or otherwise: {kind: one}")
+
+
+def check_source(config: Transformer) -> None:
+    """Raise `InputError` where nothing can be fed, or where what feeds gives other vectors than tokens have."""
+    source = config.source
+    if source is None:
+        return
+    if config.encoder is None or config.decoder is None:
+        raise InputError("only the encoder of an encoder-decoder is fed by another one", where="source",
+                         remedy="remove it, or add the missing stack")
+    if source.embed.tied:
+        raise InputError("an encoder for another vocabulary has a token table of its own", where="source.embed.tied",
+                         remedy="use tied: false")
+    if source.stack.width(config.dim) != config.embed.widths(config.dim)[0]:
+        raise InputError(f"gives vectors of {source.stack.width(config.dim)}, and the encoder reads token vectors of "
+                         f"{config.embed.widths(config.dim)[0]}", where="source.stack",
+                         remedy="use a body whose token table is as wide as the model")
+    if source.stack.memory or source.stack.queries or source.stack.tied:
+        raise InputError("reads one text at a time, with weights of its own", where="source.stack",
+                         remedy="remove memory, queries and tied")
+
+
+def check_query_head(config: Transformer) -> None:
+    """A head that is read by a second stream needs one."""
+    head = config.language_head
+    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+    if head is not None and isinstance(head.predicts, QueryStream) and not any(stack.queries for stack in stacks):
+        raise InputError("the head is read by a second stream, and no stack has one", where="head.predicts",
+                         remedy="add queries: {} to the stack, or use kind: next")
+
+
+def check_adaptive(config: Transformer) -> None:
+    """Raise `InputError` for clusters outside the vocabulary, tables without width, and ties to what is not there."""
+    for name, embed in (("embed", config.embed), ("decoder_embed", config.decoder_embed)):
+        if embed and isinstance(embed.projection, ProjectClusters):
+            check_clusters(f"{name}.projection", embed.projection, embed.vocab)
+    embed = config.output_embed
+    if isinstance(config.head, AdaptiveHead):
+        check_clusters("head", config.head, embed.vocab)
+        check_ties(config.head, embed, config.dim)
+    language = config.language_head
+    if isinstance(embed.projection, ProjectClusters) and language is not None and language.tied:
+        raise InputError("an output matrix cannot be tied to tables of several widths", where="head",
+                         remedy="use kind: adaptive, or tied: false")
+
+
+def check_clusters(path: str, clusters: ProjectClusters | AdaptiveHead, vocab: int) -> None:
+    """Cutoffs rise inside the vocabulary, and the last table has a width."""
+    ends = (0, *clusters.cutoffs, vocab)
+    if any(first >= second for first, second in pairwise(ends)):
+        raise InputError(f"cutoffs {list(clusters.cutoffs)} do not rise between 0 and {vocab}", where=f"{path}.cutoffs",
+                         remedy="give rising numbers inside the vocabulary")
+    if not clusters.widths()[-1]:
+        raise InputError(f"{clusters.width} divided by {clusters.division} for each cluster leaves nothing",
+                         where=f"{path}.division", remedy="use fewer clusters, or divide by less")
+
+
+def check_ties(head: AdaptiveHead, embed: Embedding, dim: int) -> None:
+    """What is tied has the shape of what it is tied to."""
+    given = embed.projection
+    clusters = (given.width, given.division, given.cutoffs) if isinstance(given, ProjectClusters) else (
+        embed.widths(dim)[0], 1, head.cutoffs)
+    tied = head.tied or any(head.tied_maps)
+    if tied and (head.width, head.division, head.cutoffs) != clusters:
+        raise InputError("the output tables are tied to an embedding of other clusters or widths", where="head",
+                         remedy="give both the same width, division and cutoffs, or use tied: false")
+    if head.tied_maps and len(head.tied_maps) != len(head.cutoffs) + 1:
+        raise InputError(f"{len(head.tied_maps)} tied_maps for {len(head.cutoffs) + 1} clusters",
+                         where="head.tied_maps", remedy="give one for each cluster, or none")
+
+
+def check_characters(config: Transformer) -> None:
+    """Raise `InputError` where token vectors cannot be made of characters."""
+    later = (("decoder_embed", config.decoder_embed), ("source.embed", config.source.embed if config.source else None))
+    both = config.encoder is not None and config.decoder is not None
+    for name, embed in (("embed", config.embed), *later):
+        if embed is None or embed.characters is None:
+            continue
+        if both or name != "embed":
+            raise InputError("characters are read by a model of one stack", where=f"{name}.characters",
+                             remedy="leave it out, or remove the other stack")
+        if isinstance(embed.projection, ProjectClusters | ProjectTrigram):
+            raise InputError(f"a token's vector comes from its characters, and from {embed.projection.kind} too",
+                             where=f"{name}.characters", remedy="leave one of them out")
+        if (widest := max(size for size, _ in embed.characters.filters)) > embed.characters.longest:
+            raise InputError(f"a filter of {widest} characters over tokens of {embed.characters.longest}",
+                             where=f"{name}.characters.filters", remedy="use narrower filters, or raise longest")
+        if config.output_layer is not None and config.output_layer.tied:
+            raise InputError("an output matrix cannot be tied to vectors that are made of characters", where="head",
+                             remedy="use tied: false")
+
+
+def check_axial(config: Transformer) -> None:
+    """Rows and columns of a grid fill the width together."""
+    for name, embed in (("embed", config.embed), ("decoder_embed", config.decoder_embed)):
+        if embed and isinstance(embed.positions, Axial) and sum(embed.positions.widths) != embed.widths(config.dim)[1]:
+            raise InputError(f"vectors of {' and '.join(map(str, embed.positions.widths))} do not fill "
+                             f"{embed.widths(config.dim)[1]}", where=f"{name}.positions.widths",
+                             remedy="make them add up to the width")
+
+
+def check_trigram(config: Transformer) -> None:
+    """Trigrams hold the next token, which a decoder must not see, and take no other vectors from their table."""
+    if not isinstance(config.embed.projection, ProjectTrigram):
+        return
+    if config.decoder is not None and (config.encoder is None or config.output_embed is config.embed):
+        raise InputError("a trigram holds the next token", where="embed.projection",
+                         remedy="use it in an encoder alone")
+    if isinstance(config.embed.segments, SegmentTokens):
+        raise InputError("segments that are tokens have no neighbours", where="embed.segments",
+                         remedy="use kind: table")
+
+
+def check_head(config: Transformer) -> None:
+    """A head that reads the pooled vector needs a pooler, and a tied output matrix the width of the token table."""
+    if reads_pooled(config) and config.pooler is None:
+        raise InputError(
+            "the head reads the pooled first token, and the model has no pooler",
+            where="head",
+            remedy="add `pooler: {}`, or take the vector elsewhere (pick: {kind: first})",
+        )
+    language = config.output_layer
+    if language is None or not language.tied:
+        return
+    table, given = config.output_embed.widths(config.dim)[0], config.width
+    if isinstance(config.head, BidirectionalHead):
+        given //= 2
+    if language.transform is not None and language.transform.width is not None:
+        given = language.transform.width
+    if table + language.columns != given:
+        raise InputError(
+            f"the output layer reads vectors of {given}, and the token table that it is tied to has {table}",
+            where="head",
+            remedy=f"use tied: false, or a transform of width {table}, or {max(given - table, 0)} columns more",
+        )
+
+
+def check_whole_text(config: Transformer) -> None:
+    """Raise `InputError` where a head that writes whole texts knows no length, or stands on another body."""
+    language = config.language_head
+    whole = language is not None and isinstance(language.predicts, WholeText)
+    if whole != isinstance(config.head, LengthHead):
+        raise InputError("a whole text is written by a head that tells its length, and by no other",
+                         where="head.language.predicts" if whole else "head",
+                         remedy="use head {kind: length} with predicts {kind: whole_text} together, or neither")
+    if not whole:
+        return
+    if config.encoder is None or config.decoder is None:
+        raise InputError("a whole text is written from a source, which takes an encoder and a decoder", where="head",
+                         remedy="use family: mask_predict")
+    if any(is_causal(attention.visibility) for attention in config.decoder.attentions()) or list_recurrent_parts(
+            config.decoder):
+        raise InputError("a decoder that sees only the past cannot fill in a whole text", where="decoder.layers",
+                         remedy="use self-attention with visibility {kind: full}")
+
+
+def check_directions(config: Transformer) -> None:
+    """A head that predicts both neighbours of a token must not see them; a vector that is there twice has halves."""
+    if isinstance(config.head, BidirectionalHead) and not keeps_directions_apart(config):
+        raise InputError("one direction would see what the other is to predict", where="head",
+                         remedy="use recurrent sublayers alone, with direction: {kind: apart}, in chain or skip")
+    for name, embed in (("embed", config.embed), ("decoder_embed", config.decoder_embed)):
+        if embed and isinstance(embed.projection, ProjectTwice) and config.dim % 2:
+            raise InputError(f"a width of {config.dim} has no halves", where=f"{name}.projection",
+                             remedy="use an even dim")
+
+
+def check_mix(config: Transformer) -> None:
+    """The layers of a mix are those of one plain stack, all as wide."""
+    if config.mix is None:
+        return
+    stack = config.encoder or config.decoder
+    plain = stack is not None and not (stack.narrow or stack.queries) and isinstance(stack.residual, OneStream)
+    if not plain or (config.encoder and config.decoder):
+        raise InputError("a mix is of the layers of one plain stack", where="mix",
+                         remedy="leave it out, or use a model with one stack, without narrow, queries and streams")

@@ -1,19 +1,28 @@
-"""What concerns a stack as a whole, and the sublayers beside each other."""
+"""Illegal combinations inside a stack: its layout, what its layers share, its streams, its memory, and tied stacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from saucier.config.asked import mixes_padding
-from saucier.config.checks.attention import check_attention, check_projection
-from saucier.config.checks.cells import reads_encoder
-from saucier.config.checks.low_rank import check_shared_map
-from saucier.config.checks.narrow import check_bottleneck
-from saucier.config.disentangled import Disentangled
-from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, SelfAttention, Sublayer
-from saucier.config.model import Block, Share, Stack, Transformer
-from saucier.config.positions import T5Bias
+from saucier.config.checks.layers import check_attention, check_projection
+from saucier.config.disentangled import Disentangled, SharedMaps
+from saucier.config.kernels import Softmax
+from saucier.config.layers import (
+    CrossAttention,
+    Experts,
+    FromNorm,
+    Parallel,
+    PreNorm,
+    Residual,
+    SelfAttention,
+    Sublayer,
+)
+from saucier.config.model import Transformer
+from saucier.config.positions import NoPositions, Rotary, T5Bias, TransformerXL
+from saucier.config.questions import hides_keys, list_layerwise_kernels, mixes_padding, recurrence_reads_encoder
+from saucier.config.stack import Block, FromZeros, OneStream, Reversible, Share, Stack
+from saucier.config.visibility import Full
 from saucier.errors import InputError
 
 
@@ -21,27 +30,27 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, what the layers share, and that a decoder beside an encoder looks at it."""
     width = config.reader_dim if name == "encoder" else config.dim
     check_layout(name, stack, width)
-    for index, block in enumerate(unlike(stack)):
+    for index, block in enumerate(list_distinct_blocks(stack)):
         check_bottleneck(f"{name}.blocks.{index}.bottleneck", name, stack, block)
-    found = {path: inner for path, inner, _ in placed(name, stack, width)}
-    for path, inner, dim in placed(name, stack, width):
+    found = {path: inner for path, inner, _ in iterate_sublayers(name, stack, width)}
+    for path, inner, dim in iterate_sublayers(name, stack, width):
         check_sublayer(path, name, inner, dim)
     check_shared_scores({path: inner for path, inner in found.items() if isinstance(inner, SelfAttention)})
     crossed = any(isinstance(inner, CrossAttention) for inner in found.values())
-    if name == "decoder" and config.encoder and not crossed and not reads_encoder(stack):
+    if name == "decoder" and config.encoder and not crossed and not recurrence_reads_encoder(stack):
         raise InputError("this decoder never looks at the encoder", where="decoder",
                          remedy="add a cross_attention sublayer, or remove the encoder")
 
 
-def unlike(stack: Stack) -> list[Block]:
+def list_distinct_blocks(stack: Stack) -> list[Block]:
     """Return the blocks that may differ: all of a cycle, else the first and what is repeated behind it."""
     blocks = list(stack.blocks())
     return blocks if stack.layers.kind == "cycle" else blocks[:2]
 
 
-def placed(name: str, stack: Stack, dim: int) -> Iterator[tuple[str, Sublayer, int]]:
+def iterate_sublayers(name: str, stack: Stack, dim: int) -> Iterator[tuple[str, Sublayer, int]]:
     """Yield (path, sublayer, width of the vectors that it reads) for every sublayer that may differ."""
-    for index, block in enumerate(unlike(stack)):
+    for index, block in enumerate(list_distinct_blocks(stack)):
         kinds = [residual.inner.kind for residual in block.sublayers]
         for place, residual in enumerate(block.sublayers):
             before = kinds[:place].count(kinds[place])
@@ -132,3 +141,164 @@ def check_convolution(name: str, stack: Stack, dim: int) -> None:
     if dim % convolution.groups:
         raise InputError(f"dim {dim} does not divide into {convolution.groups} groups", where=where,
                          remedy="use a divisor of dim")
+
+
+def check_shared_map(name: str, stack: Stack) -> None:
+    """The map that all layers share has one size."""
+    sizes = {(kernel.length, kernel.rank) for kernel in list_layerwise_kernels(stack)}
+    if len(sizes) > 1:
+        raise InputError("the layers of a stack share one map along the text, and these differ", where=name,
+                         remedy="give them the same length and rank")
+
+
+def check_bottleneck(where: str, name: str, stack: Stack, block: Block) -> None:
+    """Inside a bottleneck attention has plain maps, and no cache; the stack has one plain stream."""
+    if block.bottleneck is None:
+        return
+    if name == "decoder":
+        raise InputError("a bottleneck has no cache", where=where, remedy="use it in an encoder")
+    if stack.memory or stack.queries or not isinstance(stack.residual, OneStream):
+        raise InputError("a bottleneck stands in a plain stack", where=where,
+                         remedy="leave out memory, queries and streams")
+    for residual in block.sublayers:
+        inner = residual.inner
+        if residual.kind not in ("post", "pre", "sandwich"):
+            raise InputError(f"no {residual.kind} sublayer in a bottleneck", where=where, remedy="use kind: post")
+        if isinstance(inner, SelfAttention):
+            check_bottleneck_attention(where, inner, residual.kind)
+
+
+def check_bottleneck_attention(where: str, attention: SelfAttention, residual: str) -> None:
+    """The attention reads what the bottleneck gives it, with maps of its own."""
+    if residual != "post":
+        raise InputError("an attention in a bottleneck reads the block's input, and no norm comes before it",
+                         where=where, remedy="use kind: post")
+    shared = isinstance(attention.positions, Disentangled) and isinstance(attention.positions.maps, SharedMaps)
+    if attention.global_maps or not attention.projection.key_bias or shared:
+        raise InputError("an attention in a bottleneck has plain maps of its own", where=where,
+                         remedy="leave out global_maps, key_bias and shared maps")
+    if not isinstance(attention.kernel, Softmax):
+        raise InputError(f"no {attention.kernel.kind} kernel in a bottleneck", where=where, remedy="use kind: softmax")
+
+
+def check_tied(config: Transformer) -> None:
+    """Raise `InputError` where the stacks have no weights that they could share."""
+    if config.encoder and config.encoder.tied:
+        raise InputError("the encoder has no weights to be tied to", where="encoder.tied",
+                         remedy="use tied: true in the decoder only")
+    if config.decoder is None or not config.decoder.tied:
+        return
+    if config.encoder is None:
+        raise InputError("there is no encoder whose weights could be used", where="decoder.tied",
+                         remedy="use tied: false, or add an encoder")
+    if describe_layout(config.encoder) != describe_layout(config.decoder):
+        raise InputError("the blocks of the stacks are laid out in different ways", where="decoder.tied",
+                         remedy="give both stacks the same kind of layers and the same number of them")
+    pairs = zip(config.encoder.blocks(), config.decoder.blocks(), strict=True)
+    for number, (lender, borrower) in enumerate(dict.fromkeys(pairs)):
+        check_blocks(f"decoder.blocks.{number}", lender, borrower)
+
+
+def describe_layout(stack: Stack) -> dict[str, object]:
+    """Return how the blocks of a stack stand, without what is in them."""
+    plain: dict[str, object] = stack.layers.model_dump(exclude={"block", "blocks"})
+    return plain | {"turn": len(stack.blocks())}
+
+
+def check_blocks(where: str, lender: Block, borrower: Block) -> None:
+    """What both blocks have is of the same shape."""
+    if lender.bottleneck or borrower.bottleneck:
+        raise InputError("blocks with a bottleneck do not share weights between stacks", where=where,
+                         remedy="use tied: false")
+    own = [strip_untied_choices(one) for one in borrower.sublayers]
+    if sum(own.count(strip_untied_choices(one)) for one in lender.sublayers) != len(lender.sublayers):
+        raise InputError("the decoder has not just the sublayers of the encoder, each once", where=where,
+                         remedy="give it the encoder's with the same widths and norms, and cross_attention beside them")
+
+
+def strip_untied_choices(residual: Residual) -> Residual | FromNorm:
+    """Return a sublayer without what may differ where the weights are the same: who sees whom, positions, dropout."""
+    inner = residual.inner
+    if isinstance(inner, SelfAttention):
+        kernel = inner.kernel.model_copy(update={"dropout": 0.0})
+        inner = inner.model_copy(update={"positions": NoPositions(), "visibility": Full(), "kernel": kernel})
+    return residual.model_copy(update={"inner": inner, "dropout": 0.0})
+
+
+def check_streams(config: Transformer) -> None:
+    """Two streams need sublayers in pairs that add to what they read; only heads read the wide vectors they give."""
+    for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
+        if stack is None or not isinstance(stack.residual, Reversible):
+            continue
+        for index, block in enumerate(stack.blocks()):
+            added = all(residual.kind in ("pre", "sandwich") for residual in block.sublayers)
+            if len(block.sublayers) % 2 or not added:
+                raise InputError("two streams change in turn, each by what a sublayer adds",
+                                 where=f"{name}.blocks.{index}",
+                                 remedy="use an even number of sublayers, with pre or sandwich norms")
+        if stack.convolution or stack.memory or stack.queries or stack.zero_padding or stack.layer_positions:
+            raise InputError("two streams go with plain blocks only", where=f"{name}.residual",
+                             remedy="use residual: {kind: one}")
+        if name == "encoder" and config.decoder:
+            raise InputError("cross-attention reads one stream", where="encoder.residual",
+                             remedy="use residual: {kind: one} in the encoder")
+
+
+def check_segment_memory(name: str, stack: Stack, config: Transformer) -> None:
+    """Raise `InputError` where a memory, a second stream or shared biases of a stack cannot work."""
+    if (stack.memory or stack.queries) and config.encoder and config.decoder:
+        raise InputError("a memory or a second stream works in one stack, and this model has two", where=name,
+                         remedy="remove one stack, or memory and queries")
+    if stack.memory:
+        check_memory(name, stack, config)
+    attentions = [residual.inner for block in stack.blocks() for residual in block.sublayers
+                  if isinstance(residual.inner, SelfAttention)]
+    if stack.queries:
+        check_second_stream(name, attentions)
+    shared = {attention.projection.widths(config.dim)[::2] for attention in attentions
+              if isinstance(attention.positions, TransformerXL) and attention.positions.shared_biases}
+    if len(shared) > 1:
+        raise InputError("the layers of a stack share one pair of biases, and their heads differ", where=name,
+                         remedy="use shared_biases: false, or equal heads")
+
+
+def check_memory(name: str, stack: Stack, config: Transformer) -> None:
+    """A memory is read by the one attention that every block begins with, and positions count from any place."""
+    assert stack.memory is not None, "asked where there is one"
+    if isinstance(stack.memory.start, FromZeros) and stack.memory.length is None:
+        raise InputError("a memory of zeros needs a length", where=f"{name}.memory.length",
+                         remedy="give it, or use start: {kind: nothing}")
+    if not isinstance(config.embed.positions, NoPositions) or stack.layer_positions:
+        raise InputError("positions of the tokens begin anew in every segment, and a memory would repeat them",
+                         where=f"{name}.layer_positions" if stack.layer_positions else "embed.positions",
+                         remedy="use relative positions: kind: transformer_xl")
+    for index, block in enumerate(stack.blocks()):
+        if not begins_with_attention(block):
+            raise InputError("a block with a memory begins with its only attention", where=f"{name}.blocks.{index}",
+                             remedy="put one attention first, or remove memory")
+        attention = block.sublayers[0].inner
+        assert isinstance(attention, SelfAttention), "begins_with_attention has looked"
+        if not isinstance(attention.kernel, Softmax):
+            raise InputError(f"kernel {attention.kernel.kind} reads no memory",
+                             where=f"{name}.blocks.{index}.attention", remedy="use kernel softmax, or remove memory")
+        if isinstance(attention.positions, Rotary) or attention.global_maps:
+            raise InputError("a memory goes neither with rotated keys nor with maps for global tokens",
+                             where=f"{name}.blocks.{index}.attention", remedy="use kind: transformer_xl")
+
+
+def begins_with_attention(block: Block) -> bool:
+    """Say whether the first sublayer is the block's only attention."""
+    return [index for index, residual in enumerate(block.sublayers)
+            if isinstance(residual.inner, SelfAttention | CrossAttention)] == [0] and isinstance(
+                block.sublayers[0].inner, SelfAttention)
+
+
+def check_second_stream(name: str, attentions: list[SelfAttention]) -> None:
+    """A second stream asks about places, so positions and visibility must know places."""
+    for attention in attentions:
+        if not isinstance(attention.positions, TransformerXL | NoPositions) or attention.global_maps:
+            raise InputError("these positions do not know where a row of the second stream asks",
+                             where=f"{name}.queries", remedy="use kind: transformer_xl, or remove queries")
+        if not hides_keys(attention.visibility):
+            raise InputError("a second stream would see the tokens that it asks for", where=f"{name}.queries",
+                             remedy="use a visibility with kind: permutation")

@@ -1,12 +1,23 @@
-"""The anatomy of heads: what their maps hold and cost."""
+"""The anatomy of embeddings and heads: what their tables and maps hold and cost."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from saucier.config.adaptive import AdaptiveHead, cluster_sizes
-from saucier.config.anatomy import Node, group, linear, norm_node
+from saucier.config.counting import Node, group_nodes, linear, norm_node
+from saucier.config.embedding import (
+    SYMBOLS,
+    CharacterNetwork,
+    Embedding,
+    FirstSegment,
+    ProjectClusters,
+    ProjectTrigram,
+    ProjectTwice,
+    SegmentTable,
+    cluster_sizes,
+)
 from saucier.config.heads import (
+    AdaptiveHead,
     BidirectionalHead,
     ChoiceHead,
     ClassificationHead,
@@ -16,55 +27,109 @@ from saucier.config.heads import (
     LanguageHead,
     LengthHead,
     PretrainingHead,
+    QuestionSpanHead,
     ReaderHead,
     ReplacedTokenHead,
     SpanHead,
     TokenHead,
     Transform,
 )
-from saucier.config.layer_mix import LayerMix
-from saucier.config.span_heads import QuestionSpanHead
+from saucier.config.pooling import LayerMix
+from saucier.config.positions import Axial, Learned
+
+
+def character_node(network: CharacterNetwork, width: int) -> Node:
+    """Return the parts that make a token's vector of `width`."""
+    table = Node("characters", "embedding", "bytes and borders", f"{SYMBOLS} × {network.width}",
+                 SYMBOLS * network.width)
+    filters = []
+    for size, count in network.filters:
+        places = network.longest - size + 1
+        one = linear(f"filters of {size}", size * network.width, count, bias=True)
+        filters.append(replace(one, flops=one.flops * places, detail=f"at {places} places"))
+    wide = network.features
+    highways = [group_nodes("highways", "highway", [linear("highway", wide, 2 * wide, bias=True)],
+                            times=network.highways)]
+    return group_nodes("tokens", "characters", [table, *filters, *highways[:network.highways],
+                                                linear("project", wide, width, bias=True)])
+
+
+def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
+    """Return the anatomy of an embedding."""
+    narrow, width = embed.widths(dim)
+    children = [character_node(embed.characters, narrow) if embed.characters else
+                Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
+                     0 if embed.tied else embed.vocab * narrow)]
+    if isinstance(embed.positions, Learned):
+        rows = embed.positions.length
+        children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
+    elif isinstance(embed.positions, Axial):
+        for axis, rows, wide in zip(("rows", "columns"), embed.positions.shape, embed.positions.widths, strict=True):
+            children.append(Node(axis, "axial", "", f"{rows} × {wide}", rows * wide))
+    elif embed.positions.kind != "none":
+        children.append(Node("positions", embed.positions.kind))
+    if isinstance(embed.segments, SegmentTable | FirstSegment):
+        count = embed.segments.count
+        children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
+    if embed.languages:
+        count = embed.languages.count
+        children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
+    if embed.norm:
+        children.append(norm_node("norm", embed.norm, embed.norm_width(dim)))
+    if isinstance(embed.projection, ProjectClusters):
+        sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
+        count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))
+        maps = sum(embed.projection.widths())
+        children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
+        children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
+    elif embed.projection and not isinstance(embed.projection, ProjectTwice):
+        taken = 3 if isinstance(embed.projection, ProjectTrigram) else 1
+        children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
+    return group_nodes(name, "embedding", children)
 
 
 def head_node(head: Head, dim: int, vocab: int) -> Node:
     """Return the anatomy of a head that reads vectors of width `dim`."""
     match head:
         case LanguageHead():
-            return group("head", head.kind, language_nodes(head, dim, vocab))
+            return group_nodes("head", head.kind, language_nodes(head, dim, vocab))
         case PretrainingHead():
-            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
-            return group("head", head.kind, [language, once(linear("sentence", dim, head.classes, bias=True))])
+            language = group_nodes("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            return group_nodes("head", head.kind,
+                               [language, count_once(linear("sentence", dim, head.classes, bias=True))])
         case LengthHead():
-            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
-            return group("head", head.kind, [language, once(linear("lengths", dim, head.longest + 1, bias=True))])
+            language = group_nodes("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            return group_nodes("head", head.kind,
+                               [language, count_once(linear("lengths", dim, head.longest + 1, bias=True))])
         case BidirectionalHead():
             halves = [replace(node, flops=2 * node.flops) for node in language_nodes(head.language, dim // 2, vocab)]
-            return group("head", head.kind, halves, detail="over each half")
+            return group_nodes("head", head.kind, halves, detail="over each half")
         case DoubleHead():
-            language = group("language", head.language.kind, language_nodes(head.language, dim, vocab))
-            choice = group("choice", head.choice.kind, once_nodes(head.choice.transform, dim, 1, bias=head.choice.bias))
-            return group("head", head.kind, [language, choice])
+            language = group_nodes("language", head.language.kind, language_nodes(head.language, dim, vocab))
+            choice = group_nodes("choice", head.choice.kind,
+                                 once_nodes(head.choice.transform, dim, 1, bias=head.choice.bias))
+            return group_nodes("head", head.kind, [language, choice])
         case ClassificationHead():
-            return group("head", head.kind, once_nodes(head.transform, dim, head.classes, bias=head.bias))
+            return group_nodes("head", head.kind, once_nodes(head.transform, dim, head.classes, bias=head.bias))
         case ChoiceHead():
-            return group("head", head.kind, once_nodes(head.transform, dim, 1, bias=head.bias))
+            return group_nodes("head", head.kind, once_nodes(head.transform, dim, 1, bias=head.bias))
         case TokenHead():
-            return group("head", head.kind, output_nodes(head.transform, dim, head.classes, bias=head.bias))
+            return group_nodes("head", head.kind, output_nodes(head.transform, dim, head.classes, bias=head.bias))
         case SpanHead():
-            return group("head", head.kind, output_nodes(head.transform, dim, 2, bias=head.bias))
+            return group_nodes("head", head.kind, output_nodes(head.transform, dim, 2, bias=head.bias))
         case QuestionSpanHead(hidden=hidden):
             maps = [linear("up", dim, hidden, bias=True), linear("down", hidden, dim, bias=True)]
-            return group("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
-                                             linear("output", dim, 2, bias=True)])
+            return group_nodes("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
+                                                   linear("output", dim, 2, bias=True)])
         case ReaderHead():
-            relevance = once(linear("relevance", dim, 1, bias=True))
-            return group("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])
+            relevance = count_once(linear("relevance", dim, 1, bias=True))
+            return group_nodes("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])
         case ReplacedTokenHead():
-            return group("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
+            return group_nodes("head", head.kind, output_nodes(head.transform, dim, 1, bias=True))
         case AdaptiveHead():
-            return group("head", head.kind, adaptive_nodes(head, dim, vocab))
+            return group_nodes("head", head.kind, adaptive_nodes(head, dim, vocab))
         case EmbeddingHead():
-            return group("head", head.kind, embedding_nodes(head, dim, vocab))
+            return group_nodes("head", head.kind, embedding_nodes(head, dim, vocab))
 
 
 def adaptive_nodes(head: AdaptiveHead, dim: int, vocab: int) -> list[Node]:
@@ -92,13 +157,13 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
 def embedding_nodes(head: EmbeddingHead, dim: int, vocab: int) -> list[Node]:
     """Return the parts of a head that gives one vector; a language head beside it does no work."""
     widths = head.widths(dim)
-    nodes = [once(linear("map", width, one.width, bias=one.bias))
+    nodes = [count_once(linear("map", width, one.width, bias=one.bias))
              for one, width in zip(head.maps, widths, strict=False)]
     if head.norm:
         nodes.append(norm_node("norm", head.norm, widths[-1]))
     if head.language:
         beside = [replace(node, flops=0.0) for node in language_nodes(head.language, dim, vocab)]
-        nodes.append(group("language", head.language.kind, beside))
+        nodes.append(group_nodes("language", head.language.kind, beside))
     return nodes
 
 
@@ -119,10 +184,10 @@ def output_nodes(transform: Transform | None, dim: int, classes: int, *, bias: b
 
 def once_nodes(transform: Transform | None, dim: int, classes: int, *, bias: bool) -> list[Node]:
     """Return the same for a head that reads one vector of an input."""
-    return [once(node) for node in output_nodes(transform, dim, classes, bias=bias)]
+    return [count_once(node) for node in output_nodes(transform, dim, classes, bias=bias)]
 
 
-def once(node: Node) -> Node:
+def count_once(node: Node) -> Node:
     """Count nothing per token for a map that runs once a sequence."""
     return replace(node, flops=0.0, detail="once a sequence")
 
@@ -130,4 +195,4 @@ def once(node: Node) -> Node:
 def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
     """Return the weights of the layers and their common scale, and the norm before them."""
     weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
-    return group("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])
+    return group_nodes("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])

@@ -1,54 +1,48 @@
-"""Counting a model from its config, without building it: parameters, FLOPs, and the anatomy that `saucier show` draws.
+"""Counting a model from its config, without building it: parameters, FLOPs, memory, and the anatomy of `saucier show`.
 
 Letters: B batch, L length, D dim. FLOPs are forward, per token, one multiply-add = 2; a backward pass costs twice as
-much. Only matrix products are counted, as is usual (Kaplan et al. 2020, §2.1, arXiv:2001.08361).
+much. Only matrix products are counted, as is usual (Kaplan et al. 2020, §2.1, arXiv:2001.08361). Memory is that
+of our
+own training loop: 32-bit master weights, activations in the chosen number format.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
-from saucier.config.adaptive import ProjectClusters, cluster_sizes
-from saucier.config.anatomy import Node, group, lent, linear, norm_node
 from saucier.config.base import Config
-from saucier.config.bottleneck import Bottleneck, ReadsShared
-from saucier.config.checks.low_rank import layerwise
-from saucier.config.counting.attention import attention_nodes
-from saucier.config.counting.characters import character_node
-from saucier.config.counting.heads import head_node, mix_node
-from saucier.config.counting.recurrent import kept_values, recurrent_nodes
+from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
+from saucier.config.counting.heads import embedding_node, head_node, mix_node
+from saucier.config.counting.layers import attention_nodes, kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled
-from saucier.config.favor import Favor
+from saucier.config.kernels import Favor
 from saucier.config.layers import (
     CrossAttention,
     Experts,
     FeedForward,
+    FourierMixing,
     GatedFeedForward,
     Projection,
     SelfAttention,
 )
-from saucier.config.mixing import FourierMixing
-from saucier.config.model import (
+from saucier.config.model import Transformer
+from saucier.config.positions import T5Bias
+from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
+from saucier.config.recurrent import Recurrent
+from saucier.config.stack import (
+    Activations,
     Block,
+    Bottleneck,
     Cycle,
-    Embedding,
-    FirstSegment,
-    ProjectTrigram,
-    ProjectTwice,
+    KeepActivations,
+    ReadsShared,
+    RecomputeActivations,
     Repeat,
-    SegmentTable,
+    Reversible,
     Share,
     Stack,
-    Transformer,
 )
-from saucier.config.positions import (
-    Axial,
-    Learned,
-    T5Bias,
-    TransformerXL,
-)
-from saucier.config.recurrent import Recurrent
 
 
 @singledispatch
@@ -85,7 +79,8 @@ def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[N
 def _experts(part: Experts, dim: int, length: int) -> list[Node]:
     share = part.router.top / part.count  # each expert sees so much of the tokens
     inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
-    experts = group("experts", part.inner.kind, inner, detail=f"{part.router.top} for each token", times=part.count)
+    experts = group_nodes("experts", part.inner.kind, inner, detail=f"{part.router.top} for each token",
+                          times=part.count)
     return [linear("router", dim, part.count, bias=part.router_bias), experts]
 
 
@@ -95,12 +90,6 @@ def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
 
 
 sublayer_nodes.register(Recurrent, recurrent_nodes)
-
-
-def sublayer_name(part: Config) -> str:
-    """Return the name that a sublayer has inside its block, in the built model as in the anatomy."""
-    kind: str = part.kind  # type: ignore[attr-defined]  # every sublayer is a tagged config
-    return {"gated_feed_forward": "feed_forward", "cross_attention": "cross"}.get(kind, kind)
 
 
 def projection_detail(projection: Projection) -> str:
@@ -125,7 +114,7 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
         parts = sublayer_nodes(inner, dim, length)
         if isinstance(inner, SelfAttention) and block.bottleneck:
             parts[0] = split_node(block.bottleneck.attention_inputs(wide), inner.projection, dim)
-        nodes.append(group(sublayer_name(inner), inner.kind, [*norms, *parts], detail=detail))
+        nodes.append(group_nodes(sublayer_name(inner), inner.kind, [*norms, *parts], detail=detail))
     return nodes
 
 
@@ -134,8 +123,8 @@ def bottleneck_nodes(bottleneck: Bottleneck, dim: int) -> list[Node]:
     width, norm = bottleneck.width, bottleneck.norm
     inputs = 2 if isinstance(bottleneck.reads, ReadsShared) else 1
     maps = [linear("down", dim, width, bias=True), norm_node("down_norm", norm, width)] * inputs
-    return [group("bottleneck", "bottleneck", [*maps, linear("up", width, dim, bias=True),
-                                               norm_node("norm", norm, dim)], detail=f"{width} wide")]
+    return [group_nodes("bottleneck", "bottleneck", [*maps, linear("up", width, dim, bias=True),
+                                                     norm_node("norm", norm, dim)], detail=f"{width} wide")]
 
 
 def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Node:
@@ -143,25 +132,12 @@ def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Nod
     query, key, _ = projection.widths(dim)
     maps = [linear("qk", inputs[0], query + key, bias=projection.bias),
             linear("v", inputs[1], key, bias=projection.bias)]
-    return group("qkv", "maps", maps)
-
-
-Shared = T5Bias | Disentangled
-"""Positions of which all layers of a stack share a table."""
-
-
-def stack_positions(stack: Stack) -> tuple[Shared, int] | None:
-    """Return the positions that share a table in a stack, and their number of heads, if its attentions have such."""
-    for block in stack.blocks():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, Shared):
-                return residual.inner.positions, residual.inner.projection.heads
-    return None
+    return group_nodes("qkv", "maps", maps)
 
 
 def shared_nodes(stack: Stack, dim: int) -> list[Node]:
     """Return what stands beside the blocks: the table that their positions share."""
-    found = stack_positions(stack)
+    found = find_shared_positions(stack)
     if found is None:
         return []
     positions, heads = found
@@ -192,90 +168,50 @@ def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
     return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
 
 
-def shared_biases(stack: Stack) -> Projection | None:
-    """Return the heads whose pair of biases all layers of a stack share, if they do. Source: Dai et al. 2019, §3.3."""
-    for block in stack.blocks():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, TransformerXL):
-                return residual.inner.projection if residual.inner.positions.shared_biases else None
-    return None
-
-
 def shared_node(layers: Share, nodes: list[Node]) -> Node:
     """Return layers that share weights: one node for each set of weights, with as many turns as it is applied."""
     order, detail = layers.order(), "one set of weights"
     if layers.groups * layers.inner == 1:
-        return group("blocks", "share", nodes, detail=detail, times=len(order), stored=1)
-    sets = [group(f"block {number}", "share", nodes, detail=detail, times=order.count(number), stored=1)
+        return group_nodes("blocks", "share", nodes, detail=detail, times=len(order), stored=1)
+    sets = [group_nodes(f"block {number}", "share", nodes, detail=detail, times=order.count(number), stored=1)
             for number in range(layers.groups * layers.inner)]
-    return group("blocks", "groups", sets)
+    return group_nodes("blocks", "groups", sets)
 
 
-def unlent(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
+def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
     """Return sublayers of a stack, those without parameters that use the weights of another stack's block."""
     names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers} if lender else set()
-    return [lent(node) if node.name in names else node for node in nodes]
+    return [mark_as_shared(node) if node.name in names else node for node in nodes]
 
 
 def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | None = None) -> Node:
     """Return the anatomy of an encoder or decoder; `lender`: the stack whose weights it uses too."""
     children = [*layer_position_nodes(stack, dim), *shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
-    if projection := shared_biases(stack):
+    if projection := find_shared_biases(stack):
         width = projection.widths(dim)[0]
         children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
-    if found := layerwise(stack):
+    if found := list_layerwise_kernels(stack):
         rank, longest = found[0].rank, found[0].length
         children.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
     match stack.layers:
         case Repeat(block=block, times=times):
-            children.append(group("blocks", "repeat", unlent(block_nodes(block, dim, length), lender, 0), times=times))
+            children.append(group_nodes("blocks", "repeat",
+                                        mark_shared_sublayers(block_nodes(block, dim, length), lender, 0), times=times))
         case Share() as layers:
-            children.append(shared_node(layers, unlent(block_nodes(layers.block, dim, length), lender, 0)))
+            children.append(shared_node(layers, mark_shared_sublayers(block_nodes(layers.block, dim, length), lender,
+                                                                      0)))
         case Cycle(blocks=blocks, times=times):
-            turns = [group(f"block {i}", "block", unlent(block_nodes(block, dim, length), lender, i))
+            turns = [group_nodes(f"block {i}", "block",
+                                 mark_shared_sublayers(block_nodes(block, dim, length), lender, i))
                      for i, block in enumerate(blocks)]
-            children.append(group("blocks", "cycle", turns, times=times))
+            children.append(group_nodes("blocks", "cycle", turns, times=times))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
     if stack.narrow:
         children.append(linear("narrow", stack.stream_width(dim), stack.narrow, bias=False))
     if stack.queries:
         children.append(Node("queries", "vector", "where the second stream begins", str(dim), dim))
-    return group(name, "stack", children)
-
-
-def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
-    """Return the anatomy of an embedding."""
-    narrow, width = embed.widths(dim)
-    children = [character_node(embed.characters, narrow) if embed.characters else
-                Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
-                     0 if embed.tied else embed.vocab * narrow)]
-    if isinstance(embed.positions, Learned):
-        rows = embed.positions.length
-        children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
-    elif isinstance(embed.positions, Axial):
-        for axis, rows, wide in zip(("rows", "columns"), embed.positions.shape, embed.positions.widths, strict=True):
-            children.append(Node(axis, "axial", "", f"{rows} × {wide}", rows * wide))
-    elif embed.positions.kind != "none":
-        children.append(Node("positions", embed.positions.kind))
-    if isinstance(embed.segments, SegmentTable | FirstSegment):
-        count = embed.segments.count
-        children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
-    if embed.languages:
-        count = embed.languages.count
-        children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
-    if embed.norm:
-        children.append(norm_node("norm", embed.norm, embed.norm_width(dim)))
-    if isinstance(embed.projection, ProjectClusters):
-        sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
-        count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))
-        maps = sum(embed.projection.widths())
-        children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
-        children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
-    elif embed.projection and not isinstance(embed.projection, ProjectTwice):
-        taken = 3 if isinstance(embed.projection, ProjectTrigram) else 1
-        children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
-    return group(name, "embedding", children)
+    return group_nodes(name, "stack", children)
 
 
 def anatomy(config: Transformer, length: int = 512) -> Node:
@@ -286,8 +222,8 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
     dim, reader = config.dim, config.reader_dim
     parts = [embedding_node("embed", config.embed, reader)]
     if config.source:
-        parts.append(group("source", "source", [embedding_node("embed", config.source.embed, reader),
-                                                stack_node("stack", config.source.stack, reader, length)]))
+        parts.append(group_nodes("source", "source", [embedding_node("embed", config.source.embed, reader),
+                                                      stack_node("stack", config.source.stack, reader, length)]))
     if config.encoder:
         parts.append(stack_node("encoder", config.encoder, reader, length))
     if config.encoder_dim:
@@ -306,7 +242,7 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
         parts.append(replace(pooler, flops=0.0, detail="once a sequence"))
     if config.head:
         parts.append(head_node(config.head, config.width, config.output_embed.vocab))
-    return group("model", "transformer", parts)
+    return group_nodes("model", "transformer", parts)
 
 
 def parameters(config: Transformer) -> int:
@@ -336,3 +272,80 @@ def cache_bytes(
             elif isinstance(residual.inner, Recurrent):
                 values += kept_values(residual.inner, config.dim, source_length)
     return batch * (values * bytes_per_value + sums)
+
+
+KEEP_ACTIVATIONS = KeepActivations()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes by purpose."""
+
+    weights: int
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.cache
+
+
+def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP_ACTIVATIONS) -> int:
+    """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
+    every = [block_activations(block, dim) for block in stack.blocks()]
+    if isinstance(stack.residual, Reversible):
+        return 2 * dim + max(every)
+    if isinstance(activations, RecomputeActivations):
+        return len(every) * dim + max(every)
+    return sum(every)
+
+
+def block_activations(block: Block, wide: int) -> int:
+    """Return the same for a block that reads vectors of width `wide`."""
+    dim = block.width(wide)
+    total = 0 if block.bottleneck is None else 2 * wide + 2 * dim
+    for residual in block.sublayers:
+        total += 2 * dim  # the norm's input, and its output which the next map reads
+        match residual.inner:
+            case SelfAttention(projection=projection) | CrossAttention(projection=projection):
+                query, key, _ = projection.widths(dim)
+                total += 2 * query + 2 * key
+            case FeedForward(hidden=hidden):
+                total += 2 * hidden
+            case GatedFeedForward(hidden=hidden):
+                total += 3 * hidden
+            case Recurrent() as part:  # the sums of the gates, what became of them, and the states
+                total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
+            case Experts(inner=expert, router=router):
+                total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
+    return total
+
+
+def estimate_memory(
+    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4,
+    activations: Activations = KEEP_ACTIVATIONS,
+) -> MemoryEstimate:
+    """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
+
+    `optimizer_states` is the number of 32-bit values that the optimizer keeps for a parameter (AdamW 2, Muon 1).
+    """
+    count = parameters(config)
+    if not training:
+        cache = cache_bytes(
+            config,
+            batch=batch,
+            length=length,
+            source_length=length if config.encoder else 0,
+            bytes_per_value=value_bytes,
+        )
+        return MemoryEstimate(weights=count * value_bytes, cache=cache)
+    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
+    values = sum(stack_activations(stack, config.dim, activations) for stack in stacks)
+    copies = 4 * count + (
+        value_bytes * count if value_bytes < 4 else 0
+    )  # a low-precision copy beside the master weights
+    return MemoryEstimate(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
+                          activations=values * value_bytes * batch * length)

@@ -2,18 +2,7 @@
 
 from saucier.objectives.config.bidirectional import Bidirectional, SampledSoftmax, WholeSoftmax
 from saucier.objectives.config.causal import Causal, Deeper, EveryPosition, LastPosition
-from saucier.objectives.config.choices import (
-    Choice,
-    NGramMasking,
-    PMIMasking,
-    RandomTokenMasking,
-    SpanBoundary,
-    SpanMasking,
-    WholeWordMasking,
-)
-from saucier.objectives.config.masked import Masked, NextSentence, SentenceOrder
-from saucier.objectives.config.mixture import Mixture, MixturePart, ObjectiveConfig, Single, singles
-from saucier.objectives.config.noise import (
+from saucier.objectives.config.denoising import (
     Denoiser,
     DenoiserPart,
     Denoising,
@@ -32,7 +21,22 @@ from saucier.objectives.config.noise import (
     TokenMasking,
     TokenShuffling,
 )
-from saucier.objectives.config.order import ConsecutiveRows, DocumentRows, ShuffledRows
+from saucier.objectives.config.masked import (
+    Choice,
+    Masked,
+    MaskedSides,
+    NextSentence,
+    NGramMasking,
+    Parallel,
+    PMIMasking,
+    RandomTokenMasking,
+    SentenceOrder,
+    SpanBoundary,
+    SpanMasking,
+    TranslationMasked,
+    WholeWordMasking,
+)
+from saucier.objectives.config.mixture import Mixture, MixturePart, ObjectiveConfig, Single, list_single_objectives
 from saucier.objectives.config.pairs import (
     ConditionalMasked,
     ExponentialTruth,
@@ -43,9 +47,8 @@ from saucier.objectives.config.pairs import (
     SequenceToSequence,
     TruthSchedule,
 )
-from saucier.objectives.config.parallel import MaskedSides, Parallel, TranslationMasked
-from saucier.objectives.config.permutation import Permutation, RunningText, TwoPieces
-from saucier.objectives.config.replaced import (
+from saucier.objectives.config.permutation import Permutation
+from saucier.objectives.config.replaced_tokens import (
     ChosenTokens,
     Disentangled,
     EveryToken,
@@ -58,13 +61,18 @@ from saucier.objectives.config.replaced import (
     Together,
     TwoStages,
 )
-from saucier.objectives.config.sentence_rows import (
+from saucier.text.rows.kinds import (
+    ConsecutiveRows,
+    DocumentRows,
     DocumentSentences,
     FullSentences,
     MaskedRows,
     RunningRows,
+    RunningText,
     SegmentPairs,
     SentencePairs,
+    ShuffledRows,
+    TwoPieces,
 )
 
 __all__ = [
@@ -140,5 +148,5 @@ __all__ = [
     "TwoStages",
     "WholeSoftmax",
     "WholeWordMasking",
-    "singles",
+    "list_single_objectives",
 ]

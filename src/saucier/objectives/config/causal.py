@@ -1,4 +1,6 @@
-"""Next tokens, as data: where they are learned, and what helps a deep stack. Needs no torch."""
+"""Next tokens, as data: at which positions they are learned, from which rows, and auxiliary predictions for deep
+stacks. Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.order import ConsecutiveRows, DocumentRows, ShuffledRows
+from saucier.text.rows.kinds import ConsecutiveRows, DocumentRows, ShuffledRows
 
 
 class EveryPosition(Config):

@@ -1,4 +1,6 @@
-"""Hidden tokens, as data: how many, what stands in their place, what is learned beside them. Needs no torch."""
+"""Masked language modelling, as data: which tokens are hidden together, what replaces them, what is learned with them,
+in running text or in parallel texts. Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,74 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.choices import Choice, RandomTokenMasking, SpanBoundary, SpanMasking
-from saucier.objectives.config.sentence_rows import MaskedRows, RunningRows, SegmentPairs
+from saucier.text.rows.kinds import MaskedRows, RunningRows, SegmentPairs
+
+
+class RandomTokenMasking(Config):
+    """Any tokens, each chosen by itself. Source: Devlin et al. 2019, §3.1, arXiv:1810.04805."""
+
+    kind: Literal["tokens"] = "tokens"
+
+
+class WholeWordMasking(Config):
+    """All tokens of a chosen word. Source: Devlin et al. 2019, code release of 31 May 2019."""
+
+    kind: Literal["whole_words"] = "whole_words"
+
+
+class SpanBoundary(Config):
+    """Tell each token of a hidden span from the two tokens around the span, too.
+
+    Source: Joshi et al. 2020 (SpanBERT), §3.2, arXiv:1907.10529.
+    """
+
+    position_width: int = Field(default=200, gt=0)
+    """Width of the embedding of a token's place in its span."""
+
+
+class SpanMasking(Config):
+    """Runs of whole words, their lengths drawn from a geometric distribution; one fate for all tokens of a run.
+
+    Source: Joshi et al. 2020 (SpanBERT), §3.1, arXiv:1907.10529.
+    """
+
+    kind: Literal["spans"] = "spans"
+    stop: float = Field(default=0.2, gt=0, le=1)
+    """The distribution's p: how likely a span ends with each further word."""
+    longest: int = Field(default=10, ge=1)
+    """Words of the longest span; longer draws are drawn again."""
+    boundary: SpanBoundary | None = None
+    """Learn the span-boundary objective beside the hidden tokens."""
+
+
+class NGramMasking(Config):
+    """Runs of n whole words, n likely in proportion to 1/n.
+
+    Source: Lan et al. 2020 (ALBERT), §4.1, arXiv:1909.11942.
+    """
+
+    kind: Literal["n_grams"] = "n_grams"
+    longest: int = Field(default=3, ge=1)
+    """Words of the longest run."""
+
+
+class PMIMasking(Config):
+    """Words that keep company are hidden together: n-grams that the training text makes likelier than their parts.
+
+    Source: Levine et al. 2021, §3, arXiv:2010.01825.
+    """
+
+    kind: Literal["pmi"] = "pmi"
+    longest: int = Field(default=5, ge=2, le=8)
+    """Words of the longest n-gram."""
+    least: int = Field(default=10, ge=2)
+    """An n-gram must occur so often."""
+    each: int = Field(default=200_000, gt=0)
+    """At most so many n-grams of each length, those with the highest measure."""
+
+
+Choice = Annotated[RandomTokenMasking | WholeWordMasking | SpanMasking | NGramMasking | PMIMasking,
+                   Field(discriminator="kind")]
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 
@@ -71,3 +139,29 @@ class Masked(Config):
     def cut(self) -> MaskedRows:
         """How rows are cut."""
         return self.rows or (RunningRows() if self.relation is None else SegmentPairs())
+
+
+class TranslationMasked(Config):
+    """Predict tokens hidden in a text and in its translation, which stand in one row: translation language modelling.
+
+    Source: Lample and Conneau 2019 (XLM), §3.4 and figure 1, arXiv:1901.07291.
+    """
+
+    kind: Literal["translation_masked"] = "translation_masked"
+    masking: Masked = Masked()
+    """Which tokens are hidden on both sides, and what stands in their place."""
+
+
+class MaskedSides(Config):
+    """Predict tokens hidden in the texts of pairs, each side a row of its own: what XLM learns in turns with TLM.
+
+    Source: Lample and Conneau 2019 (XLM), §3.3 and §3.5, arXiv:1901.07291; there the texts are not those of the pairs.
+    """
+
+    kind: Literal["masked_sides"] = "masked_sides"
+    masking: Masked = Masked()
+    """Which tokens are hidden, and what stands in their place."""
+
+
+Parallel = TranslationMasked | MaskedSides
+"""Objectives that hide tokens in the texts of pairs."""

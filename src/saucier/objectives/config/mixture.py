@@ -1,4 +1,4 @@
-"""Several objectives that take turns, as data, and the list of those that there are. Needs no torch."""
+"""A mixture of objectives that take turns, as data, and the union of all objectives. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.objectives.config.bidirectional import Bidirectional
 from saucier.objectives.config.causal import Causal
-from saucier.objectives.config.masked import Masked
-from saucier.objectives.config.noise import Noisy
+from saucier.objectives.config.denoising import Noisy
+from saucier.objectives.config.masked import Masked, Parallel
 from saucier.objectives.config.pairs import ConditionalMasked, SequenceToSequence
-from saucier.objectives.config.parallel import Parallel
 from saucier.objectives.config.permutation import Permutation
-from saucier.objectives.config.replaced import Replaced
+from saucier.objectives.config.replaced_tokens import Replaced
 
 Single = (Causal | Bidirectional | Masked | SequenceToSequence | ConditionalMasked | Noisy | Parallel | Replaced
           | Permutation)
@@ -45,6 +44,6 @@ class Mixture(Config):
 ObjectiveConfig = Annotated[Single | Mixture, Field(discriminator="kind")]
 
 
-def singles(objective: Single | Mixture) -> tuple[Single, ...]:
+def list_single_objectives(objective: Single | Mixture) -> tuple[Single, ...]:
     """Return the objectives that an objective is made of."""
     return tuple(part.objective for part in objective.parts) if isinstance(objective, Mixture) else (objective,)

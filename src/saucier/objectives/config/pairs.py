@@ -1,4 +1,6 @@
-"""What is written from a source, as data: translations and their like. Needs no torch."""
+"""Learning from pairs (a target written from a source), as data: sequence to sequence and conditional masked language
+modelling. Needs no torch.
+"""
 
 from __future__ import annotations
 

@@ -7,26 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.order import ConsecutiveRows
-
-
-class RunningText(Config):
-    """Rows of running text, with what stood before them as a memory, if it is asked for: read anew for each row."""
-
-    kind: Literal["running"] = "running"
-    memory: int | None = Field(default=None, gt=0)
-    """Tokens before a row that are read into the model's memory first, without a gradient; None: none."""
-
-
-class TwoPieces(Config):
-    """Rows of two pieces of text with a separator behind each and the classification token last.
-
-    Nothing is learned of whether they belong together. Source: Yang et al. 2019, §2.5, arXiv:1906.08237.
-    """
-
-    kind: Literal["two_pieces"] = "two_pieces"
-    real: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the rows whose second piece is the true one."""
+from saucier.text.rows.kinds import ConsecutiveRows, RunningText, TwoPieces
 
 
 class Permutation(Config):

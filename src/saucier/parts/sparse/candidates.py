@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from saucier import config as c
-from saucier.parts.random_blocks import Draw
-from saucier.parts.visibility import resolved
+from saucier.parts.masks import Draw
+from saucier.parts.visibility import resolve_length
 
 Interval = tuple[int, int]
 """Places from the first up to, and without, the second."""
@@ -21,7 +21,7 @@ Conjunction = tuple[c.Visibility, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowShape:
     """What is known of one row of a batch before its tensors are looked at: all that its candidates depend on."""
 
     visibility: c.Visibility
@@ -47,35 +47,35 @@ class Row:
     """What a place of distance takes off a score, of each head (ALiBi)."""
 
 
-def conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
+def list_conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
     """Return a visibility as alternatives of terms that must all allow; how often a key counts is left out."""
     match visibility:
         case c.Or(terms=terms) | c.Plus(terms=terms):
-            return [found for term in terms for found in conjunctions(term, keys)]
+            return [found for term in terms for found in list_conjunctions(term, keys)]
         case c.And(terms=terms):
-            every = (conjunctions(term, keys) for term in terms)
+            every = (list_conjunctions(term, keys) for term in terms)
             return [tuple(term for part in parts for term in part) for parts in product(*every)]
         case c.Beyond():
-            return conjunctions(resolved(visibility, keys), keys)
+            return list_conjunctions(resolve_length(visibility, keys), keys)
         case _:
             return [(visibility,)]
 
 
-def of_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility:
+def select_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility:
     """Return what one of so many heads sees."""
     match visibility:
         case c.ByHead():
-            return of_head(visibility.of_head(head, heads), head, heads)
+            return select_head(visibility.of_head(head, heads), head, heads)
         case c.And(terms=terms) | c.Or(terms=terms) | c.Plus(terms=terms):
-            return visibility.model_copy(update={"terms": tuple(of_head(term, head, heads) for term in terms)})
+            return visibility.model_copy(update={"terms": tuple(select_head(term, head, heads) for term in terms)})
         case c.Beyond(inner=inner):
-            return visibility.model_copy(update={"inner": of_head(inner, head, heads)})
+            return visibility.model_copy(update={"inner": select_head(inner, head, heads)})
         case _:
             return visibility
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StepGroup:
     """Alternatives whose queries and keys stand a multiple of `step` apart."""
 
     step: int
@@ -87,7 +87,7 @@ class Group:
         return c.Or(terms=tuple(c.And(terms=terms) for terms in self.alternatives))
 
 
-def step_of(terms: Conjunction) -> int:
+def find_step(terms: Conjunction) -> int:
     """Return how far apart at least what is seen stands; tokens named global, or drawn, may stand anywhere."""
     if any(isinstance(term, c.Global | c.RandomBlocks) for term in terms):
         return 1
@@ -95,15 +95,15 @@ def step_of(terms: Conjunction) -> int:
                       if isinstance(term, c.Dilated | c.Strided)))
 
 
-def groups_of(visibility: c.Visibility, keys: int) -> list[Group]:
+def group_by_step(visibility: c.Visibility, keys: int) -> list[StepGroup]:
     """Return the alternatives of a visibility by step, those without gaps first."""
     found: dict[int, list[Conjunction]] = {}
-    for terms in conjunctions(visibility, keys):
-        found.setdefault(step_of(terms), []).append(terms)
-    return [Group(step, tuple(found[step])) for step in sorted(found)]
+    for terms in list_conjunctions(visibility, keys):
+        found.setdefault(find_step(terms), []).append(terms)
+    return [StepGroup(step, tuple(found[step])) for step in sorted(found)]
 
 
-def united(intervals: list[Interval]) -> list[Interval]:
+def unite_intervals(intervals: list[Interval]) -> list[Interval]:
     """Return the same places as intervals in order that do not touch."""
     found: list[Interval] = []
     for begin, end in sorted(one for one in intervals if one[0] < one[1]):
@@ -114,12 +114,12 @@ def united(intervals: list[Interval]) -> list[Interval]:
     return found
 
 
-def shared(first: list[Interval], second: list[Interval]) -> list[Interval]:
+def intersect_intervals(first: list[Interval], second: list[Interval]) -> list[Interval]:
     """Return the places that are in both."""
     return [(max(a, x), min(b, y)) for a, b in first for x, y in second if max(a, x) < min(b, y)]
 
 
-def seen_by(term: c.Visibility, first: int, last: int, row: Row) -> list[Interval]:
+def find_seen(term: c.Visibility, first: int, last: int, row: RowShape) -> list[Interval]:
     """Return the places that some query from `first` to `last` may see by one term.
 
     Global tokens and drawn blocks are not among them. Raises `TypeError` for a term that says nothing of places.
@@ -155,12 +155,12 @@ def seen_by(term: c.Visibility, first: int, last: int, row: Row) -> list[Interva
     raise TypeError(term.kind)
 
 
-def candidates(alternatives: tuple[Conjunction, ...], first: int, last: int, row: Row) -> list[Interval]:
+def find_candidates(alternatives: tuple[Conjunction, ...], first: int, last: int, row: RowShape) -> list[Interval]:
     """Return the real places that some query from `first` to `last` may see by some alternative."""
     found: list[Interval] = []
     for terms in alternatives:
         kept = [(row.first, row.end)]
         for term in terms:
-            kept = shared(kept, seen_by(term, first, last, row))
+            kept = intersect_intervals(kept, find_seen(term, first, last, row))
         found += kept
-    return united(found)
+    return unite_intervals(found)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.visibility import repeats, terms_of
-from saucier.parts.global_local import labels_of
-from saucier.parts.positions import bucket
-from saucier.parts.random_blocks import Draw, random_counts
-from saucier.parts.sparse.candidates import Group, Interval, Row, candidates, groups_of
-from saucier.parts.visibility import ANYWHERE, Span, allowed_pairs, counted_pairs, within_documents
+from saucier.config.questions import counts_repeats, list_terms
+from saucier.parts.masks import ANY_DOCUMENT, Draw, Span, within_documents
+from saucier.parts.positions import find_t5_bucket
+from saucier.parts.relative_positions import label_pairs
+from saucier.parts.sparse.candidates import Interval, RowShape, StepGroup, find_candidates, group_by_step
+from saucier.parts.visibility import allowed_pairs, count_random_blocks, counted_pairs
 
 TILE = 128
 """Queries of a tile where nothing else decides: forward and backward together the fastest of 32, 64, 128 and 256 for a
@@ -50,7 +50,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class KeyRun:
     """Keys behind each other in a tile."""
 
     places: Places
@@ -60,15 +60,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TileVisibility:
     """What a tile is to show: a visibility without what was shown before."""
 
     visibility: c.Visibility
-    earlier: list[Group]
+    earlier: list[StepGroup]
 
 
 @dataclass(slots=True)
-class Facts:
+class RowFacts:
     """What only tensors tell of a row."""
 
     real: Tensor | None = None
@@ -79,29 +79,29 @@ class Facts:
     """[K]."""
 
 
-def planned(row: Row, facts: Facts, device: torch.device, *, rows: bool) -> list[Tile]:
+def plan_row(row: RowShape, facts: RowFacts, device: torch.device, *, rows: bool) -> list[Tile]:
     """Return the tiles of a row, remembered where the batch's tensors do not matter.
 
     `rows` False leaves out what global tokens see beyond what others would see in their place.
     """
     if facts.real is None and facts.key_documents is None:
-        return remembered(row, device, rows)
+        return plan_cached_row(row, device, rows)
     return list(Planner(row, facts, device).tiles(rows=rows))
 
 
 @lru_cache(maxsize=PLANS)
-def remembered(row: Row, device: torch.device, rows: bool) -> list[Tile]:
+def plan_cached_row(row: RowShape, device: torch.device, rows: bool) -> list[Tile]:
     """Return the tiles of a row of real tokens."""
-    return list(Planner(row, Facts(), device).tiles(rows=rows))
+    return list(Planner(row, RowFacts(), device).tiles(rows=rows))
 
 
 class Planner:
     """Makes the tiles of one row."""
 
-    def __init__(self, row: Row, facts: Facts, device: torch.device) -> None:
+    def __init__(self, row: RowShape, facts: RowFacts, device: torch.device) -> None:
         """Resolve the visibility for this row's length."""
         self.row, self.facts, self.device = row, facts, device
-        self.groups = groups_of(row.visibility, row.keys)
+        self.groups = group_by_step(row.visibility, row.keys)
         self.length = tile_length(row)
         self.columns = torch.tensor(row.globals, dtype=torch.long, device=device)
         named = torch.zeros(1, row.keys, dtype=torch.bool, device=device)
@@ -109,7 +109,7 @@ class Planner:
         prefix = None if row.prefix is None else torch.tensor([row.prefix], device=device)
         self.span = Span(row.queries, row.keys, row.start, device, prefix=prefix, named=named, draw=row.draw,
                          memory=row.memory)
-        self.extents = extents_of(facts.key_documents)
+        self.extents = document_extents(facts.key_documents)
         self.last: Tensor | None = None
         self.known: Tensor | None = None
 
@@ -126,21 +126,21 @@ class Planner:
                 for residue in range(min(group.step, end - first)):
                     yield from self.gapped(group, earlier, range(first + residue, end, group.step))
 
-    def gapped(self, group: Group, earlier: list[Group], places: range) -> Iterator[Tile]:
+    def gapped(self, group: StepGroup, earlier: list[StepGroup], places: range) -> Iterator[Tile]:
         """Yield the tiles of queries that stand a step apart, and see keys that do so too."""
         step = group.step
         for begin in range(0, len(places), TILE):
             asking = places[begin:begin + TILE]
             stretch = slice(asking[0], asking[-1] + 1, step)
-            found = candidates(group.alternatives, asking[0], asking[-1], self.within(stretch))
+            found = find_candidates(group.alternatives, asking[0], asking[-1], self.within(stretch))
             aligned = ((one + (asking[0] - one) % step, end) for one, end in found)
-            keys = [Run(slice(*one, step)) for interval in aligned for one in pieces(interval, step)]
-            yield from self.tile(stretch, keys, Seen(group.visibility, earlier))
+            keys = [KeyRun(slice(*one, step)) for interval in aligned for one in split_interval(interval, step)]
+            yield from self.tile(stretch, keys, TileVisibility(group.visibility, earlier))
 
     def near(self, first: int, end: int, *, rows: bool) -> Iterator[Tile]:
         """Yield the tiles of what has no gaps, from one place up to, and without, another."""
-        beyond: list[tuple[list[int], list[Run]]] = []
-        seen = Seen(self.row.visibility if len(self.groups) == 1 else self.groups[0].visibility, [])
+        beyond: list[tuple[list[int], list[KeyRun]]] = []
+        seen = TileVisibility(self.row.visibility if len(self.groups) == 1 else self.groups[0].visibility, [])
         for begin in range(first - first % self.length, end, self.length):
             stretch = slice(max(begin, first), min(begin + self.length, end))
             keys = self.runs(stretch)
@@ -151,58 +151,58 @@ class Planner:
         for among, keys in beyond:
             yield from self.rest(among, keys, seen)
 
-    def runs(self, stretch: slice) -> list[Run]:
+    def runs(self, stretch: slice) -> list[KeyRun]:
         """Return the keys that a stretch of queries reads, each once."""
-        intervals = candidates(self.groups[0].alternatives, stretch.start, stretch.stop - 1, self.within(stretch))
+        intervals = find_candidates(self.groups[0].alternatives, stretch.start, stretch.stop - 1, self.within(stretch))
         long = [one for one in intervals if one[1] - one[0] >= LONG]
-        found = [Run(slice(*one)) for interval in long for one in pieces(interval)]
+        found = [KeyRun(slice(*one)) for interval in long for one in split_interval(interval)]
         short = [torch.arange(*one, device=self.device) for one in intervals if one[1] - one[0] < LONG]
-        single = torch.cat([*short, self.columns[~inside(self.columns, intervals)]])
+        single = torch.cat([*short, self.columns[~is_inside(self.columns, intervals)]])
         if len(single):
-            found.append(Run(single))
+            found.append(KeyRun(single))
         return found if self.row.draw is None else [*found, self.drawn(self.row.draw, stretch, intervals)]
 
-    def within(self, stretch: slice) -> Row:
+    def within(self, stretch: slice) -> RowShape:
         """Return the row cut to the documents of a stretch."""
         if self.extents is None:
             return self.row
         begin, end = self.extents[0][stretch].min(), self.extents[1][stretch].max()
         return replace(self.row, first=max(self.row.first, int(begin)), end=min(self.row.end, int(end) + 1))
 
-    def drawn(self, draw: Draw, stretch: slice, intervals: list[Interval]) -> Run:
+    def drawn(self, draw: Draw, stretch: slice, intervals: list[Interval]) -> KeyRun:
         """Return the keys of the blocks that are drawn for the block of a stretch; heads with fewer are filled up."""
-        term = next(term for term in terms_of(self.row.visibility) if isinstance(term, c.RandomBlocks))
-        counts = random_counts(term, -(-self.row.keys // term.size), draw)[:, stretch.start // term.size]
+        term = next(term for term in list_terms(self.row.visibility) if isinstance(term, c.RandomBlocks))
+        counts = count_random_blocks(term, -(-self.row.keys // term.size), draw)[:, stretch.start // term.size]
         most = max(1, int((counts > 0).sum(1).max()))
         chosen = counts.argsort(dim=1, descending=True, stable=True)[:, :most, None]
         places = (chosen * term.size + torch.arange(term.size)).flatten(1).to(self.device)
         valid = (counts.gather(1, chosen[..., 0]) > 0).repeat_interleave(term.size, dim=1).to(self.device)
         valid &= (places >= self.row.first) & (places < self.row.end)
-        valid &= ~inside(places, intervals) & ~torch.isin(places, self.columns)
-        return Run(places.clamp(self.row.first, max(self.row.first, self.row.end - 1)), valid)
+        valid &= ~is_inside(places, intervals) & ~torch.isin(places, self.columns)
+        return KeyRun(places.clamp(self.row.first, max(self.row.first, self.row.end - 1)), valid)
 
-    def tile(self, stretch: slice, keys: list[Run], seen: Seen) -> Iterator[Tile]:
+    def tile(self, stretch: slice, keys: list[KeyRun], seen: TileVisibility) -> Iterator[Tile]:
         """Yield the tiles of one stretch."""
         asking = torch.arange(stretch.start, stretch.stop, stretch.step or 1, device=self.device)
         queries = slice(stretch.start - self.row.start, stretch.stop - self.row.start, stretch.step)
         fresh = not seen.earlier
-        for part in portions(keys):
+        for part in join_runs(keys):
             addend = self.shared_addend(self.addend(self.counts(asking, part, seen), asking, part))
             yield Tile(queries, tuple(run.places for run in part), addend, self.labels(asking, part), fresh)
             fresh = False
 
-    def rest(self, among: list[int], keys: list[Run], seen: Seen) -> Iterator[Tile]:
+    def rest(self, among: list[int], keys: list[KeyRun], seen: TileVisibility) -> Iterator[Tile]:
         """Yield what global queries read beyond the tile that they stand in."""
         asking = torch.tensor(among, device=self.device)
         covered = self.covered(keys)
-        for interval in pieces((self.row.first, self.row.end)):
-            run = Run(slice(*interval))
+        for interval in split_interval((self.row.first, self.row.end)):
+            run = KeyRun(slice(*interval))
             counts = self.counts(asking, [run], seen) * ~covered[:, None, run.places]
             if bool(counts.any()):
                 yield Tile(asking - self.row.start, (run.places,), self.addend(counts, asking, [run]),
                            self.labels(asking, [run]), fresh=False)
 
-    def covered(self, keys: list[Run]) -> Tensor:
+    def covered(self, keys: list[KeyRun]) -> Tensor:
         """Return which keys the runs of a tile hold, by head where they differ. Shapes: -> [1 or H, K]."""
         heads = max((len(run.valid) for run in keys if run.valid is not None), default=1)
         found = torch.zeros(heads, self.row.keys, dtype=torch.bool, device=self.device)
@@ -214,10 +214,10 @@ class Planner:
                 found[head, run.places[head, column]] = True
         return found
 
-    def counts(self, asking: Tensor, keys: list[Run], visible: Seen) -> Tensor:
+    def counts(self, asking: Tensor, keys: list[KeyRun], visible: TileVisibility) -> Tensor:
         """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
-        places, valid = joined(keys, self.device)
-        seen = counted_pairs if repeats(visible.visibility) else allowed_pairs
+        places, valid = list_places(keys, self.device)
+        seen = counted_pairs if counts_repeats(visible.visibility) else allowed_pairs
         found = seen(visible.visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
         found = found.expand(*found.shape[:-2], len(asking), places.shape[-1])
         for group in visible.earlier:
@@ -229,23 +229,23 @@ class Planner:
                                              self.facts.key_documents[places][..., None, :])
         return found if valid is None else found * valid[:, None]
 
-    def labels(self, asking: Tensor, keys: list[Run]) -> Tensor | None:
+    def labels(self, asking: Tensor, keys: list[KeyRun]) -> Tensor | None:
         """Return the labels of pairs, the same tensor as that of the tile before where they are equal."""
         if self.row.related is None:
             return None
-        places, _ = joined(keys, self.device)
-        found = related(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
+        places, _ = list_places(keys, self.device)
+        found = relate_pairs(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
         found = found if found.dim() == 3 else found[None]
         if self.known is None or not torch.equal(found, self.known):
             self.known = found
         return self.known
 
-    def addend(self, counts: Tensor, asking: Tensor, keys: list[Run]) -> Tensor | None:
+    def addend(self, counts: Tensor, asking: Tensor, keys: list[KeyRun]) -> Tensor | None:
         """Return what is added to the scores of a tile. Shapes: counts [1 or H, Q, W] -> [1 or H, 1 or Q, W]."""
-        found = addend_of(counts)
+        found = log_counts(counts)
         if not self.row.slopes:
             return found
-        places, _ = joined(keys, self.device)
+        places, _ = list_places(keys, self.device)
         slopes = torch.tensor(self.row.slopes, device=self.device)[:, None, None]
         far = -slopes * (places[..., None, :] - asking[:, None]).abs()
         return far if found is None else far + found
@@ -258,31 +258,31 @@ class Planner:
         return found
 
 
-def tile_length(row: Row) -> int:
+def tile_length(row: RowShape) -> int:
     """Return how many queries a tile has: whole blocks where the visibility has blocks, one where they are drawn."""
-    sizes = [term.size for term in terms_of(row.visibility)
+    sizes = [term.size for term in list_terms(row.visibility)
              if isinstance(term, c.BlockWindow | c.GlobalBlocks | c.RandomBlocks)]
     if not sizes:
         return TILE
     return max(sizes) * (1 if row.draw else max(1, TILE // max(sizes)))
 
 
-def width(places: Places) -> int:
+def count_places(places: Places) -> int:
     """Return how many places there are."""
     return len(range(places.start, places.stop, places.step or 1)) if isinstance(places, slice) else places.shape[-1]
 
 
-def pieces(interval: Interval, step: int = 1) -> Iterator[Interval]:
+def split_interval(interval: Interval, step: int = 1) -> Iterator[Interval]:
     """Cut an interval into parts that a tile can hold, of every so-manieth key."""
     for begin in range(interval[0], interval[1], KEYS * step):
         yield begin, min(begin + KEYS * step, interval[1])
 
 
-def portions(keys: list[Run]) -> Iterator[list[Run]]:
+def join_runs(keys: list[KeyRun]) -> Iterator[list[KeyRun]]:
     """Put runs together up to the most keys of a tile."""
-    held: list[Run] = []
+    held: list[KeyRun] = []
     for run in keys:
-        if held and sum(width(one.places) for one in held) + width(run.places) > KEYS:
+        if held and sum(count_places(one.places) for one in held) + count_places(run.places) > KEYS:
             yield held
             held = []
         held = [*held, run]
@@ -290,7 +290,7 @@ def portions(keys: list[Run]) -> Iterator[list[Run]]:
         yield held
 
 
-def inside(places: Tensor, intervals: list[Interval]) -> Tensor:
+def is_inside(places: Tensor, intervals: list[Interval]) -> Tensor:
     """Say which places are in one of the intervals. Shapes: [N] -> [N]."""
     found = torch.zeros_like(places, dtype=torch.bool)
     for begin, end in intervals:
@@ -298,7 +298,7 @@ def inside(places: Tensor, intervals: list[Interval]) -> Tensor:
     return found
 
 
-def joined(keys: list[Run], device: torch.device) -> tuple[Tensor, Tensor | None]:
+def list_places(keys: list[KeyRun], device: torch.device) -> tuple[Tensor, Tensor | None]:
     """Return the places of all runs behind each other, and which are valid. Shapes: -> [W], or [H, W] twice."""
     found = [torch.arange(run.places.start, run.places.stop, run.places.step or 1, device=device)
              if isinstance(run.places, slice) else run.places for run in keys]
@@ -311,12 +311,12 @@ def joined(keys: list[Run], device: torch.device) -> tuple[Tensor, Tensor | None
             torch.cat([one.expand(heads, -1) for one in every], dim=1))
 
 
-def extents_of(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
+def document_extents(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
     """Return the first and the last place of the document of each key; None where they do not narrow what is seen.
 
     Shapes: [K] -> [K] twice.
     """
-    if documents is None or bool((documents == ANYWHERE).any()):
+    if documents is None or bool((documents == ANY_DOCUMENT).any()):
         return None
     _, number = documents.unique(return_inverse=True)
     places = torch.arange(len(documents), device=documents.device)
@@ -325,13 +325,13 @@ def extents_of(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
             ends.scatter_reduce(0, number, places, "amax", include_self=False)[number])
 
 
-def related(positions: c.GlobalLocal | c.T5Bias, queries: Tensor, keys: Tensor) -> Tensor:
+def relate_pairs(positions: c.GlobalLocal | c.T5Bias, queries: Tensor, keys: Tensor) -> Tensor:
     """Return the label of each pair. Shapes: queries [Q, 1], keys [1, W] or [H, 1, W] -> [Q, W] or [H, Q, W]."""
-    return bucket(positions, keys - queries) if isinstance(positions, c.T5Bias) else \
-        labels_of(positions, queries, keys)
+    return find_t5_bucket(positions, keys - queries) if isinstance(positions, c.T5Bias) else \
+        label_pairs(positions, queries, keys)
 
 
-def addend_of(counts: Tensor) -> Tensor | None:
+def log_counts(counts: Tensor) -> Tensor | None:
     """Return the logarithm of counts, one row or one head for all where they are equal; None for ones."""
     if bool((counts == 1).all()):
         return None

@@ -3,9 +3,8 @@
 Nothing here reads a file or runs a model.
 """
 
-from saucier.tasks.metrics.likelihood import bits_per_byte, perplexity
 from saucier.tasks.metrics.rouge import Overlap, rouge, rouge_l, rouge_l_summary, rouge_n
-from saucier.tasks.metrics.translation import TranslationScore, bleu, chrf
+from saucier.tasks.metrics.texts import TranslationScore, bits_per_byte, bleu, chrf, perplexity
 
 __all__ = ["Overlap", "TranslationScore", "bits_per_byte", "bleu", "chrf", "perplexity", "rouge", "rouge_l",
            "rouge_l_summary", "rouge_n"]

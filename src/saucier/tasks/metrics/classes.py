@@ -1,19 +1,20 @@
-"""Scores of classes, one of several or any number of them: accuracy, F1, Matthews' correlation. C classes.
+"""Scores of classes, one of several or any number of them (accuracy, F1, Matthews' correlation), and the strict
+F1 of entities in rows of tags: the type, the first and the last word must all be right. C classes.
 
 F1 follows scikit-learn: a class that neither side names is no part of the mean, and 0 / 0 counts as 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from saucier.tasks.metrics.intervals import Mean, Sums, Value, quotient
-from saucier.tasks.metrics.metric import Metric, indicator, many_hot, one_hot
+from saucier.tasks.metrics.metric import Mean, Metric, Sums, Value, indicator, many_hot, one_hot, quotient, ratio
 from saucier.tasks.metrics.statistics import Floats
+from saucier.tasks.tag_schemes import OUTSIDE, Reader, read_lenient, split_tag
 
 Side = Literal["precision", "recall", "F1"]
 
@@ -130,3 +131,43 @@ def class_scores(statistics: Floats, names: Sequence[Any]) -> tuple[ClassScore, 
     precision, recall, f1 = (found.tolist() for found in precision_recall_f1(sums).values())
     return tuple(ClassScore(str(name), precision[place], recall[place], f1[place], int(gold[place]),
                             int(predicted[place])) for place, name in enumerate(names))
+
+
+def entity_types(*sides: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """List the types that any side names."""
+    return tuple(sorted({split_tag(tag)[1] for side in sides for tags in side for tag in tags if tag != OUTSIDE}))
+
+
+def entity_statistics(golds: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]], types: Sequence[str],
+                      read: Reader = read_lenient) -> Floats:
+    """Count hits, predicted and gold entities of each type in each sentence. Shapes: N, C types -> [N, 3C]."""
+    places, found = {name: place for place, name in enumerate(types)}, np.zeros((len(golds), 3, len(types)))
+    for row, (gold, prediction) in enumerate(zip(golds, predictions, strict=True)):
+        theirs, ours = set(read(gold)), set(read(prediction))
+        for side, entities in enumerate((ours & theirs, ours, theirs)):
+            for entity in entities:
+                found[row, side, places[entity.type]] += 1
+    return found.reshape(len(golds), -1)
+
+
+def entity_score(side: Side, types: Sequence[str], read: Reader = read_lenient, scheme: str = "") -> Metric:
+    """Precision, recall or F1 of all entities together (micro). Sentences are resampled, not entities."""
+    name = f"entity {side}" + f" ({scheme})" * bool(scheme)
+    return Metric(name, lambda golds, predictions: Sums(entity_statistics(golds, predictions, types, read),
+                                                        micro(side)), "sentences")
+
+
+def entity_macro_f1(types: Sequence[str], read: Reader = read_lenient) -> Metric:
+    """Mean of the types' F1."""
+    return Metric("entity macro F1", lambda golds, predictions: Sums(
+        entity_statistics(golds, predictions, types, read), macro), "sentences")
+
+
+def tag_accuracy() -> Metric:
+    """Share of words whose tag is right. Sentences are resampled, since words of one are not independent."""
+    def measure(golds: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> Sums:
+        rows = [(sum(map(str.__eq__, gold, prediction)), len(gold))
+                for gold, prediction in zip(golds, predictions, strict=True)]
+        return Sums(np.array(rows, dtype=np.float64).reshape(-1, 2), ratio)
+
+    return Metric("tag accuracy", measure, "sentences")

@@ -1,7 +1,7 @@
 """Is one method better than another? Paired differences over units (documents, rows) and over seeds; numpy alone.
 
 Here a method's score is the sum of its values over the sum of the weights: bits over bytes, right answers over
-questions. Scores of any other form are drawn in `tasks/metrics/intervals.py`. Axes: S seeds, N units, R draws.
+questions. Scores of any other form are drawn in `tasks/metrics/metric.py`. Axes: S seeds, N units, R draws.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.text.rows import generator
+from saucier.text.rows.batch import make_generator
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,8 @@ class Difference:
         return max(self.seeds + 1, seeds_for(self.effect)) if self.effect else None
 
 
-def paired(first: Floats, second: Floats, weights: Floats, *, seed: int = 0, draws: int = DRAWS) -> Difference:
+def paired_difference(first: Floats, second: Floats, weights: Floats, *, seed: int = 0,
+                      draws: int = DRAWS) -> Difference:
     """Compare two methods that were scored with the same seeds on the same units.
 
     Shapes: first, second [S, N], weights [N].
@@ -60,7 +61,7 @@ def paired(first: Floats, second: Floats, weights: Floats, *, seed: int = 0, dra
     low, high = np.quantile(drawn, [0.025, 0.975])
     p = share_beyond_zero(drawn) if len(by_seed) > 1 else 1.0  # one seed says nothing of others
     return Difference(value=float(by_seed.mean()), low=float(low), high=float(high), p=p,
-                      units_p=randomization(gaps.mean(axis=0), seed=seed, draws=draws), effect=cohen_dz(by_seed),
+                      units_p=randomization_test(gaps.mean(axis=0), seed=seed, draws=draws), effect=cohen_dz(by_seed),
                       seeds=len(by_seed))
 
 
@@ -72,39 +73,39 @@ def two_levels(gaps: Floats, weights: Floats, *, seed: int = 0, draws: int = DRA
     Source: Efron and Tibshirani 1993, §6 and §12.4; for two crossed levels Owen 2007, "The pigeonhole bootstrap".
     """
     by_seed = gaps.sum(axis=1) / weights.sum()
-    found: Floats = by_seed.mean() + resampled(gaps.mean(axis=0), weights, seed=seed, draws=draws)
+    found: Floats = by_seed.mean() + resample_means(gaps.mean(axis=0), weights, seed=seed, draws=draws)
     if len(by_seed) > 1:
         spread = by_seed.std(ddof=1) / math.sqrt(len(by_seed))
-        found = found + spread * generator(seed, 1).standard_t(len(by_seed) - 1, size=draws)
+        found = found + spread * make_generator(seed, 1).standard_t(len(by_seed) - 1, size=draws)
     return found
 
 
-def resampled(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats:
+def resample_means(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats:
     """Draw units with replacement; give how far each draw's mean is from the whole mean. Shapes: [N], [N] -> [R]."""
     found = np.concatenate([(counts @ gaps) / (counts @ weights)
-                            for counts in resampling(len(gaps), seed=seed, draws=draws)])
+                            for counts in resampling_weights(len(gaps), seed=seed, draws=draws)])
     whole: float = gaps.sum() / weights.sum()
     drawn: Floats = found - whole
     return drawn
 
 
-def resampling(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
+def resampling_weights(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
     """Draw units with replacement; yield, some draws at a time, how often each unit was drawn. Shapes: [R', N]."""
-    random = generator(seed, 0)
-    for start, stop in pieces(draws, count):
+    random = make_generator(seed, 0)
+    for start, stop in split_draws(draws, count):
         places = np.arange(stop - start)[:, None] * count
         units = random.integers(count, size=(stop - start, count)) + places
         yield np.bincount(units.ravel(), minlength=units.size).reshape(units.shape).astype(np.float64)
 
 
-def exchanges(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
+def exchange_signs(count: int, *, seed: int, draws: int) -> Iterator[Floats]:
     """Draw for which units two methods change places; yield 1 for those, some draws at a time. Shapes: [R', N]."""
-    random = generator(seed, 2)
-    for start, stop in pieces(draws, count):
+    random = make_generator(seed, 2)
+    for start, stop in split_draws(draws, count):
         yield random.integers(2, size=(stop - start, count), dtype=np.int8).astype(np.float64)
 
 
-def pieces(draws: int, count: int) -> list[tuple[int, int]]:
+def split_draws(draws: int, count: int) -> list[tuple[int, int]]:
     """Cut draws of `count` numbers each into parts that fit into memory."""
     size = max(1, PIECE // count)
     return [(start, min(draws, start + size)) for start in range(0, draws, size)]
@@ -116,14 +117,14 @@ def share_beyond_zero(drawn: Floats) -> float:
     return min(1.0, 2 * (beyond + 1) / (len(drawn) + 1))
 
 
-def randomization(gaps: Floats, *, seed: int = 0, draws: int = DRAWS) -> float:
+def randomization_test(gaps: Floats, *, seed: int = 0, draws: int = DRAWS) -> float:
     """Return the p-value of approximate randomization: the two methods' answers change places at random, unit by unit.
 
     Shapes: gaps [N]. Source: Noreen 1989, "Computer-Intensive Methods for Testing Hypotheses", §2.
     """
     wanted = abs(float(gaps.sum())) * (1 - 1e-12)
     beyond = sum(int((np.abs((2 * swaps - 1) @ gaps) >= wanted).sum())
-                 for swaps in exchanges(len(gaps), seed=seed, draws=draws))
+                 for swaps in exchange_signs(len(gaps), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 
 

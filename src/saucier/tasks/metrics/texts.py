@@ -1,38 +1,249 @@
-"""Scores of written texts, with what each example adds to them: BLEU, chrF, ROUGE, exact match, perplexity.
+"""Scores of texts: perplexity and bits per byte, BLEU and chrF (by sacrebleu, so that they compare with published
+ones), ROUGE, and exact match and F1 of answers as SQuAD scores them, with no answer where a question has no
+reference.
+
+sacrebleu is imported when a score is asked for; it comes with the extra `translation`.
+
+An answer is compared after lower case, without punctuation, articles and superfluous spaces; of several
+references the
+best counts. A question without any reference has no answer, and "" is then the right prediction.
+Source: Rajpurkar et al. 2016, §6.1, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822, for no answer.
 
 A gold is a text, or several references.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 
-from saucier.tasks.metrics.intervals import Mean, Sums, ratio
-from saucier.tasks.metrics.metric import Metric, indicator
-from saucier.tasks.metrics.rouge import KINDS, best
+from saucier.errors import InputError
+from saucier.tasks.metrics.metric import Mean, Metric, Sums, indicator, ratio
+from saucier.tasks.metrics.rouge import ROUGE_KINDS, best_overlap
 from saucier.tasks.metrics.statistics import Floats
-from saucier.tasks.metrics.translation import SegmentSums, bleu_sums, chrf_sums
 
-Gold = str | Sequence[str]
+
+def perplexity(nats: float, tokens: int) -> float:
+    """Give `exp(nats / tokens)`: among how many equally likely tokens the model chooses, so to say.
+
+    `nats` is the sum of the losses of `tokens` target tokens. Two models can be compared by it only over the same
+    tokens; `bits_per_byte` has no such condition. Infinite where the number is too large for a float.
+
+    Errors: `ValueError` where nothing was scored.
+    Source: Jelinek et al. 1977, "Perplexity: a measure of the difficulty of speech recognition tasks", JASA 62.
+    """
+    if tokens <= 0:
+        raise ValueError(f"perplexity of {tokens} tokens")
+    try:
+        return math.exp(nats / tokens)
+    except OverflowError:
+        return math.inf
+
+
+def bits_per_byte(nats: float, byte_count: int) -> float:
+    """Give the bits that the model needs for one UTF-8 byte of the text, as a compressor would.
+
+    That is `nats / ln 2 / byte_count`, where `nats` is the sum of the losses of all tokens that spell these bytes.
+
+    Errors: `ValueError` where there is no text.
+    Source: Gao et al. 2020, "The Pile", §3.1, arXiv:2101.00027.
+    """
+    if byte_count <= 0:
+        raise ValueError(f"bits per byte of {byte_count} bytes")
+    return nats / math.log(2) / byte_count
+
+
+References = Sequence[str] | Sequence[Sequence[str]]
+"""For each hypothesis one reference, or a sequence of several."""
+Words = Literal["13a", "intl", "char", "zh", "none"]
+"""How sacrebleu cuts a text into words; `none` at spaces."""
+Smoothing = Literal["exp", "floor", "add-k", "none"]
+"""What becomes of an n-gram precision of zero. Source: Chen and Cherry 2014."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationScore:
+    """A corpus score between 0 and 100, higher is better, with sacrebleu's signature of how it was made."""
+
+    score: float
+    signature: str
+    details: str
+    """sacrebleu's own line: for BLEU the n-gram precisions, the brevity penalty and the lengths."""
+
+
+def bleu(hypotheses: Sequence[str], references: References, *, lowercase: bool = False, tokenize: Words = "13a",
+         smooth_method: Smoothing = "exp", smooth_value: float | None = None,
+         use_effective_order: bool = False) -> TranslationScore:
+    """Score a corpus by clipped n-gram precision (n = 1..4) with a brevity penalty.
+
+    Takes text as it is, not tokenized. `smooth_method` acts where an n-gram precision is zero. For the BLEU of single
+    sentences set `use_effective_order`.
+
+    Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
+    Source: Papineni et al. 2002, "BLEU", §2; Post 2018, arXiv:1804.08771, for tokenization and signature.
+    """
+    metric = _sacrebleu().metrics.BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth_method,
+                                       smooth_value=smooth_value, effective_order=use_effective_order)
+    return _corpus(metric, hypotheses, references)
+
+
+def chrf(hypotheses: Sequence[str], references: References, *, char_order: int = 6, word_order: int = 0, beta: int = 2,
+         remove_whitespace: bool = True, eps_smoothing: bool = False) -> TranslationScore:
+    """Score a corpus by the F-score of its character n-grams; `word_order=2` gives chrF++.
+
+    `beta` is how many times recall counts more than precision.
+
+    Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
+    Source: Popović 2015, "chrF", §2; Popović 2017, "chrF++".
+    """
+    metric = _sacrebleu().metrics.CHRF(char_order=char_order, word_order=word_order, beta=beta,
+                                       whitespace=not remove_whitespace, eps_smoothing=eps_smoothing)
+    return _corpus(metric, hypotheses, references)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSums:
+    """What each segment adds to a corpus score, and how the score is made of the sums. Shapes: statistics [N, k]."""
+
+    statistics: Floats
+    score: Callable[[list[float]], float]
+
+
+def bleu_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Give BLEU as sums over segments; see `bleu`."""
+    return _segments(_sacrebleu().metrics.BLEU(), hypotheses, references)
+
+
+def chrf_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Give chrF as sums over segments; see `chrf`."""
+    return _segments(_sacrebleu().metrics.CHRF(), hypotheses, references)
+
+
+def _segments(metric: Any, hypotheses: Sequence[str], references: References) -> SegmentSums:
+    """Take sacrebleu's statistics. It shows them to nobody but its own bootstrap, so a test holds the two methods."""
+    statistics = metric._extract_corpus_statistics(list(hypotheses), _streams(hypotheses, references))
+    return SegmentSums(np.array(statistics, dtype=np.float64),
+                       lambda sums: float(metric._compute_score_from_stats(sums).score))
+
+
+def _sacrebleu() -> ModuleType:
+    try:
+        import sacrebleu
+        import sacrebleu.metrics
+    except ModuleNotFoundError:
+        raise InputError("BLEU and chrF need sacrebleu, which is not installed",
+                         remedy="pip install 'saucier[translation]'") from None
+    module: ModuleType = sacrebleu
+    return module
+
+
+def _corpus(metric: Any, hypotheses: Sequence[str], references: References) -> TranslationScore:
+    result = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
+    return TranslationScore(score=float(result.score), signature=str(metric.get_signature()), details=str(result))
+
+
+def _streams(hypotheses: Sequence[str], references: References) -> list[list[str | None]]:
+    """Put references as sacrebleu takes them: the first of every segment, then the second; None where there is none."""
+    if not hypotheses or len(hypotheses) != len(references):
+        raise InputError(f"{len(hypotheses)} hypotheses for {len(references)} references", where="translation scores",
+                         remedy="give one hypothesis for each reference, and at least one")
+    groups = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
+    return [list(stream) for stream in zip_longest(*groups)]
+
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+AnswerGold = Sequence[str]
+"""The references of one question; none where it has no answer."""
+
+
+def normalize_answer(text: str) -> str:
+    """Write an answer as it is compared."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, gold: AnswerGold) -> float:
+    """Give 1 where the prediction is one of the references."""
+    return max(float(normalize_answer(prediction) == normalize_answer(reference)) for reference in gold or [""])
+
+
+def answer_f1(prediction: str, gold: AnswerGold) -> float:
+    """Give the F1 of the words, with the best of the references."""
+    return max(word_f1(normalize_answer(prediction).split(), normalize_answer(reference).split()) for reference in gold
+               or [""])
+
+
+def word_f1(ours: list[str], theirs: list[str]) -> float:
+    """Compare two lists of words; where one is empty, 1 if both are."""
+    if not ours or not theirs:
+        return float(ours == theirs)
+    common = (Counter(ours) & Counter(theirs)).total()
+    return 2 * common / (len(ours) + len(theirs))
+
+
+def answerable(gold: AnswerGold) -> bool:
+    """Tell whether a question has an answer."""
+    return any(normalize_answer(reference) for reference in gold)
+
+
+def any_question(gold: AnswerGold) -> bool:
+    """Take every question."""
+    return True
+
+
+def unanswerable(gold: AnswerGold) -> bool:
+    """Tell whether a question has no answer."""
+    return not answerable(gold)
+
+
+Part = Callable[[AnswerGold], bool]
+PARTS: dict[str, Part] = {"": any_question, " (answerable)": answerable, " (unanswerable)": unanswerable}
+
+
+def span_exact_match(part: str = "") -> Metric:
+    """Share of questions with an exact answer, among all or one of `PARTS`."""
+    return Metric("exact match" + part, lambda golds, predictions: over_questions(
+        exact_match, golds, predictions, part), "questions")
+
+
+def span_f1(part: str = "") -> Metric:
+    """Mean F1 of the answers, among all or one of `PARTS`."""
+    return Metric("F1" + part, lambda golds, predictions: over_questions(answer_f1, golds, predictions, part),
+                  "questions")
+
+
+def over_questions(score: Callable[[str, AnswerGold], float], golds: Sequence[AnswerGold], predictions: Sequence[str],
+                   part: str) -> Mean:
+    """Average a score over the questions of a part."""
+    return Mean(np.array([*map(score, predictions, golds)]), indicator([PARTS[part](gold) for gold in golds]))
+
+
+TextGold = str | Sequence[str]
 
 
 def bleu_metric() -> Metric:
     """Corpus BLEU, 0 to 100. Source: Papineni et al. 2002; Post 2018, arXiv:1804.08771."""
-    return Metric("BLEU", lambda golds, predictions: corpus(bleu_sums(predictions, references(golds))), "texts")
+    return Metric("BLEU", lambda golds, predictions: corpus_sums(bleu_sums(predictions, as_references(golds))), "texts")
 
 
 def chrf_metric() -> Metric:
     """Corpus chrF, 0 to 100. Source: Popović 2015."""
-    return Metric("chrF", lambda golds, predictions: corpus(chrf_sums(predictions, references(golds))), "texts")
+    return Metric("chrF", lambda golds, predictions: corpus_sums(chrf_sums(predictions, as_references(golds))), "texts")
 
 
 def rouge_metric(name: str, kind: str) -> Metric:
     """Mean F1 of one kind of ROUGE (`rouge1`, `rouge2`, `rougeL`, `rougeLsum`), 0 to 1, without stemming."""
-    def measure(golds: Sequence[Gold], predictions: Sequence[str]) -> Mean:
-        values = [best(KINDS[kind], prediction, gold, False).f1
+    def measure(golds: Sequence[TextGold], predictions: Sequence[str]) -> Mean:
+        values = [best_overlap(ROUGE_KINDS[kind], prediction, gold, False).f1
                   for gold, prediction in zip(golds, predictions, strict=True)]
         return Mean(np.array(values), np.ones(len(values)))
 
@@ -43,7 +254,7 @@ def text_match() -> Metric:
     """Share of texts that are their reference, or one of them, but for space around."""
     return Metric("exact match", lambda golds, predictions: Mean(
         indicator([prediction.strip() in [one.strip() for one in group]
-                   for group, prediction in zip(references(golds), predictions, strict=True)]),
+                   for group, prediction in zip(as_references(golds), predictions, strict=True)]),
         np.ones(len(golds))), "texts")
 
 
@@ -54,12 +265,12 @@ def perplexity_metric() -> Metric:
         lambda sums: np.exp(ratio(sums))), "texts", better="lower")
 
 
-def references(golds: Sequence[Gold]) -> list[list[str]]:
+def as_references(golds: Sequence[TextGold]) -> list[list[str]]:
     """Give every example a list of references."""
     return [[gold] if isinstance(gold, str) else list(gold) for gold in golds]
 
 
-def corpus(segments: SegmentSums) -> Sums:
+def corpus_sums(segments: SegmentSums) -> Sums:
     """Make a corpus score a function of sums. A draw costs one call of sacrebleu, some 20 µs."""
     def value(sums: Floats) -> Floats:
         rows: Any = np.atleast_2d(sums)

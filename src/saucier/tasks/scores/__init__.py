@@ -1,9 +1,268 @@
-"""Scores: predictions beside golds, by which metrics, and two methods compared. The metrics are in `metrics`.
+"""Scores of predictions against golds, with counts and intervals, and which metrics each kind of task is scored
+by. The metrics are in `metrics`; nothing here reads a file or runs a model.
 
-`scored.py` chooses metrics and scores; `golds.py`, `predictions.py` and `matching.py` read files; `job.py` and
-`table.py` are `saucier score`. Nothing here runs a model.
+`scored(metrics_for("classes", golds, predictions), golds, predictions, seed)` is the whole use. What golds and
+predictions are, row by row:
+
+| kind | gold | prediction |
+|---|---|---|
+| `classes`, `choices` | a label | a label |
+| `many_labels` | a list of labels, or none | the same |
+| `numbers` | a number | a number |
+| `tags` | a list of tags | as many tags |
+| `spans` | a list of reference answers; empty where there is no answer | an answer, "" for none |
+| `texts`, `summaries` | a text, or a list of references | a text |
+| `rankings` | a list of relevances, of one query's candidates | a list of scores |
+| `ranks` | the rank that is right: 1 | the rank, from 1, at which the right candidate stands |
+| `losses` | the number of targets | the loss in nats |
 """
 
-from saucier.tasks.scores.scored import KINDS, Score, metrics_for, per_class, score, score_difference, scored
+from __future__ import annotations
 
-__all__ = ["KINDS", "Score", "metrics_for", "per_class", "score", "score_difference", "scored"]
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from saucier.errors import InputError, suggest_name
+from saucier.tasks.metrics.classes import (
+    ClassScore,
+    Side,
+    accuracy,
+    class_scores,
+    entity_macro_f1,
+    entity_score,
+    entity_statistics,
+    entity_types,
+    exact_sets,
+    f1_of,
+    macro_f1,
+    macro_f1_of_sets,
+    matthews,
+    micro_f1_of_sets,
+    outcomes,
+    set_outcomes,
+    tag_accuracy,
+)
+from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval, one_hot
+from saucier.tasks.metrics.numbers import (
+    cut_at,
+    mean_absolute_error,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    pearson,
+    reciprocal_ranks,
+    root_mean_squared_error,
+    spearman,
+)
+from saucier.tasks.metrics.statistics import Difference
+from saucier.tasks.metrics.texts import (
+    answerable,
+    bleu_metric,
+    chrf_metric,
+    perplexity_metric,
+    rouge_metric,
+    span_exact_match,
+    span_f1,
+    text_match,
+    unanswerable,
+)
+from saucier.tasks.tag_schemes import SCHEMES, are_entities
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One metric's value. NaN where it is not defined, such as the correlation with a constant."""
+
+    name: str
+    value: float
+    low: float
+    """With `high` the 95 % interval over examples: for these predictions, on other data of this size."""
+    high: float
+    count: int
+    """Examples that the score is about."""
+    unit: str
+    """What one example is: rows, sentences, questions, texts, queries."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the fields, null where a number is not defined."""
+        return {name: None if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in asdict(self).items()}
+
+
+def scored(metrics: Sequence[Metric], golds: Sequence[Any], predictions: Sequence[Any], seed: int = 0) \
+        -> tuple[Score, ...]:
+    """Score predictions by some metrics, each with its 95 % interval, which `seed` draws.
+
+    Errors: `InputError` where there is nothing to score, or not one prediction for each gold.
+    """
+    check_lengths(golds, predictions)
+    return tuple(score(metric, golds, predictions, seed) for metric in metrics)
+
+
+def score(metric: Metric, golds: Sequence[Any], predictions: Sequence[Any], seed: int = 0) -> Score:
+    """Score predictions by one metric."""
+    measured = metric.measure(golds, predictions)
+    low, high = interval(measured, seed=seed)
+    return Score(metric.name, full_value(measured), low, high, measured.count, metric.unit)
+
+
+def score_difference(metric: Metric, golds: Sequence[Any], predictions: tuple[Sequence[Any], Sequence[Any]],
+                     *, seed: int = 0, draws: int = TEST_DRAWS) -> Difference:
+    """Compare two methods' predictions for the same golds; positive where the first one's score is higher."""
+    for one in predictions:
+        check_lengths(golds, one)
+    first, second = (metric.measure(golds, one) for one in predictions)
+    return compare_values(first, second, seed=seed, draws=draws)
+
+
+def check_lengths(golds: Sequence[Any], predictions: Sequence[Any]) -> None:
+    """Raise `InputError` where golds and predictions are not as many, or none."""
+    if not golds or len(golds) != len(predictions):
+        raise InputError(f"{len(predictions)} predictions for {len(golds)} golds", where="scores",
+                         remedy="give one prediction for each gold, and at least one")
+
+
+def labels_of(*sides: Sequence[Any]) -> tuple[Any, ...]:
+    """List the labels that any side names: numbers by size, texts by the alphabet."""
+    return tuple(sorted({label for side in sides for label in side if label is not None}, key=lambda label: (
+        (0, float(label), "") if is_number(label) else (1, 0.0, str(label)))))
+
+
+def is_number(label: Any) -> bool:
+    """Tell whether a label is a number, or written as one."""
+    return isinstance(label, int | float) or (isinstance(label, str) and label.removeprefix("-").isdecimal())
+
+
+Choose = Callable[..., tuple[Metric, ...]]
+"""From the golds and the predictions of one or more methods to the metrics."""
+
+
+def class_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Accuracy and macro F1; of two classes also Matthews' correlation, and F1 of the positive one (the last)."""
+    labels = labels_of(golds, *predictions)
+    two = (matthews(labels), f1_of(labels[-1])) if len(labels) == 2 else ()
+    return accuracy(), macro_f1(labels), *two
+
+
+def choice_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Accuracy alone: the numbers of the choices mean nothing."""
+    return (accuracy("questions"),)
+
+
+def many_label_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Micro and macro F1, and rows that are right altogether."""
+    labels = set_labels(golds, *predictions)
+    return micro_f1_of_sets(labels), macro_f1_of_sets(labels), exact_sets()
+
+
+def number_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Pearson, Spearman, root mean squared error."""
+    return pearson(), spearman(), root_mean_squared_error()
+
+
+def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Entities' precision, recall and F1; where the gold tags mark none (parts of speech) accuracy."""
+    if not are_entities(tag for tags in golds for tag in tags):
+        return (tag_accuracy(),)
+    types = entity_types(golds, *predictions)
+    return (entity_score("F1", types), entity_score("precision", types), entity_score("recall", types),
+            entity_macro_f1(types), tag_accuracy())
+
+
+def span_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Exact match and F1; where some questions have no answer, also of either part."""
+    parts = ("", " (answerable)", " (unanswerable)")
+    split = any(map(answerable, golds)) and any(map(unanswerable, golds))
+    return tuple(kind(part) for part in (parts if split else parts[:1]) for kind in (span_exact_match, span_f1))
+
+
+def text_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """BLEU, chrF, ROUGE 1, 2 and L, exact match."""
+    return (bleu_metric(), chrf_metric(), rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"),
+            rouge_metric("ROUGE-L", "rougeL"), text_match())
+
+
+def summary_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """ROUGE 1, 2 and L, chrF."""
+    return (rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"), rouge_metric("ROUGE-L", "rougeL"),
+            chrf_metric())
+
+
+def ranking_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Mean average precision and mean reciprocal rank."""
+    return mean_average_precision(), mean_reciprocal_rank()
+
+
+def rank_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Mean reciprocal rank, and how often the right candidate stands first, and among the first ten."""
+    return reciprocal_ranks(), cut_at(1), cut_at(10)
+
+
+def loss_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Perplexity."""
+    return (perplexity_metric(),)
+
+
+def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """List what can be asked for beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
+    match kind:
+        case "classes":
+            labels = labels_of(golds, *predictions)
+            return matthews(labels), *map(f1_of, labels)
+        case "numbers":
+            return (mean_absolute_error(),)
+        case "tags":
+            types = entity_types(golds, *predictions)
+            sides: tuple[Side, ...] = ("F1", "precision", "recall")
+            return tuple(entity_score(side, types, SCHEMES[scheme], scheme)
+                         for scheme in ("iob2", "bioes") for side in sides)
+        case "texts":
+            return (rouge_metric("ROUGE-Lsum", "rougeLsum"),)
+        case _:
+            return ()
+
+
+KINDS: Mapping[str, Choose] = {
+    "classes": class_metrics, "choices": choice_metrics, "many_labels": many_label_metrics, "numbers": number_metrics,
+    "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "summaries": summary_metrics,
+    "rankings": ranking_metrics,
+    "ranks": rank_metrics, "losses": loss_metrics}
+
+
+def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """Choose the metrics of a kind of task, for the golds and every method's predictions that will be scored.
+
+    Errors: `InputError` for a kind that is none.
+    """
+    if kind not in KINDS:
+        raise InputError(f"no kind of task {kind!r}", where="scores", remedy=suggest_name(kind, list(KINDS)))
+    return KINDS[kind](golds, *predictions)
+
+
+def offered_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
+    """List every metric of a kind of task, the usual ones first."""
+    return *metrics_for(kind, golds, *predictions), *further_metrics(kind, golds, *predictions)
+
+
+def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:
+    """List the labels of rows that have any number of them."""
+    return labels_of(*([label for labels in side for label in labels] for side in sides))
+
+
+def per_class(kind: str, golds: Sequence[Any], predictions: Sequence[Any]) -> tuple[ClassScore, ...]:
+    """Give precision, recall and F1 of each class, label or type of entity; nothing for other kinds of task."""
+    match kind:
+        case "classes":
+            names = labels_of(golds, predictions)
+            return class_scores(outcomes(one_hot(golds, names), one_hot(predictions, names)), names)
+        case "many_labels":
+            names = set_labels(golds, predictions)
+            return class_scores(set_outcomes(golds, predictions, names), names)
+        case "tags" if are_entities(tag for tags in golds for tag in tags):
+            names = entity_types(golds, predictions)
+            return class_scores(entity_statistics(golds, predictions, names), names)
+        case "tags":
+            return per_class("classes", *([tag for tags in side for tag in tags] for side in (golds, predictions)))
+        case _:
+            return ()

@@ -1,4 +1,5 @@
-"""Instruction tuning: conversations, of which the assistant's turns are learned, several in one row of a decoder.
+"""Instruction tuning: conversations as text (by markers or by the tokenizer's chat template), of which the
+assistant's turns are learned, several conversations in one row of a decoder.
 
 Axes: N conversations, L positions.
 """
@@ -14,16 +15,131 @@ import numpy.typing as npt
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.examples import Cells, Column, Example, Tally, cells
-from saucier.tasks.sheet import Cut, Sheet
+from saucier.tasks.encoded_examples import EncodedExamples, Truncation
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.config import ChatTemplate, Instruction, Markers
-from saucier.tasks.written.packing import next_tokens, rows_alone, rows_shared
-from saucier.tasks.written.prompts import UNWRITTEN, Prompt, Taught, begin_token, two_sides
-from saucier.tasks.written.templates import ASSISTANT, ROLES, SILENT, Message, Messages, as_text, asking
-from saucier.tasks.written.writing import WritingTask
-from saucier.text.sources import Source
-from saucier.text.tables import columns_of
+from saucier.tasks.written.prompts import (
+    RESPONSE_TOKENS,
+    Prompt,
+    PromptResponse,
+    begin_token,
+    is_encoder_decoder,
+    next_tokens,
+    pack_rows,
+    separate_rows,
+)
+from saucier.tasks.written.task import WritingTask
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import list_columns
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+ASSISTANT = "assistant"
+ROLES = ("system", "user", ASSISTANT)
+NO_MARKERS = Markers(system="", user="", assistant="", between="\n")
+"""What an encoder reads where nothing else is said: the words alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    """system, user or assistant."""
+    content: str
+
+
+Messages = tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedConversation:
+    """A conversation as text."""
+
+    text: str
+    answers: tuple[tuple[int, int], ...] = ()
+    """Where each answer begins and ends, with what ends it."""
+
+
+def render_conversation(messages: Messages, template: Markers | ChatTemplate,
+                        tokenizer: Tokenizer) -> RenderedConversation:
+    """Write a conversation; what is learned of it are the assistant's turns, all of them.
+
+    Raises `InputError` for a tokenizer without an end token or template, and for a template that writes the beginning
+    of a conversation differently once it goes on.
+    """
+    match template:
+        case Markers():
+            return render_markers(messages, template, tokenizer)
+        case ChatTemplate():
+            return render_template(messages, template, tokenizer)
+
+
+def render_markers(messages: Messages, template: Markers, tokenizer: Tokenizer) -> RenderedConversation:
+    """Write each turn behind its marker."""
+    text, answers = "", []
+    for one in messages:
+        text += getattr(template, one.role)
+        start = len(text)
+        text += one.content
+        if one.role == ASSISTANT:
+            text += end_marker(tokenizer)
+            answers.append((start, len(text)))
+        text += template.between
+    return RenderedConversation(text.removesuffix(template.between), tuple(answers))
+
+
+def end_marker(tokenizer: Tokenizer) -> str:
+    """Return what ends an answer. Raises `InputError` where the tokenizer has nothing for it."""
+    if "eos" not in tokenizer.names:
+        raise InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
+                         where="tokenizer", remedy="begin with a model that has one (eos)")
+    return tokenizer.names["eos"]
+
+
+def render_template(messages: Messages, template: ChatTemplate, tokenizer: Tokenizer) -> RenderedConversation:
+    """Let the tokenizer's template write; an answer is what it adds to the text that asks for it."""
+    text, answers = "", []
+    for number, one in enumerate(messages):
+        if one.role != ASSISTANT:
+            continue
+        text = refuse_rewritten(text, render_request(messages[:number], template, tokenizer))
+        start = len(text)
+        text = refuse_rewritten(text, apply_template(messages[:number + 1], template, tokenizer))
+        answers.append((start, len(text)))
+    return RenderedConversation(text, tuple(answers))
+
+
+def refuse_rewritten(before: str, after: str) -> str:
+    """Return a longer text. Raises `InputError` where it does not go on from the shorter one."""
+    if not after.startswith(before):
+        raise InputError("the chat template writes earlier turns differently once a conversation goes on, so it cannot "
+                         "be told what was answered", where="task.template",
+                         remedy="use task.template.kind=markers, or conversations of one turn")
+    return after
+
+
+def render_request(messages: Messages, template: Markers | ChatTemplate, tokenizer: Tokenizer) -> str:
+    """Write a conversation up to where the assistant begins to speak."""
+    match template:
+        case Markers():
+            said = "".join(getattr(template, one.role) + one.content + (end_marker(tokenizer) if one.role == ASSISTANT
+                                                                        else "") + template.between for one in messages)
+            return said + template.assistant
+        case ChatTemplate():
+            return apply_template(messages, template, tokenizer, asks=True)
+
+
+def apply_template(messages: Messages, template: ChatTemplate, tokenizer: Tokenizer, *, asks: bool = False) -> str:
+    """Fill the tokenizer's template, in its sandbox."""
+    return tokenizer.apply_chat_template([{"role": one.role, "content": one.content} for one in messages],
+                                         add_generation_prompt=asks, template=template.name)
+
+
+def count_answers(messages: Sequence[Message]) -> int:
+    """Count the answers."""
+    return sum(one.role == ASSISTANT for one in messages)
+
 
 MESSAGES = Column("messages", ("messages", "conversations", "conversation"))
 ASKED = Column("instruction", ("instruction", "prompt", "question"))
@@ -50,29 +166,29 @@ class Conversation(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Instructions(WritingTask[Conversation]):
+class InstructionTask(WritingTask[Conversation]):
     """To answer as the conversations do."""
 
     config: Instruction
 
-    def read(self, source: Source, tally: Tally, *, labelled: bool) -> Iterator[Conversation]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Conversation]:
         """Yield conversations: a list of messages in each row, or an instruction (with its input) and an output."""
-        known, named = columns_of(source), self.config.messages
+        known, named = list_columns(source), self.config.messages
         talks = named or next((name for name in MESSAGES.usual if name in known), None)
         if talks is not None:
-            for row in cells(source, (MESSAGES,), {"messages": talks}):
-                yield talk(row, labelled=labelled)
+            for row in read_cells(source, (MESSAGES,), {"messages": talks}):
+                yield read_messages(row, labelled=labelled)
             return
         asked = {role: getattr(self.config, role) for role in ("instruction", "input", "output")}
-        for row in cells(source, (ASKED, ABOUT, ANSWER) if labelled else (ASKED, ABOUT), asked):
+        for row in read_cells(source, (ASKED, ABOUT, ANSWER) if labelled else (ASKED, ABOUT), asked):
             if labelled and not str(row.values.get("output") or "").strip():
                 tally.update([UNANSWERED])
             else:
-                yield told(row, labelled=labelled)
+                yield read_instruction(row, labelled=labelled)
 
     def template(self, body: c.Transformer) -> Markers | ChatTemplate:
         """How a conversation is written."""
-        return self.config.template or (SILENT if two_sides(body) else Markers())
+        return self.config.template or (NO_MARKERS if is_encoder_decoder(body) else Markers())
 
     def around(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
         """The marker of each turn; a chat template is there once a tokenizer is."""
@@ -84,8 +200,8 @@ class Instructions(WritingTask[Conversation]):
     def asked(self, before: Messages, encoding: Encoding) -> Prompt:
         """Return what is read before an answer."""
         template = self.template(encoding.body)
-        text = asking(before, template, encoding.tokenizer)
-        if template is SILENT:
+        text = render_request(before, template, encoding.tokenizer)
+        if template is NO_MARKERS:
             text = text.removesuffix(template.between)
         return Prompt("", text, framed=isinstance(template, Markers))
 
@@ -97,20 +213,20 @@ class Instructions(WritingTask[Conversation]):
         """The last answer."""
         return [one.content for one in example.messages[len(example.before):]]
 
-    def taught(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[Taught]:
+    def taught(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[PromptResponse]:
         """Yield every answer of a conversation, each behind all that was said before."""
         for number, one in enumerate(examples):
             answers = [place for place, message in enumerate(one.messages) if message.role == ASSISTANT]
             for place in answers:
-                yield Taught(self.asked(one.messages[:place], encoding), one.messages[place].content, number)
+                yield PromptResponse(self.asked(one.messages[:place], encoding), one.messages[place].content, number)
             if not answers or not self.responses(one):
-                yield Taught(self.prompt(one, encoding), None, number)
+                yield PromptResponse(self.prompt(one, encoding), None, number)
 
-    def sheet(self, examples: Sequence[Conversation], encoding: Encoding) -> Sheet:
+    def sheet(self, examples: Sequence[Conversation], encoding: Encoding) -> EncodedExamples:
         """Encode conversations whole for a decoder, answer by answer for an encoder-decoder."""
-        if two_sides(encoding.body) or not all(map(self.responses, examples)):
+        if is_encoder_decoder(encoding.body) or not all(map(self.responses, examples)):
             return WritingTask.sheet(self, examples, encoding)
-        return conversation_sheet(self, examples, encoding)
+        return encode_conversations(self, examples, encoding)
 
     def texts(self, example: Conversation) -> tuple[str, ...]:
         """What was said before the last answer."""
@@ -121,13 +237,13 @@ class Instructions(WritingTask[Conversation]):
         return Conversation(example.place, example.name, (Message("user", " ||| ".join(parts)),))
 
 
-def talk(row: Cells, *, labelled: bool) -> Conversation:
+def read_messages(row: Cells, *, labelled: bool) -> Conversation:
     """Read a list of messages. Raises `InputError` for anything else, and for a conversation without an answer."""
     place, said = str(row.example.place), row.values.get("messages")
     if not isinstance(said, list) or not said:
         raise InputError("the messages are no list, or an empty one", where=place,
                          remedy='write [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]')
-    messages = tuple(message(one, place) for one in said)
+    messages = tuple(read_message(one, place) for one in said)
     answered = [number for number, one in enumerate(messages) if one.role == ASSISTANT]
     if labelled and not answered:
         raise InputError("no turn is the assistant's", where=place, remedy="leave the row out")
@@ -135,7 +251,7 @@ def talk(row: Cells, *, labelled: bool) -> Conversation:
     return Conversation(row.example.place, row.example.name, messages[:ends])
 
 
-def message(value: Any, place: str) -> Message:
+def read_message(value: Any, place: str) -> Message:
     """Read one message. Raises `InputError` for a role that is unknown, and for a content that is no text."""
     role, content = (value.get(one, value.get(other)) if isinstance(value, dict) else None
                      for one, other in (("role", "from"), ("content", "value")))
@@ -146,7 +262,7 @@ def message(value: Any, place: str) -> Message:
     return Message(str(role), content)
 
 
-def told(row: Cells, *, labelled: bool) -> Conversation:
+def read_instruction(row: Cells, *, labelled: bool) -> Conversation:
     """Read an instruction, what it is about, and the answer."""
     about = row.values.get("input")
     asked = [row.text("instruction"), *([about] if isinstance(about, str) and about.strip() else [])]
@@ -154,15 +270,16 @@ def told(row: Cells, *, labelled: bool) -> Conversation:
     return Conversation(row.example.place, row.example.name, (Message("user", "\n\n".join(asked)), *answer))
 
 
-def conversation_sheet(task: Instructions, examples: Sequence[Conversation], encoding: Encoding) -> Sheet:
+def encode_conversations(task: InstructionTask, examples: Sequence[Conversation],
+                         encoding: Encoding) -> EncodedExamples:
     """Lay out whole conversations, each token labelled by the next one where that belongs to an answer.
 
     A conversation that is too long is cut, or left out.
     """
     config = task.config
-    rows = [conversation_row(one.messages, task.template(encoding.body), encoding) for one in examples]
+    rows = [encode_conversation(one.messages, task.template(encoding.body), encoding) for one in examples]
     room = encoding.length + 1
-    kept = {number: cut_row(*row, room) for number, row in enumerate(rows)
+    kept = {number: cut_conversation(*row, room) for number, row in enumerate(rows)
             if len(row[0]) <= room or config.too_long == "cut"}
     if not kept:
         raise InputError(f"all {len(rows)} conversations are longer than {encoding.length} tokens", where="task",
@@ -172,13 +289,13 @@ def conversation_sheet(task: Instructions, examples: Sequence[Conversation], enc
     asked = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \
         if c.sees_prefix(encoding.body.decoder) else {}  # the first question; what follows has answers in it
     packs = config.packing and not asked
-    sheet = rows_shared(texts, item, filler, encoding.length) if packs else rows_alone(texts, item, filler)
-    return replace(sheet, flat=asked, cut=lost_of(rows, kept, room))
+    sheet = pack_rows(texts, item, filler, encoding.length) if packs else separate_rows(texts, item, filler)
+    return replace(sheet, flat=asked, cut=count_lost(rows, kept, room))
 
 
-def conversation_row(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
+def encode_conversation(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
     """Return the ids of a conversation, and which of them are learned. Shapes: [L]."""
-    text = as_text(messages, template, encoding.tokenizer)
+    text = render_conversation(messages, template, encoding.tokenizer)
     found = encoding.tokenizer.located([text.text])[0]
     learned = [any(start < last and first < end for start, end in text.answers) for first, last in found.offsets]
     begin = begin_token(encoding.tokenizer) if isinstance(template, Markers) else []
@@ -186,16 +303,16 @@ def conversation_row(messages: Messages, template: Markers | ChatTemplate, encod
     return ids, np.array([*(False for _ in begin), *learned], dtype=bool)
 
 
-def cut_row(ids: list[int], learned: Learned, room: int) -> Row:
+def cut_conversation(ids: list[int], learned: Learned, room: int) -> Row:
     """Cut a conversation to its first tokens, or to its last ones where no answer would remain of it. Shapes: [L]."""
     return (ids[:room], learned[:room]) if learned[1:room].any() else (ids[-room:], learned[-room:])
 
 
-def lost_of(rows: Sequence[Row], kept: Mapping[int, Row], room: int) -> Cut:
+def count_lost(rows: Sequence[Row], kept: Mapping[int, Row], room: int) -> Truncation:
     """Count conversations that were cut or left out, and what was lost with them."""
     nothing: Row = ([], np.zeros(0, dtype=np.bool_))
     lost = [(row, kept.get(number, nothing)) for number, row in enumerate(rows)
             if len(row[0]) > room or number not in kept]
-    return Cut(rows=len(lost), tokens=sum(len(row[0]) - len(rest[0]) for row, rest in lost),
-               targets=sum(int(row[1].sum() - rest[1].sum()) for row, rest in lost), what=UNWRITTEN,
-               dropped=len(rows) - len(kept))
+    return Truncation(rows=len(lost), tokens=sum(len(row[0]) - len(rest[0]) for row, rest in lost),
+                      targets=sum(int(row[1].sum() - rest[1].sum()) for row, rest in lost), what=RESPONSE_TOKENS,
+                      dropped=len(rows) - len(kept))

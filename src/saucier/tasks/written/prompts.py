@@ -1,6 +1,7 @@
-"""How what is read and what is written become rows: on the two sides of an encoder-decoder, or in one row of a decoder.
+"""How prompts and responses become rows: on the two sides of an encoder-decoder or in one row of a decoder, alone
+or packed, where each text has its number and its own positions, so that no attention crosses between them.
 
-Axes: N rows, L positions, S source, T target.
+Axes: N texts, R rows, L positions.
 """
 
 from __future__ import annotations
@@ -10,19 +11,70 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import tokenizers
 
 from saucier import config as c
+from saucier.config.questions import packs_pairs
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, TokenIds
-from saucier.tasks.sheet import Cut, Ragged, Sheet
+from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
 from saucier.tasks.task import Encoding
-from saucier.text.language_tokens import language_id, language_tokens, marked
-from saucier.text.rows import Ints
-from saucier.text.tensors import shares
-from saucier.text.tokenizer import Tokenizer
+from saucier.text.rows.batch import PADDING, Ints, pack_texts
+from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens, mark_language
+from saucier.text.tokenizer.model_inputs import share_room
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
-UNWRITTEN = "tokens of what is to be written"
+
+def next_tokens(ids: Sequence[int], learned: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+    """Return what a decoder reads of a text, and the next token at each place where that is to be learned."""
+    return list(ids[:-1]), [number if wanted else IGNORED for number, wanted in zip(ids[1:], learned[1:], strict=True)]
+
+
+def separate_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int) -> EncodedExamples:
+    """Put each text (what is read, labels) into a row of its own."""
+    wide = {"input_ids": Ragged.of([ids for ids, _ in texts], filler),
+            "labels": Ragged.of([labels for _, labels in texts], IGNORED)}
+    return EncodedExamples(wide, item=item)
+
+
+def pack_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int,
+              length: int) -> EncodedExamples:
+    """Put texts (what is read, labels) into as few rows of `length` as we find; a row is called by its first text.
+
+    The rows carry the number of each text and its places from 0, so a model reads it as if it stood alone.
+    """
+    bins = pack_texts(np.array([[len(ids)] for ids, _ in texts], dtype=np.int64), length)
+    joined = [[[value for text in row for value in texts[text][side]] for row in bins] for side in (0, 1)]
+    numbers = [[number for number, text in enumerate(row) for _ in texts[text][0]] for row in bins]
+    places = [[place for text in row for place in range(len(texts[text][0]))] for row in bins]
+    wide = {"input_ids": Ragged.of(joined[0], filler), "labels": Ragged.of(joined[1], IGNORED),
+            "documents": Ragged.of(numbers, PADDING), "places": Ragged.of(places, 0)}
+    return EncodedExamples(wide, item=item[[row[0] for row in bins]])
+
+
+def pack_pairs(sheet: EncodedExamples, encoding: Encoding) -> EncodedExamples:
+    """Put the pairs of an encoder-decoder into as few rows as we find; a row is called by its first pair.
+
+    Source and target of a pair carry its number, and places from 0, so a model reads it as if it stood alone.
+    Raises `InputError` for a model that would not keep pairs apart.
+    """
+    if not packs_pairs(encoding.body):
+        raise InputError("only encoder-decoders with softmax attention keep pairs in one row apart",
+                         where="task.packing", remedy="leave it out, or begin with a model such as T5 or BART")
+    sides = {"": ("input_ids",), "decoder_": ("decoder_input_ids", "labels")}
+    lengths = {before: sheet.wide[names[0]].lengths for before, names in sides.items()}
+    bins = pack_texts(np.stack([*lengths.values()], axis=1), encoding.length)
+    wide = {name: sheet.wide[name].joined(bins) for names in sides.values() for name in names}
+    for before, side in lengths.items():
+        alone = np.concatenate([[0], np.cumsum(side)])
+        numbers = Ragged(np.repeat(np.arange(len(side)), side), alone, PADDING)
+        places = Ragged(np.arange(alone[-1]) - np.repeat(alone[:-1], side), alone, 0)
+        wide |= {f"{before}documents": numbers.joined(bins), f"{before}places": places.joined(bins)}
+    return EncodedExamples(wide, item=sheet.item[[row[0] for row in bins]], cut=sheet.cut)
+
+
+RESPONSE_TOKENS = "tokens of what is to be written"
 """What is lost where a target is cut."""
 LANGUAGE = "task.source_language or task.target_language"
 
@@ -46,7 +98,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class PromptResponse:
     """A prompt, and what is to be written after it."""
 
     prompt: Prompt
@@ -59,7 +111,7 @@ class Taught:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EncodedPiece:
     """The ids of a text, and which of them may be cut off (places in the row, in order)."""
 
     ids: list[int]
@@ -73,27 +125,27 @@ class Piece:
         return [number for place, number in enumerate(self.ids) if place not in gone]
 
 
-def pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[Piece]:
+def encode_pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[EncodedPiece]:
     """Encode prompts, in the tokenizer's frame or without any."""
     surrounded = any(one.text != one.whole for one in prompts)
     encode = tokenizer.located if surrounded else tokenizer.encodings
     found = encode([one.whole for one in prompts], framed) if prompts else []
-    return [Piece(in_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
-                  loose_tokens(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]
+    return [EncodedPiece(set_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
+                         text_token_places(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]
 
 
-def in_language(ids: list[int], language: str | None, tokenizer: Tokenizer) -> list[int]:
+def set_language(ids: list[int], language: str | None, tokenizer: Tokenizer) -> list[int]:
     """Put a language into the frame of a text. Raises `InputError` for one that is unknown, and without a place."""
     if language is None:
         return ids
-    known = language_tokens(tokenizer)
-    found = marked(ids, language_id(language, known, LANGUAGE), known)
+    known = find_language_tokens(tokenizer)
+    found = mark_language(ids, find_language_id(language, known, LANGUAGE), known)
     if found is None:
         raise InputError("the tokenizer's frame names no language", where=LANGUAGE, remedy="leave it out")
     return found
 
 
-def loose_tokens(encoding: tokenizers.Encoding, prompt: Prompt) -> list[int]:
+def text_token_places(encoding: tokenizers.Encoding, prompt: Prompt) -> list[int]:
     """Return the places of the tokens that spell the text itself."""
     first = len(prompt.before)
     last = first + len(prompt.text) if prompt.text != prompt.whole else math.inf
@@ -102,7 +154,7 @@ def loose_tokens(encoding: tokenizers.Encoding, prompt: Prompt) -> list[int]:
             if not special and first <= start < end <= last]
 
 
-def two_sides(body: c.Transformer) -> bool:
+def is_encoder_decoder(body: c.Transformer) -> bool:
     """Say whether an encoder reads and a decoder writes. Raises `InputError` for a body that writes nothing."""
     if body.decoder is None:
         raise InputError("an encoder alone writes no text", where="model",
@@ -110,25 +162,25 @@ def two_sides(body: c.Transformer) -> bool:
     return body.encoder is not None
 
 
-def read_rows(prompts: Sequence[Prompt], encoding: Encoding, room: int) -> tuple[list[list[int]], Ints]:
+def encode_prompts(prompts: Sequence[Prompt], encoding: Encoding, room: int) -> tuple[list[list[int]], Ints]:
     """Encode what is read, each in at most `room` tokens, and say how many were cut from each. Shapes: -> N rows, [N].
 
     Raises `InputError` where even the words around the text are too long.
     """
-    both = two_sides(encoding.body)
-    found = framed_pieces(prompts, encoding.tokenizer, both=both)
+    both = is_encoder_decoder(encoding.body)
+    found = encode_framed(prompts, encoding.tokenizer, both=both)
     excess = np.array([max(0, len(one.ids) - room) for one in found], dtype=np.int64)
     side = encoding.tokenizer.handling.truncation_side
-    return [cut(one, int(count), side) for one, count in zip(found, excess, strict=True)], excess
+    return [cut_piece(one, int(count), side) for one, count in zip(found, excess, strict=True)], excess
 
 
-def framed_pieces(prompts: Sequence[Prompt], tokenizer: Tokenizer, *, both: bool) -> list[Piece]:
+def encode_framed(prompts: Sequence[Prompt], tokenizer: Tokenizer, *, both: bool) -> list[EncodedPiece]:
     """Encode prompts: an encoder's in the tokenizer's frame, a decoder's behind the token that begins a text."""
     if both:
-        return pieces(tokenizer, prompts, framed=True)
-    found = pieces(tokenizer, prompts, framed=False)
+        return encode_pieces(tokenizer, prompts, framed=True)
+    found = encode_pieces(tokenizer, prompts, framed=False)
     begin = begin_token(tokenizer)
-    return [Piece([*begin, *one.ids], [place + len(begin) for place in one.loose]) if prompt.framed else one
+    return [EncodedPiece([*begin, *one.ids], [place + len(begin) for place in one.loose]) if prompt.framed else one
             for one, prompt in zip(found, prompts, strict=True)]
 
 
@@ -138,41 +190,41 @@ def begin_token(tokenizer: Tokenizer) -> list[int]:
     return [] if begin is None else [begin]
 
 
-def cut(piece: Piece, count: int, side: str) -> list[int]:
+def cut_piece(piece: EncodedPiece, count: int, side: str) -> list[int]:
     """Shorten a row. Raises `InputError` where its text has fewer tokens than must go."""
     if count > len(piece.loose):
-        raise no_room(len(piece.ids) - len(piece.loose))
+        raise no_room_error(len(piece.ids) - len(piece.loose))
     return piece.shortened(count, side)
 
 
-def writing_sheet(taught: Sequence[Taught], encoding: Encoding, tokens: int | None) -> Sheet:
+def encode_responses(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int | None) -> EncodedExamples:
     """Lay out prompts and responses; without responses, prompts alone. `tokens`: the most of a response; None: a row.
 
     Raises `InputError` for a body that writes nothing.
     """
     item = np.array([one.item for one in taught], dtype=np.int64)
     if any(one.response is None for one in taught):
-        rows, lost = read_rows([one.prompt for one in taught], encoding, encoding.length)
+        rows, lost = encode_prompts([one.prompt for one in taught], encoding, encoding.length)
         wide = {"input_ids": Ragged.of(rows, encoding.tokenizer.pad_id or 0)}
-        return Sheet(wide, item=item, cut=Cut(int((lost > 0).sum()), int(lost.sum())))
-    lay_out = apart if two_sides(encoding.body) else together
+        return EncodedExamples(wide, item=item, cut=Truncation(int((lost > 0).sum()), int(lost.sum())))
+    lay_out = encode_two_sides if is_encoder_decoder(encoding.body) else encode_one_row
     return lay_out(taught, encoding, min(tokens or encoding.length, encoding.length), item)
 
 
-def apart(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints) -> Sheet:
+def encode_two_sides(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
     """Give the encoder the prompt, the decoder the response behind its start token. Source: Vaswani et al. 2017, §3.1.
 
     The response stands in the frame of its tokenizer, as the source does.
     """
     writing = replace(encoding, tokenizer=encoding.tokenizer.target)
-    sources, lost = read_rows([one.prompt for one in taught], encoding, encoding.length)
+    sources, lost = encode_prompts([one.prompt for one in taught], encoding, encoding.length)
     responses = [Prompt("", one.response or "", language=one.language) for one in taught]
-    targets, unwritten = read_rows(responses, writing, tokens)
+    targets, unwritten = encode_prompts(responses, writing, tokens)
     begun = [[start_token(writing, row), *row[:-1]] for row in targets]
     fillers = [one.tokenizer.pad_id or 0 for one in (encoding, writing)]
     wide = {"input_ids": Ragged.of(sources, fillers[0]), "decoder_input_ids": Ragged.of(begun, fillers[1]),
             "labels": Ragged.of(targets, IGNORED)}
-    return Sheet(wide, item=item, cut=counted(lost, unwritten))
+    return EncodedExamples(wide, item=item, cut=count_truncation(lost, unwritten))
 
 
 def start_token(encoding: Encoding, target: Sequence[int]) -> int:
@@ -186,44 +238,45 @@ def start_token(encoding: Encoding, target: Sequence[int]) -> int:
             return encoding.begins(TokenIds.of(encoding.tokenizer).decoder_start)
 
 
-def together(taught: Sequence[Taught], encoding: Encoding, tokens: int, item: Ints) -> Sheet:
+def encode_one_row(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
     """Put each response behind its prompt; only the response, and the end behind it, is learned.
 
     Where a row is too long, the longer of both is cut. Source: Radford et al. 2018, §3.1; Wei et al. 2022 (FLAN).
     """
     side = encoding.tokenizer.handling.truncation_side
-    prompts = framed_pieces([one.prompt for one in taught], encoding.tokenizer, both=False)
-    responses = ended_pieces([one.response or "" for one in taught], encoding.tokenizer)
+    prompts = encode_framed([one.prompt for one in taught], encoding.tokenizer, both=False)
+    responses = encode_ended([one.response or "" for one in taught], encoding.tokenizer)
     rows: list[tuple[list[int], list[int]]] = []
     losses = np.zeros((len(taught), 2), dtype=np.int64)
     for number, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        kept = kept_tokens(prompt, response, tokens, encoding.length + 1)
+        kept = share_prompt_room(prompt, response, tokens, encoding.length + 1)
         losses[number] = len(prompt.ids) - kept[0], len(response.ids) - kept[1]
-        rows.append((cut(prompt, int(losses[number, 0]), side), response.shortened(int(losses[number, 1]), "right")))
-    sheet = answered_rows(rows, encoding)
-    return Sheet(sheet.wide, sheet.flat, item, counted(losses[:, 0], losses[:, 1]))
+        rows.append((cut_piece(prompt, int(losses[number, 0]), side),
+                     response.shortened(int(losses[number, 1]), "right")))
+    sheet = label_responses(rows, encoding)
+    return EncodedExamples(sheet.wide, sheet.flat, item, count_truncation(losses[:, 0], losses[:, 1]))
 
 
-def kept_tokens(prompt: Piece, response: Piece, tokens: int, room: int) -> tuple[int, int]:
+def share_prompt_room(prompt: EncodedPiece, response: EncodedPiece, tokens: int, room: int) -> tuple[int, int]:
     """Say how many tokens of a prompt and of its response stay in a row of `room`. Raises `InputError` for no room."""
     size, fixed = min(len(response.ids), tokens), len(prompt.ids) - len(prompt.loose)
-    kept = max(fixed, shares([len(prompt.ids), size], room, "longest_first")[0])
+    kept = max(fixed, share_room([len(prompt.ids), size], room, "longest_first")[0])
     if kept >= room:
-        raise no_room(fixed)
+        raise no_room_error(fixed)
     return kept, min(size, room - kept)
 
 
-def no_room(fixed: int) -> InputError:
+def no_room_error(fixed: int) -> InputError:
     """Return the error for words that fill a row by themselves."""
     return InputError(f"the words around the text have {fixed} tokens: too many for a row", where="training.length",
                       remedy="make it larger, or the prefix shorter")
 
 
-def ended_pieces(responses: Sequence[str], tokenizer: Tokenizer) -> list[Piece]:
+def encode_ended(responses: Sequence[str], tokenizer: Tokenizer) -> list[EncodedPiece]:
     """Encode what is written, each with the end token, which stays. Raises `InputError` without such a token."""
-    found = pieces(tokenizer, [Prompt("", one) for one in responses], framed=False)
+    found = encode_pieces(tokenizer, [Prompt("", one) for one in responses], framed=False)
     end = end_token(tokenizer)
-    return [Piece([*one.ids, end], list(range(len(one.ids)))) for one in found]
+    return [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]
 
 
 def end_token(tokenizer: Tokenizer) -> int:
@@ -234,7 +287,7 @@ def end_token(tokenizer: Tokenizer) -> int:
     return tokenizer.eos_id
 
 
-def answered_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding: Encoding) -> Sheet:
+def label_responses(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding: Encoding) -> EncodedExamples:
     """Join prompts and responses, each position labelled by the next token where that belongs to the response."""
     whole = [[*prompt, *response] for prompt, response in rows]
     labels = [[*([IGNORED] * (len(prompt) - 1)), *response] for prompt, response in rows]
@@ -242,9 +295,9 @@ def answered_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding:
             "labels": Ragged.of(labels, IGNORED)}
     flat = {"prefix_length": np.array([len(prompt) for prompt, _ in rows])} if c.sees_prefix(encoding.body.decoder) \
         else {}
-    return Sheet(wide, flat)
+    return EncodedExamples(wide, flat)
 
 
-def counted(read: Ints, written: Ints) -> Cut:
+def count_truncation(read: Ints, written: Ints) -> Truncation:
     """Count rows that were cut on either side, and the tokens of each. Shapes: [N], [N]."""
-    return Cut(int(((read > 0) | (written > 0)).sum()), int(read.sum()), int(written.sum()), UNWRITTEN)
+    return Truncation(int(((read > 0) | (written > 0)).sum()), int(read.sum()), int(written.sum()), RESPONSE_TOKENS)

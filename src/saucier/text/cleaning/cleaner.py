@@ -1,18 +1,136 @@
-"""`Cleaner`: the rules of lines and pages, one after the other, on one document at a time."""
+"""`Cleaner`: the rules of lines and pages in order on one document at a time, and the tally of what each rule took."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
 
 from saucier.text.cleaning.config import Cleaning, LineRule, PageRule
-from saucier.text.cleaning.lines import LineJudge, line_judge
-from saucier.text.cleaning.page import Page
-from saucier.text.cleaning.pages import page_judge
-from saucier.text.cleaning.sentences import tidy
-from saucier.text.cleaning.tally import Example, RuleTally, Tally, excerpt
-from saucier.text.cleaning.verdict import Fault, PageJudge
+from saucier.text.cleaning.page import Fault, Page, PageJudge, join_lines
+from saucier.text.cleaning.rules import LineJudge, build_line_judge, build_page_judge
+
+EXAMPLES = 3
+"""Examples kept of each rule: the first ones."""
+SHOWN = 160
+"""Characters of a text that an example shows."""
+
+
+class _Counted(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Amount(_Counted):
+    """How much text."""
+
+    documents: int = 0
+    """How many texts."""
+    words: int = 0
+    """What stands between white space."""
+    bytes: int = 0
+    """In UTF-8."""
+
+    def add(self, text: str, words: int) -> None:
+        """Count a document."""
+        self.documents += 1
+        self.words += words
+        self.bytes += len(text) if text.isascii() else len(text.encode("utf-8"))
+
+    def __iadd__(self, other: Amount) -> Self:
+        self.documents += other.documents
+        self.words += other.words
+        self.bytes += other.bytes
+        return self
+
+
+class Example(_Counted):
+    """One thing that a rule did."""
+
+    source: str
+    """The file."""
+    line: int
+    """The line (row) where the document starts."""
+    text: str
+    """What was taken, cut."""
+    reason: str = ""
+    """What the rule found."""
+
+
+class RuleTally(_Counted):
+    """What one rule took."""
+
+    documents: int = 0
+    """Documents dropped."""
+    lines: int = 0
+    """Lines removed from documents."""
+    changed: int = 0
+    """Lines changed."""
+    sentences: int = 0
+    """Sentences removed from documents."""
+    examples: list[Example] = []
+    """The first few."""
+
+    def show(self, example: Example) -> None:
+        """Keep an example, if there is room; one of each document is enough."""
+        known = [(one.source, one.line) for one in self.examples]
+        if len(known) < EXAMPLES and (example.source, example.line) not in known:
+            self.examples.append(example)
+
+    @property
+    def taken(self) -> int:
+        """All that the rule did."""
+        return self.documents + self.lines + self.changed + self.sentences
+
+    def __iadd__(self, other: RuleTally) -> Self:
+        self.documents += other.documents
+        self.lines += other.lines
+        self.changed += other.changed
+        self.sentences += other.sentences
+        self.examples = [*self.examples, *other.examples][:EXAMPLES]
+        return self
+
+
+class Tally(_Counted):
+    """Everything that was counted, of one piece or of all."""
+
+    before: Amount = Amount()
+    """The raw text."""
+    after: Amount = Amount()
+    """The text that was kept."""
+    rules: dict[str, RuleTally] = {}
+    """By kind, in the order of the rules."""
+    emptied: int = 0
+    """Documents that had no line left (dropped by the rule that took the last one)."""
+    cut: int = 0
+    """Places where a document was too long to be held whole, and went on as another one."""
+    empty: int = 0
+    """Rows, lines and paragraphs without text."""
+    repaired: int = 0
+    """Lone halves of surrogate pairs replaced by U+FFFD."""
+    unchecked: int = 0
+    """Documents that were not compared with all candidates of being near duplicates, since there were too many."""
+
+    def __iadd__(self, other: Tally) -> Self:
+        self.before += other.before
+        self.after += other.after
+        self.emptied += other.emptied
+        self.cut += other.cut
+        self.empty += other.empty
+        self.repaired += other.repaired
+        self.unchecked += other.unchecked
+        for kind, tally in other.rules.items():
+            self.rules.setdefault(kind, RuleTally())
+            self.rules[kind] += tally
+        return self
+
+
+def shorten_text(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    flat = " ".join(text[:4 * SHOWN].split())
+    return flat if len(flat) <= SHOWN else f"{flat[:SHOWN - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +142,7 @@ class Place:
 
     def example(self, text: str, reason: str = "") -> Example:
         """Return an example of what a rule did here."""
-        return Example(source=self.source, line=self.line, text=excerpt(text), reason=reason)
+        return Example(source=self.source, line=self.line, text=shorten_text(text), reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +185,7 @@ class Cleaner:
         return None
 
     def _page_step(self, rule: PageRule) -> Step:
-        judge: PageJudge = page_judge(rule)
+        judge: PageJudge = build_page_judge(rule)
 
         def step(page: Page, place: Place) -> Dropped | None:
             fault = judge(page)
@@ -77,25 +195,25 @@ class Cleaner:
 
     def _line_step(self, rules: list[LineRule]) -> Step:
         """Run neighbouring rules of lines together: each line goes through all of them."""
-        judges: Judges = [(rule.kind, line_judge(rule)) for rule in rules]
+        judges: Judges = [(rule.kind, build_line_judge(rule)) for rule in rules]
 
         def step(page: Page, place: Place) -> Dropped | None:
             kept, last = [], ""
             for line in page.text.split("\n"):
                 stripped = line.strip()
-                left, kind = self._through(stripped, judges, place) if stripped else ("", "")
+                left, kind = self._apply_rules(stripped, judges, place) if stripped else ("", "")
                 last = kind or last
                 if left is not None:
                     kept.append(left)
             if any(kept):
-                page.text = tidy(kept)
+                page.text = join_lines(kept)
                 return None
             self._tally.emptied += 1
             return Dropped(last, Fault("took the last line that was left"))
 
         return step
 
-    def _through(self, line: str, judges: Judges, place: Place) -> tuple[str | None, str]:
+    def _apply_rules(self, line: str, judges: Judges, place: Place) -> tuple[str | None, str]:
         """Send a line through the rules; return what is left, and the rule that removed it."""
         for kind, judge in judges:
             left = judge(line)
@@ -105,6 +223,6 @@ class Cleaner:
                 return None, kind
             if left is not line:
                 self._rules[kind].changed += 1
-                self._rules[kind].show(place.example(line, f"became {excerpt(left)!r}"))
+                self._rules[kind].show(place.example(line, f"became {shorten_text(left)!r}"))
             line = left
         return line, ""

@@ -1,7 +1,7 @@
-"""What `saucier clean` does, as data: rules told apart by `kind`, and the built-in sets of them. No reading here.
+"""Cleaning rules, as data: told apart by `kind`, and the built-in sets of them. No reading here.
 
-Rules of lines and pages run in the order of the list, each on what those before it left. The rules of the whole corpus
-(`Duplicates`) come after them, always in the order of their union.
+Rules of lines and pages run in the order of the list, each on what those before it left. The rules of the whole
+corpus (`Duplicates`) come after them, always in the order of their union.
 """
 
 from __future__ import annotations

@@ -1,25 +1,117 @@
-"""From pieces to a corpus: repetition taken out, the rest put in order and written, everything counted."""
+"""From pieces to a corpus: duplicates removed, the rest ordered or shuffled and written as JSONL shards, all
+counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from saucier.text.cleaning.cleaner import Dropped, Place
-from saucier.text.cleaning.config import Cleaning, FewSentences, RepeatedSpans
-from saucier.text.cleaning.duplicates import Repetition, find_repetition
-from saucier.text.cleaning.page import Page
-from saucier.text.cleaning.pages import page_judge
-from saucier.text.cleaning.piece import put_line, rejection
-from saucier.text.cleaning.sentences import without_sentences
-from saucier.text.cleaning.shards import line_of, write_shards
-from saucier.text.cleaning.survivors import Survivors
-from saucier.text.cleaning.tally import Tally
-from saucier.text.cleaning.verdict import Fault
+from saucier.text.cleaning.cleaner import Dropped, Place, Tally
+from saucier.text.cleaning.config import Cleaning, FewSentences, RepeatedSpans, Shuffle, Unshuffled
+from saucier.text.cleaning.duplicates import Repetition, Survivors, find_repetition
+from saucier.text.cleaning.page import Fault, Page, remove_sentences
+from saucier.text.cleaning.pieces import describe_rejection, put_line
+from saucier.text.cleaning.rules import build_page_judge
+from saucier.text.rows.batch import make_generator
+
+BUCKET = 1 << 26
+"""Bytes of documents in memory at once, about, while they are shuffled."""
+BLOCK = 1 << 16
+"""Documents that draw their keys together."""
+
+
+def write_shards(lines: Iterable[tuple[int, bytes]], size: int, cleaning: Cleaning, folder: Path) -> list[Path]:
+    """Write numbered lines into shards; return their paths. `size` is about how many bytes there will be."""
+    match cleaning.order:
+        case Unshuffled():
+            ordered: Iterable[bytes] = (line for _, line in lines)
+        case Shuffle(seed=seed):
+            ordered = shuffle_lines(lines, size, seed, folder)
+    return _cut(ordered, cleaning, folder)
+
+
+def _cut(lines: Iterable[bytes], cleaning: Cleaning, folder: Path) -> list[Path]:
+    paths: list[Path] = []
+    written = cleaning.shard
+    with ExitStack() as stack:
+        for line in lines:
+            if written >= cleaning.shard:
+                stack.close()
+                paths.append(folder / f"corpus-{len(paths):05}.jsonl{'.zst' if cleaning.compression else ''}")
+                file, written = stack.enter_context(_open_shard(paths[-1], cleaning)), 0
+            file.write(line)
+            written += len(line)
+    return paths
+
+
+def _open_shard(path: Path, cleaning: Cleaning) -> IO[bytes]:
+    match cleaning.compression:
+        case None:
+            return path.open("wb")
+        case "zst":
+            import pyarrow
+
+            opened: IO[bytes] = pyarrow.output_stream(str(path), compression="zstd")
+            return opened
+
+
+def shuffle_lines(lines: Iterable[tuple[int, bytes]], size: int, seed: int, folder: Path) -> Iterator[bytes]:
+    """Yield lines in an order that depends on the seed and their numbers only, in memory for one bucket of them.
+
+    Every line draws 64 bits; lines are sorted by them. The highest bits choose a bucket on disk, so that any number of
+    buckets gives the same order.
+    """
+    bits = max(0, (size - 1) // BUCKET).bit_length()
+    keys = _Keys(seed)
+    files = [(folder / f"shuffle-{number:05}").open("w+b") for number in range(1 << bits)]
+    for number, line in lines:
+        key = keys[number]
+        files[key >> (64 - bits) if bits else 0].write(
+            key.to_bytes(8, "little") + number.to_bytes(8, "little") + len(line).to_bytes(8, "little") + line)
+    for file in files:
+        yield from _sort_lines(file)
+        file.close()
+        Path(file.name).unlink()
+
+
+class _Keys:
+    """The keys of documents, drawn in blocks."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._block = seed, -1
+        self._drawn: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+    def __getitem__(self, number: int) -> int:
+        block, place = divmod(number, BLOCK)
+        if block != self._block:
+            self._block = block
+            self._drawn = make_generator(self._seed, block).integers(0, 2**64, BLOCK, dtype=np.uint64)
+        return int(self._drawn[place])
+
+
+def _sort_lines(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    found = []
+    while head := file.read(24):
+        key, number, length = np.frombuffer(head, "<u8").tolist()
+        found.append((key, number, file.read(length)))
+    found.sort(key=lambda entry: entry[:2])
+    yield from (line for _, _, line in found)
+
+
+def write_line(record: dict[str, Any]) -> bytes:
+    """Return a document as a line of a shard: its text, and where it comes from."""
+    kept = {name: record[name] for name in ("text", "source", "line")}
+    return json.dumps(kept, ensure_ascii=False).encode("utf-8") + b"\n"
+
 
 REJECTED = "rejected"
 """The folder of what was dropped, so that `*.jsonl` beside it is the corpus alone."""
@@ -46,7 +138,7 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, ke
     with (folder / REJECTED / REJECTED_FILE).open("wb") as rejected:
         for record in survivors.rejections():
             put_line(rejected, record)
-        last = _Last(survivors, cleaning, repetition, tally)
+        last = _CorpusWriter(survivors, cleaning, repetition, tally)
         kept = last.kept()
         shards = write_shards(kept, survivors.size, cleaning, folder)
         for record in last.rejections(keep_rejected):
@@ -54,33 +146,34 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, ke
     return Corpus(tally, shards)
 
 
-class _Last:
+class _CorpusWriter:
     """The last pass over the documents: those that repeat others go, repeated sentences go, the rest is counted."""
 
     def __init__(self, survivors: Survivors, cleaning: Cleaning, repetition: Repetition, tally: Tally) -> None:
         self._survivors, self._repetition, self._tally = survivors, repetition, tally
         self._span = next((rule.sentences for rule in cleaning.rules if isinstance(rule, RepeatedSpans)), 0)
-        self._judges = [(rule.kind, page_judge(rule)) for rule in cleaning.rules if isinstance(rule, FewSentences)]
+        self._judges = [(rule.kind, build_page_judge(rule)) for rule in cleaning.rules
+                        if isinstance(rule, FewSentences)]
         self._dropped: list[tuple[int, Dropped]] = []
 
     def kept(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of the corpus with their numbers."""
         for number, record in enumerate(self._survivors.records()):
-            dropped = self._repeats(number) or self._shortened(number, record)
+            dropped = self._repeats(number) or self._shorten_text(number, record)
             if dropped is None:
                 self._tally.after.add(record["text"], record["words"])
-                yield number, line_of(record)
+                yield number, write_line(record)
                 continue
             self._dropped.append((number, dropped))
             found = self._tally.rules[dropped.rule]
             found.documents += 1
-            found.show(_place(record).example(record["text"], dropped.fault.reason))
+            found.show(_locate(record).example(record["text"], dropped.fault.reason))
 
     def rejections(self, keep: bool) -> Iterator[dict[str, Any]]:
         """Yield the records of the documents that this pass dropped."""
         for number, dropped in self._dropped:
             record = self._survivors.record(number)
-            yield rejection(record["document"], _place(record), dropped, record["text"], keep)
+            yield describe_rejection(record["document"], _locate(record), dropped, record["text"], keep)
 
     def _repeats(self, number: int) -> Dropped | None:
         rule = self._repetition.rule.get(number)
@@ -90,7 +183,7 @@ class _Last:
         return Dropped(rule, Fault(f"repeats document {original['document']}, {original['source']}, line "
                                    f"{original['line']}"))
 
-    def _shortened(self, number: int, record: dict[str, Any]) -> Dropped | None:
+    def _shorten_text(self, number: int, record: dict[str, Any]) -> Dropped | None:
         """Take repeated sentences out; what is too short then goes, too."""
         spans = self._repetition.spans
         begin, end = np.searchsorted(spans[:, 0], (number, number + 1))
@@ -100,8 +193,8 @@ class _Last:
         gone = sorted({int(first) + place for first in spans[begin:end, 1] for place in range(self._span)})
         found = self._tally.rules["repeated_spans"]
         found.sentences += len(gone)
-        found.show(_place(record).example(_sentences(page, gone[:self._span]), f"{len(gone)} sentences removed"))
-        page.text = record["text"] = without_sentences(page, set(gone))
+        found.show(_locate(record).example(_list_sentences(page, gone[:self._span]), f"{len(gone)} sentences removed"))
+        page.text = record["text"] = remove_sentences(page, set(gone))
         record["words"] = len(page.words)
         if not page.text:
             return Dropped("repeated_spans", Fault("every sentence stands in earlier documents"))
@@ -111,10 +204,10 @@ class _Last:
         return None
 
 
-def _sentences(page: Page, numbers: Sequence[int]) -> str:
+def _list_sentences(page: Page, numbers: Sequence[int]) -> str:
     starts = [0, *page.sentence_ends]
     return " ".join(page.text[starts[number]:page.sentence_ends[number]].strip() for number in numbers)
 
 
-def _place(record: dict[str, Any]) -> Place:
+def _locate(record: dict[str, Any]) -> Place:
     return Place(record["source"], record["line"])

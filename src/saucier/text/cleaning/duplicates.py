@@ -1,24 +1,103 @@
-"""What stands in a corpus more than once: equal documents, similar documents, runs of sentences. Axes: D documents.
+"""What occurs in a corpus more than once: equal documents, similar documents, runs of sentences. Axes: D documents.
 
 In memory are 8 bytes a document and rule, one bucket of keys, and 16 bytes for each repeated run of sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from saucier.text.cleaning.cleaner import Tally
 from saucier.text.cleaning.config import Cleaning, Duplicates, ExactDuplicates, NearDuplicates, RepeatedSpans
-from saucier.text.cleaning.keys import Keys, sorted_buckets, starts
-from saucier.text.cleaning.minhash import jaccard, shingles
-from saucier.text.cleaning.page import Page
-from saucier.text.cleaning.survivors import Survivors
-from saucier.text.cleaning.words import Hashes
+from saucier.text.cleaning.page import Hashes, Page
+from saucier.text.cleaning.pieces import (
+    DOCUMENTS,
+    OFFSETS,
+    REJECTED,
+    TALLY,
+    KeyPart,
+    Keys,
+    compute_jaccard,
+    find_run_starts,
+    find_shingles,
+    name_key_file,
+    read_sorted_buckets,
+)
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """The pieces of a corpus, in the order of the files."""
+
+    pieces: Sequence[Path]
+
+    @cached_property
+    def tallies(self) -> list[Tally]:
+        """What each piece counted."""
+        return [Tally.model_validate_json((piece / TALLY).read_bytes()) for piece in self.pieces]
+
+    @cached_property
+    def raw_first(self) -> list[int]:
+        """How many raw documents are before each piece."""
+        return [0, *accumulate(tally.before.documents for tally in self.tallies)]
+
+    @cached_property
+    def first(self) -> list[int]:
+        """How many survivors are before each piece; the last one counts all."""
+        return [0, *accumulate((piece / OFFSETS).stat().st_size // 8 for piece in self.pieces)]
+
+    def __len__(self) -> int:
+        return self.first[-1]
+
+    @property
+    def size(self) -> int:
+        """The size of all together on disk."""
+        return sum((piece / DOCUMENTS).stat().st_size for piece in self.pieces)
+
+    def keys(self, kind: str) -> list[KeyPart]:
+        """Return the keys of a rule."""
+        return [KeyPart(piece / name_key_file(kind), first)
+                for piece, first in zip(self.pieces, self.first[:-1], strict=True)]
+
+    def record(self, number: int) -> dict[str, Any]:
+        """Read one document."""
+        place = int(np.searchsorted(self.first, number, side="right")) - 1
+        with (self.pieces[place] / OFFSETS).open("rb") as file:
+            file.seek(8 * (number - self.first[place]))
+            offset = int.from_bytes(file.read(8), "little")
+        with (self.pieces[place] / DOCUMENTS).open("rb") as file:
+            file.seek(offset)
+            return self._numbered(file.readline(), place)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Read all documents in order."""
+        yield from self._lines(DOCUMENTS)
+
+    def rejections(self) -> Iterator[dict[str, Any]]:
+        """Read what is known of all documents that the pieces dropped."""
+        yield from self._lines(REJECTED)
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        for place, piece in enumerate(self.pieces):
+            with (piece / name).open("rb") as file:
+                for line in file:
+                    yield self._numbered(line, place)
+
+    def _numbered(self, line: bytes, place: int) -> dict[str, Any]:
+        """Parse a line, and number its document through from 1."""
+        record: dict[str, Any] = json.loads(line)
+        record["document"] += self.raw_first[place] + 1
+        return record
+
 
 Shingled = Callable[[int], Hashes]
 Alike = Callable[[int, int], bool]
@@ -54,65 +133,66 @@ def find_repetition(survivors: Survivors, cleaning: Cleaning, scratch: Path) -> 
     for kind in (ExactDuplicates, NearDuplicates, RepeatedSpans):
         rule = rules.get(kind.model_fields["kind"].default)
         if rule is not None:
-            _apply(rule, found, survivors, scratch / rule.kind)
+            _find_by_rule(rule, found, survivors, scratch / rule.kind)
     return found
 
 
-def _apply(rule: Duplicates, found: Repetition, survivors: Survivors, scratch: Path) -> None:
-    buckets = sorted_buckets(survivors.keys(rule.kind), found.original, scratch)
+def _find_by_rule(rule: Duplicates, found: Repetition, survivors: Survivors, scratch: Path) -> None:
+    buckets = read_sorted_buckets(survivors.keys(rule.kind), found.original, scratch)
     match rule:
         case ExactDuplicates():
             for keys in buckets:
-                first = starts(keys)
+                first = find_run_starts(keys)
                 again = first != np.arange(len(keys))
                 found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
         case NearDuplicates():
-            _near(rule, found, survivors, buckets)
+            _find_near_duplicates(rule, found, survivors, buckets)
         case RepeatedSpans():
-            _spans(found, buckets)
+            _find_repeated_spans(found, buckets)
 
 
-def _spans(found: Repetition, buckets: Iterator[Keys]) -> None:
+def _find_repeated_spans(found: Repetition, buckets: Iterator[Keys]) -> None:
     """Note every run of sentences but the first of its kind."""
     spans = [found.spans]
     for keys in buckets:
-        again = keys[starts(keys) != np.arange(len(keys))]
+        again = keys[find_run_starts(keys) != np.arange(len(keys))]
         spans.append(np.stack([again["document"], again["place"].astype(np.int64)], axis=1))
     together = np.concatenate(spans)
     found.spans = together[np.lexsort((together[:, 1], together[:, 0]))]
 
 
-def _near(rule: NearDuplicates, found: Repetition, survivors: Survivors, buckets: Iterator[Keys]) -> None:
+def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Survivors,
+                          buckets: Iterator[Keys]) -> None:
     """Join similar candidates into clusters, and drop all but the first of each."""
-    clusters, shingled = Clusters(len(survivors)), shingled_documents(survivors, rule.words)
+    clusters, shingled = Clusters(len(survivors)), build_shingle_reader(survivors, rule.words)
     more: set[int] = set()
     for keys in buckets:
-        for group in groups(keys):
-            more |= join(group, clusters, lambda left, right: jaccard(shingled(left), shingled(right)) >=
-                         rule.similarity)
+        for group in group_documents(keys):
+            more |= join_clusters(group, clusters, lambda left,
+                                  right: compute_jaccard(shingled(left), shingled(right)) >= rule.similarity)
     first = clusters.all_first()
     later = np.flatnonzero(first != np.arange(len(first)))
     found.drop(later, first[later], rule.kind)
     found.unchecked = len(more)
 
 
-def groups(keys: Keys) -> Iterator[list[int]]:
+def group_documents(keys: Keys) -> Iterator[list[int]]:
     """Yield the documents of keys that occur more than once."""
-    edges = np.append(np.flatnonzero(starts(keys) == np.arange(len(keys))), len(keys))
+    edges = np.append(np.flatnonzero(find_run_starts(keys) == np.arange(len(keys))), len(keys))
     for place in np.flatnonzero(np.diff(edges) > 1):
         yield keys["document"][edges[place]:edges[place + 1]].tolist()
 
 
-def shingled_documents(survivors: Survivors, words: int) -> Shingled:
+def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:
     """Return what reads the runs of words of a document, and remembers the latest."""
     @lru_cache(REMEMBERED)
     def shingled(number: int) -> Hashes:
-        return shingles(Page(survivors.record(number)["text"]), words)
+        return find_shingles(Page(survivors.record(number)["text"]), words)
 
     return shingled
 
 
-def join(group: list[int], clusters: Clusters, similar: Alike) -> set[int]:
+def join_clusters(group: list[int], clusters: Clusters, similar: Alike) -> set[int]:
     """Join each document of a group with the first cluster of the group that it is similar to.
 
     Returns those that were not compared with all.

@@ -1,14 +1,66 @@
-"""`Page`: one document while rules look at it. What several rules ask for is computed once."""
+"""`Page`: one document while rules look at it; its words and sentences as 64-bit keys, and why it is dropped.
+
+What several rules need is computed once. Axes: W words, N runs of words.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.text.cleaning.words import WORDS, Hashes, hashes
+Hashes = NDArray[np.uint64]
+WORDS = re.compile(r"\w+")
+REMEMBERED = 1_000_000
+"""Words whose numbers are kept; when there are more, remembering starts anew."""
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+MIXER = np.uint64(0xBF58476D1CE4E5B9)
+
+
+class _Numbers(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        if len(self) >= REMEMBERED:
+            self.clear()
+        number = self[word] = int.from_bytes(hash_text(word)[:8], "little")
+        return number
+
+
+_NUMBERS = _Numbers()
+
+
+def hash_text(text: str) -> bytes:
+    """Return 16 bytes that stand for a text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def hash_words(words: Sequence[str]) -> Hashes:
+    """Return a number for each word. Shapes: [W]."""
+    return np.fromiter(map(_NUMBERS.__getitem__, words), np.uint64, len(words))
+
+
+def hash_runs(words: Hashes, length: int) -> Hashes:
+    """Return a number for each run of `length` words, none where there are fewer. Shapes: [W] -> [N]."""
+    count = len(words) - length + 1
+    if count <= 0:
+        return words[:0]
+    total = words[:count].copy()
+    for place in range(1, length):
+        total *= MULTIPLIER
+        total += words[place:place + count]
+    return mix_bits(total)
+
+
+def mix_bits(values: Hashes) -> Hashes:
+    """Spread every bit over all others, so that high bits are as good as low ones (the finalizer of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * MIXER
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
 
 FULL_STOPS = re.compile(r"[.!?…。！？]+[\"'”’)\]」』]*(?:(?<=[。！？」』])|(?=\s)|$)")
 """What ends a sentence: a mark before white space, or an ideographic one anywhere."""
@@ -54,7 +106,7 @@ class Page:
     @cached_property
     def word_hashes(self) -> Hashes:
         """A number for each of the words, equal for equal ones. Shapes: [words]."""
-        return hashes(self.words)
+        return hash_words(self.words)
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -64,15 +116,15 @@ class Page:
     @cached_property
     def token_hashes(self) -> Hashes:
         """A number for each of the tokens. Shapes: [tokens]."""
-        return hashes(self.tokens)
+        return hash_words(self.tokens)
 
     @cached_property
     def sentence_ends(self) -> list[int]:
         """Where sentences end: behind a full stop, at the end of a line, at the end of the text."""
-        return sentence_ends(self._text)
+        return find_sentence_ends(self._text)
 
 
-def sentence_ends(text: str) -> list[int]:
+def find_sentence_ends(text: str) -> list[int]:
     """Return the places in a text behind its sentences, in order. Abbreviations count as ends."""
     ends = {match.end() for match in FULL_STOPS.finditer(text)}
     place = text.find("\n")
@@ -91,3 +143,73 @@ def _with_text(text: str, ends: list[int]) -> list[int]:
             kept.append(end)
             start = end
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a rule has against a document."""
+
+    reason: str
+    """In words, with the measured value."""
+    line: int | None = None
+    """The line inside the document where it shows, from 1; None where it is about the whole."""
+
+
+PageJudge = Callable[[Page], Fault | None]
+"""Tells what is wrong with a page, or None."""
+
+
+def check_range(what: str, value: float, least: float, most: float) -> Fault | None:
+    """Return the fault of a value that is too small or too large; whole numbers are shown as such."""
+    if value < least:
+        return Fault(f"{format_number(value)} {what}, under {format_number(least)}")
+    if value > most:
+        return Fault(f"{format_number(value)} {what}, over {format_number(most)}")
+    return None
+
+
+def format_number(value: float) -> str:
+    """Return a number as a reader wants it: whole, or with three decimals."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+ENDLESS = float("inf")
+
+
+def normalize_text(text: str) -> str:
+    """Return a text as it is compared: letter case and white space do not count."""
+    return " ".join(text.lower().split())
+
+
+def compute_exact_key(page: Page) -> tuple[Hashes, Hashes]:
+    """Return the key of a whole text. Shapes: two of [1]."""
+    lanes = np.frombuffer(hash_text(" ".join(page.lower.split())), np.uint64)
+    return lanes[:1], lanes[1:]
+
+
+def compute_span_keys(page: Page, sentences: int) -> tuple[Hashes, Hashes]:
+    """Return a key for every run of so many sentences, by the number of its first one. Shapes: two of [runs]."""
+    ends = page.sentence_ends
+    texts = (normalize_text(page.text[start:end]) for start, end in zip([0, *ends], ends, strict=False))
+    lanes = np.frombuffer(b"".join(map(hash_text, texts)), np.uint64).reshape(-1, 2)
+    return hash_runs(np.ascontiguousarray(lanes[:, 0]), sentences), hash_runs(np.ascontiguousarray(lanes[:, 1]),
+                                                                              sentences)
+
+
+def remove_sentences(page: Page, removed: Collection[int]) -> str:
+    """Return a text without the sentences of these numbers; an empty line is not left doubled."""
+    ends = page.sentence_ends
+    pieces = [page.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    kept = [_line_ends(piece) if number in removed else piece for number, piece in enumerate(pieces)]
+    return join_lines([line.strip() for line in "".join(kept).split("\n")])
+
+
+def _line_ends(piece: str) -> str:
+    """Return the line ends before a sentence, which stay when it goes."""
+    return "\n" * piece[:len(piece) - len(piece.lstrip())].count("\n")
+
+
+def join_lines(lines: list[str]) -> str:
+    """Join lines, with one empty line where there were several, and none at the ends."""
+    kept = [line for line, following in zip(lines, [*lines[1:], ""], strict=True) if line or following]
+    return "\n".join(kept).strip("\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saucier.text.cleaning import keys as key_module
-from saucier.text.cleaning import shards
+from saucier.text.cleaning import corpus as corpus_module
+from saucier.text.cleaning import pieces as key_module
 from saucier.text.cleaning.config import (
     Cleaning,
     ExactDuplicates,
@@ -22,11 +22,19 @@ from saucier.text.cleaning.config import (
     Unshuffled,
 )
 from saucier.text.cleaning.corpus import Corpus, write_corpus
-from saucier.text.cleaning.keys import KeyFile, KeyPart, sorted_buckets, starts
-from saucier.text.cleaning.minhash import MinHash, jaccard, shingles
 from saucier.text.cleaning.page import Page
-from saucier.text.cleaning.piece import Order, clean_piece
-from saucier.text.sources import find_sources
+from saucier.text.cleaning.pieces import (
+    KeyFile,
+    KeyPart,
+    MinHash,
+    Order,
+    clean_piece,
+    compute_jaccard,
+    find_run_starts,
+    find_shingles,
+    read_sorted_buckets,
+)
+from saucier.text.reading.sources import find_sources
 
 
 def corpus(folder: Path, texts: list[list[str]], *given: Rule, order: Shuffle | Unshuffled | None = None) -> Corpus:
@@ -115,7 +123,7 @@ def test_minhash_values_agree_as_often_as_the_jaccard_similarity_says() -> None:
     rule = NearDuplicates(words=1, bands=500, rows=4)
     minhash = MinHash(rule)
     agreeing = float((minhash.values(left) == minhash.values(right)).mean())
-    similarity = jaccard(shingles(left, 1), shingles(right, 1))
+    similarity = compute_jaccard(find_shingles(left, 1), find_shingles(right, 1))
     assert agreeing == pytest.approx(similarity, abs=3 * (similarity * (1 - similarity) / 2000) ** 0.5)
 
 
@@ -124,7 +132,7 @@ def test_bands_agree_as_often_as_the_formula_says() -> None:
     rule = NearDuplicates(words=1, bands=1000, rows=3)
     base = words(rng, 300)
     left, right = Page(" ".join(base)), Page(" ".join(base[:240] + words(rng, 60)))
-    similarity = jaccard(shingles(left, 1), shingles(right, 1))
+    similarity = compute_jaccard(find_shingles(left, 1), find_shingles(right, 1))
     minhash = MinHash(rule)
     share = float((minhash.bands(left) == minhash.bands(right)).mean())
     assert share == pytest.approx(similarity ** 3, abs=0.06)
@@ -140,8 +148,9 @@ def test_buckets_on_disk_give_the_groups_of_one_bucket(tmp_path: Path, monkeypat
     part, dropped = KeyPart(tmp_path / "keys.bin", 0), np.full(300, -1)
 
     def grouped() -> list[list[int]]:
-        return [keys["document"][starts(keys) == start].tolist() for keys in
-                sorted_buckets([part], dropped, tmp_path / "scratch") for start in np.unique(starts(keys))]
+        return [keys["document"][find_run_starts(keys) == start].tolist()
+                for keys in read_sorted_buckets([part], dropped, tmp_path / "scratch")
+                for start in np.unique(find_run_starts(keys))]
 
     whole = grouped()
     assert not (tmp_path / "scratch").exists(), "few keys are sorted in memory"
@@ -156,7 +165,7 @@ def test_shuffling_depends_on_the_seed_alone(tmp_path: Path, monkeypatch: pytest
     for folder in folders:
         folder.mkdir()
     first = texts_of(corpus(folders[0], [texts], order=Shuffle(seed=1)))
-    monkeypatch.setattr(shards, "BUCKET", 1000)
+    monkeypatch.setattr(corpus_module, "BUCKET", 1000)
     assert texts_of(corpus(folders[1], [texts[:123], texts[123:]], order=Shuffle(seed=1))) == first
     other = texts_of(corpus(folders[2], [texts], order=Shuffle(seed=2)))
     assert sorted(first) == sorted(other) == sorted(texts)

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 
 from saucier.errors import InputError
 from saucier.text.cleaning import config as rules
-from saucier.text.cleaning.cleaner import Cleaner, Place
+from saucier.text.cleaning.cleaner import Cleaner, Place, Tally
 from saucier.text.cleaning.config import SETS, Cleaning, Rule
-from saucier.text.cleaning.page import Page, sentence_ends
-from saucier.text.cleaning.tally import Tally
+from saucier.text.cleaning.page import Page, find_sentence_ends
 
 PROSE = ("The cook stirs the sauce in a large pot, and he tastes it with a spoon. It needs a little more salt, "
          "to be good with bread that the guests have brought. \"Is it ready?\" asks one of them.")
@@ -102,7 +101,7 @@ def test_a_rule_of_documents_drops_what_it_names_and_keeps_prose(rule: Rule, tex
 
 
 @pytest.mark.parametrize(("text", "share", "drops"), [("#a b c d e f g h i j", 0.1, False),
-                                                       ("#a b c d e f g h i", 0.1, True)])
+                                                      ("#a b c d e f g h i", 0.1, True)])
 def test_a_limit_itself_is_allowed(text: str, share: float, drops: bool) -> None:
     assert (cleaned(text, rules.Symbols(ratio=share))[0] is None) == drops
 
@@ -128,11 +127,11 @@ def naive_commonest(words: list[str], length: int) -> int:
 @pytest.mark.parametrize("text", [PROSE, WORDS, "a b c a b c a b d e f " * 3, "x y z", " ".join("abcabcabcd" * 4)])
 @pytest.mark.parametrize("length", [2, 3, 5])
 def test_counting_repeated_runs_equals_plain_loops(text: str, length: int) -> None:
-    from saucier.text.cleaning.repetition import commonest, repeated
+    from saucier.text.cleaning.gopher import count_commonest, count_repeated
 
     page = Page(text)
-    assert repeated(page.word_hashes, page.lengths, length) == naive_repeated(page.words, length)
-    assert commonest(page.word_hashes, page.lengths, length) == naive_commonest(page.words, length)
+    assert count_repeated(page.word_hashes, page.lengths, length) == naive_repeated(page.words, length)
+    assert count_commonest(page.word_hashes, page.lengths, length) == naive_commonest(page.words, length)
 
 
 def test_longer_runs_cover_no_more_than_shorter_ones() -> None:
@@ -159,7 +158,7 @@ def test_bad_words_are_whole_words_and_phrases(tmp_path: Path) -> None:
     ("One. Two! Three?", 3), ("He said \"no.\" Then he left.", 2), ("Version 3.14 is out.", 1), ("A line\nanother", 2),
     ("日本語です。次の文。", 2), ("   ", 0), ("Wait... what?", 2)])
 def test_sentences_end_where_a_reader_says(text: str, ends: int) -> None:
-    assert len(sentence_ends(text)) == ends
+    assert len(find_sentence_ends(text)) == ends
 
 
 def test_evaluation_text_is_found_whatever_its_case_and_punctuation(tmp_path: Path) -> None:

@@ -1,0 +1,196 @@
+"""Weights of a model from another one: of the same body, of one side of an encoder-decoder, or for a changed config.
+
+Not here: the tree of an encoder-decoder from two models, which `families.encoder_decoder.joined` makes.
+Letters: V vocab, D dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.config import Transformer as Config
+from saucier.errors import InputError
+from saucier.model import Transformer, allocate_model
+from saucier.plain import first_difference
+
+
+@dataclass(frozen=True, slots=True)
+class AddedTokens:
+    """Tokens that the other model does not know."""
+
+    first: int
+    """The id of the first one; the others follow."""
+    pieces: Sequence[Sequence[int]]
+    """For each new token the ids that spelled it so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferReport:
+    """What became of the weights."""
+
+    new: tuple[str, ...]
+    """Parameters that the other model does not have; they keep their starting weights."""
+    left: tuple[str, ...]
+    """Parameters of the other model that have no place here."""
+    tokens: int = 0
+    """Tokens that began as the mean of their pieces."""
+    wider: tuple[str, ...] = ()
+    """Parameters that have more rows than those of the other model."""
+
+
+def initialize_from(model: Transformer, other: Transformer, tokens: AddedTokens | None = None) -> TransferReport:
+    """Fill `model` in place with all that it shares with `other`, and say what it does not share.
+
+    The row of a new token, in every table and output matrix, is the mean of the rows of its pieces.
+    Raises `InputError` where the two bodies differ in more than vocabulary, mix, pooler and head.
+    """
+    check_same_body(model.config, other.config)
+    sizes = model.config.embed.vocab, other.config.embed.vocab
+    mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
+    fits = {name for name in mine.keys() & theirs.keys() if takes_rows_of(mine[name], theirs[name])}
+    wider = tuple(name for name in fits if len(mine[name]) > len(theirs[name]))
+    with torch.no_grad():
+        for name in fits:
+            target, source = mine[name], theirs[name].to(mine[name].dtype)
+            target[:len(source)] = source
+            if tokens is not None and (len(target), len(source)) == sizes:
+                fill_token_rows(target, source, tokens)
+    return TransferReport(tuple(name for name in mine if name not in fits),
+                          tuple(name for name in theirs if name not in fits), len(tokens.pieces) if tokens else 0,
+                          wider)
+
+
+def drop_decoder(model: Transformer, config: c.Transformer) -> None:
+    """Leave an encoder-decoder its encoder alone, in place, where another config has that alone."""
+    if config.decoder is None and model.config.encoder is not None:
+        model.decoder = model.decoder_embed = None
+        model.config = model.config.model_copy(update={"decoder": None, "decoder_embed": None, "default_target": None})
+
+
+def takes_rows_of(mine: Tensor, theirs: Tensor) -> bool:
+    """Say whether a tensor takes another's place, with as many rows or more."""
+    return mine.shape[1:] == theirs.shape[1:] and mine.dim() == theirs.dim() and len(mine) >= len(theirs)
+
+
+def fill_token_rows(target: Tensor, source: Tensor, tokens: AddedTokens) -> None:
+    """Set the rows of new tokens. Shapes: target [V + more, D] or [V + more], source [V, D] or [V]."""
+    for number, pieces in enumerate(tokens.pieces, start=tokens.first):
+        target[number] = source[list(pieces)].float().mean(dim=0).to(target.dtype)
+
+
+def check_same_body(mine: c.Transformer, theirs: c.Transformer) -> None:
+    """Raise `InputError`, naming the first difference, where the bodies are not of the same shape."""
+    found = first_difference(describe_body(mine), describe_body(theirs))
+    if found is not None:
+        key, here, there = found
+        raise InputError(f"the model to begin with has {key} = {there}, and this one {here}", where=f"model.{key}",
+                         remedy="leave the recipe out, or use one of the same shape (`saucier diff` shows all)")
+
+
+def describe_body(config: c.Transformer) -> Any:
+    """Return a config as plain values without what may differ."""
+    values = config.model_dump(mode="json", exclude={"head", "pooler", "mix", "initialization", "source"})
+    for embed in (values["embed"], values["decoder_embed"] or {}):
+        embed.pop("vocab", None)
+    return drop_weightless_keys(values)
+
+
+WEIGHTLESS = ("dropout", "otherwise")
+"""Keys that say nothing of a body's weights: the one belongs to the training, the other (which tokens are global, or of
+which segment, where a batch does not say it) to the task."""
+
+
+def drop_weightless_keys(value: Any) -> Any:
+    """Leave out every key that says nothing of the weights."""
+    if isinstance(value, dict):
+        return {key: drop_weightless_keys(one) for key, one in value.items() if key not in WEIGHTLESS}
+    return [drop_weightless_keys(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStartReport:
+    """What became of the weights of both sides."""
+
+    taken: tuple[str, ...]
+    """Parameters that begin with a loaded value."""
+    new: tuple[str, ...]
+    """Parameters that keep their random start, such as the cross-attention."""
+
+
+def warm_start(model: Transformer, *, encoder: Transformer | None = None,
+               decoder: Transformer | None = None) -> WarmStartReport:
+    """Fill the sides of an encoder-decoder in place; a side that gets no model keeps its random start.
+
+    Where both sides share weights, the encoder's stand. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
+    Raises `InputError` for a stack that fills nothing of its side, and for weights of another shape.
+    """
+    mine, taken = dict(model.named_parameters()), dict[str, None]()
+    sides = (("decoder", decoder, make_decoder_renamer(model)), ("encoder", encoder, rename_for_encoder))
+    for side, other, ours in sides:  # the encoder last: what is shared is its own
+        if other is not None:
+            taken |= dict.fromkeys(fill_side(side, mine, dict(other.named_parameters()), ours))
+    return WarmStartReport(tuple(taken), tuple(name for name in mine if name not in taken))
+
+
+def fill_side(side: str, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor],
+              ours: Callable[[str], str]) -> list[str]:
+    """Copy all weights that have a place, and return their names here."""
+    found = {ours(name): value for name, value in theirs.items() if ours(name) in mine}
+    wrong = [name for name, value in found.items() if not takes_rows_of(mine[name], value)]
+    if wrong or not any(".blocks." in name for name in found):
+        what = f"{wrong[0]} has another shape" if wrong else "none of its blocks has a place here"
+        raise InputError(what, where=f"warm_start.{side}",
+                         remedy="leave the recipe out, so that the model follows from the weights")
+    with torch.no_grad():
+        for name, value in found.items():
+            mine[name][:len(value)] = value.to(mine[name].dtype)
+    return list(found)
+
+
+def rename_for_encoder(name: str) -> str:
+    """Return what a parameter of another model is called on the side that reads; the head has no place there."""
+    return "" if name.startswith("head.") else name.replace("decoder.", "encoder.", 1)
+
+
+def make_decoder_renamer(model: Transformer) -> Callable[[str], str]:
+    """Return what calls a parameter of another model by its name on the side that writes."""
+    embed = "embed." if model.decoder_embed is None else "decoder_embed."
+    shared = model.config.decoder is not None and model.config.decoder.tied
+
+    def name(theirs: str) -> str:
+        first, _, rest = theirs.partition(".")
+        match first:
+            case "embed":
+                return embed + rest
+            case "encoder" | "decoder":
+                tied = f"encoder.{rest}"
+                return tied if shared and ".cross." not in theirs else f"decoder.{rest}"
+            case "head":
+                return f"head.{rest.removeprefix('language.')}"
+            case _:
+                return ""
+
+    return name
+
+
+def rebuild_model(model: Transformer, config: Config, weights: Mapping[str, Tensor] | None = None) -> Transformer:
+    """Return a model of another config with the same weights, in the same mode; `weights` stand in place of them.
+
+    Raises `InputError` for a model with an adapter, which belongs to the tree that it was made for.
+    """
+    if model.rewrites:
+        raise InputError("the model has an adapter beside its weights", where="model",
+                         remedy="merge it first, with saucier convert or saucier merge")
+    like = next(model.parameters())
+    made = allocate_model(config, dtype=like.dtype, device=like.device)
+    with torch.no_grad():
+        made.load_state_dict(dict(weights or model.state_dict()), strict=True)
+    made.generation, made.published = dict(model.generation), dict(model.published)
+    made.origin = None if model.origin is None else replace(model.origin, tokenizer=None)
+    return made.train(model.training)

@@ -1,0 +1,251 @@
+"""What the blocks of a stack see and how it is weighed, how many key-value heads they have, and which layers there are.
+
+Letters: H heads, G groups, E head width, D dim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import lcm
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.adaptation.surgery.operations import (
+    Blocks,
+    GroupedHeads,
+    Hashes,
+    Layers,
+    MixedKeys,
+    RandomFeatures,
+    Windows,
+)
+from saucier.adaptation.surgery.shape import ModelState, check_full_attention, take_only_encoder
+from saucier.adaptation.surgery.tables import count_from_zero, count_past_padding
+from saucier.config import longest_input
+from saucier.config.base import rewrite_config
+from saucier.config.stack import arrange_blocks
+from saucier.config.visibility import build_bigbird_visibility
+from saucier.errors import InputError
+
+POOLER, DENSE = "pooler.dense.", "head.transform.dense."
+
+
+def move_pooler_to_head(shape: ModelState) -> ModelState:
+    """Move the pooler of a head that labels texts into the head, where RoBERTa and Longformer have it."""
+    head, pooler = shape.config.head, shape.config.pooler
+    plain = isinstance(head, c.ClassificationHead) and head.transform is None and isinstance(head.pick, c.Pooled)
+    if not plain or pooler != c.Pooler():
+        return shape
+    assert isinstance(head, c.ClassificationHead), "as `plain` says"
+    transform = c.Transform(activation="tanh", norm=None, dropout=head.dropout)
+    moved = head.model_copy(update={"pick": c.First(), "transform": transform})
+    weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
+               for name, weight in shape.weights.items()}
+    return shape.put(shape.config.model_copy(update={"head": moved, "pooler": None}), weights)
+
+
+def add_pooler(shape: ModelState) -> ModelState:
+    """Put a pooler on a body that has none, under a head that does not read it, as BigBird's files hold one.
+
+    It gives the first token's vector as it is, through a tanh.
+    """
+    if shape.config.pooler is not None or not isinstance(shape.config.head, c.LanguageHead | c.TokenHead | None):
+        return shape
+    like = shape.weights["embed.tokens.weight"]
+    size = shape.config.width
+    own = {"pooler.dense.weight": torch.eye(size, dtype=like.dtype, device=like.device),
+           "pooler.dense.bias": like.new_zeros(size)}
+    return shape.put(shape.config.model_copy(update={"pooler": c.Pooler()}), {**shape.weights, **own})
+
+
+LOCAL = re.compile(r"(encoder\.blocks\.\d+\.\w+\.inner\.)qkv\.(.+)")
+
+
+def use_windows(shape: ModelState, by: Windows) -> ModelState:
+    """Turn an encoder into a Longformer, or let a decoder look back a window only.
+
+    Raises `InputError` for an odd width (an encoder looks as far to both sides) and for attention that is not full.
+    """
+    if shape.config.encoder is None:
+        return use_past_windows(shape, by)
+    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    if by.width < 2 or by.width % 2:
+        raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
+                         remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
+    shape = move_pooler_to_head(count_past_padding(shape))
+    bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
+    config = shape.attentions(lambda attention: attention.model_copy(update={
+        "visibility": c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
+        "global_maps": c.GlobalMaps(bias=all(bias))}))
+    own = {f"{match[1]}global_qkv.{match[2]}": weight.clone() for name, weight in shape.weights.items()
+           if (match := LOCAL.fullmatch(name))}
+    return shape.put(config, {**shape.weights, **own}, same=by.width // 2 + 1)
+
+
+def use_past_windows(shape: ModelState, by: Windows) -> ModelState:
+    """Let each token of a decoder see the last ones before it, and itself."""
+    if not isinstance(by.tokens, c.NoTokens):
+        raise InputError("a decoder has no global tokens: they would see what is to come", where="--global",
+                         remedy="leave it out")
+    if any(attention.visibility != c.Causal() for attention in shape.stacks()["decoder"].attentions()):
+        raise InputError("the attention is no plain causal one", where="--attention",
+                         remedy="begin with a decoder whose tokens see all before them")
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
+        "visibility": c.Causal() & c.Window(size=by.width)})), same=by.width)
+
+
+def use_blocks(shape: ModelState, by: Blocks) -> ModelState:
+    """Turn an encoder into a BigBird. Raises `InputError` for attention that is not full, and without positions."""
+    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    shape = add_pooler(count_from_zero(shape))
+    room = longest_input(shape.config.embed.positions)
+    if room is None:
+        raise InputError("blocks are drawn up to a longest input, and the model knows none", where="--attention",
+                         remedy="use window:N")
+    seen = build_bigbird_visibility(by.size, by.drawn, room)
+    assert isinstance(seen, c.Beyond), "short inputs are seen whole"
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={"visibility": seen})),
+                     same=seen.length)
+
+
+def use_features(shape: ModelState, by: RandomFeatures) -> ModelState:
+    """Let every self-attention weigh by random features; where it cannot, building the model says why."""
+    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
+        "kernel": c.Favor(features=by.count)})), same=0)
+
+
+def use_mixed_keys(shape: ModelState, by: MixedKeys) -> ModelState:
+    """Let every token of an encoder see mixtures of keys, each at first the mean of as many neighbours as it takes.
+
+    Raises `InputError` for attention that is not full, without positions, and for more mixtures than positions.
+    """
+    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    room = longest_input(shape.config.embed.positions)
+    if room is None or by.rank > room:
+        raise InputError(f"{by.rank} mixtures of {'no known number of' if room is None else room} positions",
+                         where="--attention", remedy="give a model with positions, and fewer mixtures than there are")
+    config = shape.attentions(lambda attention: attention.model_copy(update={
+        "kernel": c.LowRank(length=room, rank=by.rank, dropout=getattr(attention.kernel, "dropout", 0.0))}))
+    like = shape.weights["embed.tokens.weight"]
+    maps = count_neighbours(by.rank, room).to(like)
+    own = {f"{match[1]}mixtures.{name}": maps.clone() for weight in shape.weights
+           if (match := LOCAL.fullmatch(weight)) and match[2] == "weight" for name in ("keys", "values")}
+    return shape.put(config, {**shape.weights, **own}, same=0)
+
+
+def change_hashes(shape: ModelState, by: Hashes) -> ModelState:
+    """Sort into other chunks, in other rounds, where attention hashes. Raises `InputError` where none does."""
+    kernels = [attention.kernel for stack in shape.stacks().values() for attention in stack.attentions()]
+    hashing = [kernel.chunks.length for kernel in kernels if isinstance(kernel, c.Hashing)]
+    if not hashing:
+        raise InputError("no attention of the model hashes: its queries and keys are two maps", where="--attention",
+                         remedy="begin with a Reformer, or use window:512")
+    multiple = lcm(by.chunk, *(kernel.length for kernel in kernels if isinstance(kernel, c.Chunks)))
+
+    def padded(chunks: c.Chunks, length: int) -> c.Chunks:
+        return chunks.model_copy(update={"length": length, "multiple": chunks.multiple and multiple})
+
+    def changed(attention: c.SelfAttention) -> c.SelfAttention:
+        match attention.kernel:
+            case c.Hashing(chunks=chunks, rounds=rounds) as kernel:
+                new: c.Hashing | c.Chunks = kernel.model_copy(update={
+                    "chunks": padded(chunks, by.chunk), "rounds": by.rounds or rounds})
+            case c.Chunks(length=length) as kernel:
+                new = padded(kernel, length)
+            case _:
+                return attention
+        return attention.model_copy(update={"kernel": new})
+
+    return shape.put(shape.attentions(changed), same=min(by.chunk, *hashing))
+
+
+def count_neighbours(rank: int, length: int) -> torch.Tensor:
+    """Return maps that take the mean of neighbours, of about as many each. Shapes: -> [rank, length]."""
+    group = torch.arange(length) * rank // length
+    found = (torch.arange(rank)[:, None] == group).float()
+    return found / found.sum(dim=1, keepdim=True)
+
+
+MAPS = re.compile(r"(?:encoder|decoder)\.blocks\.\d+\.\w+\.inner\.(qkv|kv|global_qkv)\.(?:weight|bias)")
+
+
+def group_heads(shape: ModelState, by: GroupedHeads) -> ModelState:
+    """Pool the heads for keys and values of every attention by their mean.
+
+    Raises `InputError` for heads that do not divide into so many groups, and where their number differs in the model.
+    """
+    projections = {node for stack in shape.stacks().values() for block in stack.blocks()
+                   for residual in block.sublayers
+                   if (node := getattr(residual.inner, "projection", None)) is not None}
+    if not projections:
+        raise InputError("the model has no attention", where="--kv-heads", remedy="leave it out")
+    for one in projections:
+        if (one.kv_heads or one.heads) % by.count:
+            raise InputError(f"{one.kv_heads or one.heads} heads do not divide into {by.count} groups",
+                             where="--kv-heads",
+                             remedy=f"give one of {', '.join(list_divisors(one.kv_heads or one.heads))}")
+        if not one.key_bias:
+            raise InputError("keys without the bias that values have cannot be pooled", where="--kv-heads",
+                             remedy="leave it out")
+    if len({one.widths(shape.config.dim) for one in projections}) > 1:
+        raise InputError("the attentions of this model have different numbers of heads", where="--kv-heads",
+                         remedy="leave it out")
+    projection = projections.pop()
+    before, after = projection, projection.model_copy(update={"kv_heads": by.count})
+    config = shape.config.model_copy(update={
+        name: rewrite_config(stack, lambda node: node.model_copy(update={"kv_heads": by.count})
+                             if isinstance(node, c.Projection) else node) for name, stack in shape.stacks().items()})
+    weights = {name: pool_heads(weight, match[1], before.widths(shape.config.dim), after.widths(shape.config.dim))
+               if (match := MAPS.fullmatch(name)) else weight for name, weight in shape.weights.items()}
+    return shape.put(config, weights, same=float("inf") if by.count == (before.kv_heads or before.heads) else 0)
+
+
+def pool_heads(weight: Tensor, kind: str, before: tuple[int, int, int], after: tuple[int, int, int]) -> Tensor:
+    """Pool the rows of keys and values of one map. Shapes: [.. + 2·H·E, D] -> [.. + 2·G·E, D], biases likewise."""
+    query, key, width = before
+    own = [] if kind == "kv" else [weight[:query]]
+    parts = weight[-2 * key:].split(key)
+    groups = after[1] // width
+    means = [part.unflatten(0, (groups, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
+    return torch.cat([*own, *means])
+
+
+def list_divisors(count: int) -> list[str]:
+    """Return the numbers that divide a number of heads."""
+    return [str(one) for one in range(1, count + 1) if count % one == 0]
+
+
+def reorder_layers(shape: ModelState, by: Layers) -> ModelState:
+    """Leave layers of a stack out, or let them come again, each with weights of its own.
+
+    Raises `InputError` for a layer that is not there, and for layers that share weights.
+    """
+    option, stacks = ("--decoder-layers", "decoder") if by.decoder else ("--layers", "encoder")
+    found = shape.stacks()
+    name = stacks if stacks in found else next(iter(found))
+    if by.decoder and len(found) < 2:
+        raise InputError("the model has one stack", where=option, remedy="use --layers")
+    stack = found[name]
+    if isinstance(stack.layers, c.Share):
+        raise InputError("the layers share their weights", where=option, remedy="leave it out")
+    blocks = stack.blocks()
+    if wrong := [one for one in by.order if one >= len(blocks)]:
+        raise InputError(f"there is no layer {wrong[0]}: they are numbered from 0 to {len(blocks) - 1}", where=option,
+                         remedy=f"such as {option} 0-{len(blocks) - 1}")
+    layers = arrange_blocks(tuple(blocks[one] for one in by.order))
+    unchanged = by.order == tuple(range(len(blocks)))
+    return shape.put(shape.config.model_copy(update={name: stack.model_copy(update={"layers": layers})}),
+                     renumber_layers(shape.weights, name, by.order), same=float("inf") if unchanged else 0)
+
+
+def renumber_layers(weights: Mapping[str, Tensor], stack: str, order: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return the weights with a stack's blocks, and its layers' own positions, in another order."""
+    numbered = re.compile(rf"({stack}\.(?:blocks|positions)\.)(\d+)(\..+)")
+    matches = {name: numbered.fullmatch(name) for name in weights}
+    kept = {name: weights[name] for name, match in matches.items() if match is None}
+    moved = {f"{match[1]}{place}{match[3]}": weights[name] for name, match in matches.items() if match is not None
+             for place, number in enumerate(order) if number == int(match[2])}
+    return kept | moved

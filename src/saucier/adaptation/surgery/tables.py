@@ -1,0 +1,179 @@
+"""Tables with a row a position or a token: longer, shorter, renumbered, with the ids that the config knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.adaptation import starting_weights
+from saucier.adaptation.surgery.operations import NewTokens, Positions, Tokens
+from saucier.adaptation.surgery.shape import ModelState
+from saucier.config import longest_input
+from saucier.config.base import Config, rewrite_config
+from saucier.errors import InputError
+from saucier.model import Transformer
+
+POSITION_TABLES = {"embed": "embed.positions.weight", "decoder_embed": "decoder_embed.positions.weight"}
+
+
+def extend_positions(shape: ModelState, by: Positions) -> ModelState:
+    """Tile every table of learned positions. Raises `InputError` where there is none, and for fewer than there are.
+
+    The rows before the first token's (RoBERTa's two) are kept once; texts as long as before give the same numbers.
+    """
+    found = {name: embed for name in POSITION_TABLES if (embed := getattr(shape.config, name)) is not None
+             and isinstance(embed.positions, c.Learned)}
+    if not found:
+        raise InputError("the model has no table of positions, so there is nothing to extend", where="--positions",
+                         remedy="leave it out")
+    config, weights, rooms = shape.config, dict(shape.weights), []
+    for name, embed in found.items():
+        table, room = embed.positions, longest_input(embed.positions)
+        assert room is not None, "a table ends"
+        if by.length < room:
+            raise InputError(f"{by.length} positions are fewer than the {room} that there are", where="--positions",
+                             remedy=f"give {room} or more")
+        ahead = table.length - room
+        weights[POSITION_TABLES[name]] = tile_rows(weights[POSITION_TABLES[name]], ahead, by.length)
+        longer = table.model_copy(update={"length": ahead + by.length})
+        config = config.model_copy(update={name: embed.model_copy(update={"positions": longer})})
+        rooms.append(room)
+    if isinstance(config.head, c.EmbeddingHead) and config.head.length is not None:
+        config = config.model_copy(update={"head": config.head.model_copy(update={"length": by.length})})
+    return shape.put(config, weights, same=min(rooms))
+
+
+def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
+    """Repeat the rows behind the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
+
+    Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
+    """
+    rows = table[ahead:]
+    return torch.cat([table[:ahead], rows.repeat(-(-length // len(rows)), 1)[:length]])
+
+
+def count_past_padding(shape: ModelState) -> ModelState:
+    """Count positions as RoBERTa and Longformer do, from behind the padding id on; the vectors stay where they were."""
+    positions = shape.config.embed.positions
+    if not isinstance(positions, c.Learned) or positions.places != c.InOrder():
+        return shape
+    table = shape.weights[POSITION_TABLES["embed"]]
+    ahead = table[:1].expand(shape.pad + 1, -1)  # rows of padding, which nothing reads
+    moved = positions.model_copy(update={"length": positions.length + shape.pad + 1,
+                                         "places": c.SkipPadding(padding=shape.pad)})
+    return place_positions(shape, moved, torch.cat([ahead, table]))
+
+
+def count_from_zero(shape: ModelState) -> ModelState:
+    """Count positions as BERT and BigBird do, from the first row on; the vectors stay where they were."""
+    positions = shape.config.embed.positions
+    if not isinstance(positions, c.Learned) or not isinstance(positions.places, c.SkipPadding):
+        return shape
+    ahead = positions.places.padding + 1
+    moved = positions.model_copy(update={"length": positions.length - ahead, "places": c.InOrder()})
+    return place_positions(shape, moved, shape.weights[POSITION_TABLES["embed"]][ahead:])
+
+
+def place_positions(shape: ModelState, positions: c.Learned, table: Tensor) -> ModelState:
+    """Return the shape with another table of the tokens' positions."""
+    embed = shape.config.embed.model_copy(update={"positions": positions})
+    return shape.put(shape.config.model_copy(update={"embed": embed}),
+                     {**shape.weights, POSITION_TABLES["embed"]: table.contiguous()})
+
+
+TOKEN_ROWS = re.compile(r"(?:decoder_)?embed\.tokens\.weight|head\.(?:language\.)?(?:weight|bias)")
+"""Weights that may have a row for every token."""
+ID_FIELDS: Mapping[type[Config], str] = {
+    c.BeforeSeparator: "token", c.AfterSeparator: "token", c.AfterToken: "token", c.QuestionSpanHead: "separator",
+    c.InPlace: "mask", c.WholeText: "mask"}
+"""Fields that are ids of tokens."""
+
+
+def keep_tokens(shape: ModelState, by: Tokens) -> ModelState:
+    """Leave out the rows of all other tokens; ids are those of the trimmed tokenizer.
+
+    Raises `InputError` for a model whose tables are not one row a token, and for an id in its config that is left out.
+    """
+    vocab, new = shape.config.embed.vocab, by.numbers()
+    wide = list_token_tables(shape, "--vocabulary", highest=max(by.kept))
+    rows = torch.tensor(by.kept)
+    weights = {name: weight[rows.to(weight.device)] if name in wide else weight
+               for name, weight in shape.weights.items()}
+    return shape.put(rewrite_config(shape.config, lambda node: renumber_config(node, new, vocab, len(by.kept))),
+                     weights)
+
+
+def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
+    """Put rows for more tokens behind all others. Texts that are spelled as before give the numbers that they gave.
+
+    Raises `InputError` for a model whose tables are not one row a token.
+    """
+    vocab, rows = shape.config.embed.vocab, by.first + len(by.pieces)
+    wide = list_token_tables(shape, "--new-tokens", highest=by.first - 1)
+    weights = {name: extend_table(weight, max(vocab, rows), by) if name in wide else weight
+               for name, weight in shape.weights.items()}
+    return shape.put(rewrite_config(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
+                                    if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
+
+
+def extend_table(table: Tensor, rows: int, by: NewTokens) -> Tensor:
+    """Return a table with the new rows in it. Shapes: [V, D] or [V] -> [rows, D] or [rows]."""
+    made = torch.cat([table, table.new_zeros(rows - len(table), *table.shape[1:])])
+    starting_weights.fill_token_rows(made, table, starting_weights.AddedTokens(by.first, by.pieces))
+    return made
+
+
+def list_token_tables(shape: ModelState, option: str, *, highest: int) -> set[str]:
+    """Name the weights that have a row for each token. Raises `InputError` where the tokens' table is none of them.
+
+    `highest`: the highest id that the tokenizer knows.
+    """
+    vocab = shape.config.embed.vocab
+    wide = {name for name, weight in shape.weights.items() if TOKEN_ROWS.fullmatch(name) and len(weight) == vocab}
+    if "embed.tokens.weight" not in wide or highest >= vocab or isinstance(shape.config.head, c.AdaptiveHead):
+        raise InputError("the model has no table with a row for each token of its tokenizer", where=option,
+                         remedy="leave it out")
+    if shape.config.decoder_embed is not None and shape.config.decoder_embed.vocab != vocab:
+        raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
+    return wide
+
+
+def renumber_config(node: Config, new: Mapping[int, int], vocab: int, count: int) -> Config:
+    """Give a config the new ids of the tokens that it names."""
+    field = ID_FIELDS.get(type(node))
+    if isinstance(node, c.Embedding):
+        padding = node.padding if node.padding is None else find_new_id(node.padding, new)
+        return node.model_copy(update={"vocab": count if node.vocab == vocab else node.vocab, "padding": padding})
+    return node if field is None else node.model_copy(update={field: find_new_id(getattr(node, field), new)})
+
+
+def find_new_id(old: int, new: Mapping[int, int]) -> int:
+    """Return a token's new id. Raises `InputError` for one that is left out."""
+    if old not in new:
+        raise InputError(f"the model names token {old}, which the tokenizer does not know as special",
+                         where="--vocabulary", remedy="leave it out")
+    return new[old]
+
+
+def count_fixed_ids(config: c.Transformer) -> int:
+    """Return how many first ids must stay: positions that are counted from behind the padding id depend on it."""
+    places = getattr(config.embed.positions, "places", None)
+    return places.padding + 1 if isinstance(places, c.SkipPadding) else 0
+
+
+def renumber_defaults(model: Transformer, new: Mapping[int, int]) -> None:
+    """Give a model's defaults of generation, and what it was published with, the new ids, in place."""
+    for values in (model.generation, model.published):
+        values.update({name: renumber_value(value, new) for name, value in values.items() if "token_id" in name})
+
+
+def renumber_value(value: Any, new: Mapping[int, int]) -> Any:
+    """Return the new ids of a value; what is no id of a token stays."""
+    if isinstance(value, list):
+        return [renumber_value(one, new) for one in value]
+    return new.get(value, value) if isinstance(value, int) else value

@@ -1,0 +1,244 @@
+"""Which linear maps and parameters of a built model a rewrite changes: by role or by name; and putting modules in
+their place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from saucier.adaptation.tuning import Where
+from saucier.errors import InputError, suggest_name
+from saucier.expressions import compile_expression
+from saucier.model import Transformer
+from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.feed_forward import FeedForward, GatedFeedForward
+from saucier.parts.hashing import HashedAttention
+from saucier.parts.norms import NoNorm
+
+
+def swap_modules(model: nn.Module, replaced: Mapping[int, nn.Module]) -> None:
+    """Put other modules in the place of some, by their ids, wherever these stand: stacks may share modules."""
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if child is not None and id(child) in replaced and replaced[id(child)] is not parent:
+                parent._modules[name] = replaced[id(child)]
+
+
+WHOLE = "whole"
+ROLES = ("query", "key", "value", "output", "up", "gate", "down", "qkv", "attention", "feed_forward", "linear",
+         "tokens")
+GROUPS = ("embeddings", "head", "norms", "biases")
+"""Terms for parameters that are no linear maps."""
+STACKS = ("encoder.", "decoder.")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMap:
+    """A linear map, or some rows of a matrix that holds several."""
+
+    module: str
+    """Dotted name of the module that holds it."""
+    part: str
+    """What the rows are; `whole` for all of them."""
+    start: int
+    """First row."""
+    rows: int
+    roles: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Dotted name, with the part where it is one of several."""
+        return self.module if self.part == WHOLE else f"{self.module}.{self.part}"
+
+
+def list_targets(model: nn.Module) -> list[TargetMap]:
+    """Return every linear map, whole and by parts, and the token table, each once; those outside stacks have no role.
+    """
+    found: list[TargetMap] = []
+    for name, module in model.named_modules():
+        found += list_parts(name, module)
+    named = {place.module for place in found}
+    for name, module in model.named_modules():
+        if name not in named and is_target(module) and not inside_addition(model, name):
+            roles = frozenset(("linear",) if name.startswith(STACKS) else ())
+            found.append(TargetMap(name, WHOLE, 0, count_rows(module), roles))
+    first: dict[int, str] = {}
+    for place in found:  # stacks may share maps
+        first.setdefault(id(model.get_submodule(place.module)), place.module)
+    return [place for place in found if place.module in first.values()]
+
+
+def is_target(module: nn.Module) -> bool:
+    """Say whether a module is a linear map: `nn.Linear`, or what a rewrite put in its place."""
+    return isinstance(module, nn.Linear) or (getattr(module, "rewritten", False) and hasattr(module, "out_features"))
+
+
+def count_rows(module: nn.Module) -> int:
+    """Return the rows of a linear map."""
+    rows: int = module.out_features  # type: ignore[assignment]  # a linear map's
+    return rows
+
+
+def inside_addition(model: nn.Module, name: str) -> bool:
+    """Say whether a module was added by a rewrite, or is the map that a rewrite stands around."""
+    parents = [name.rsplit(".", cut)[0] for cut in range(1, name.count(".") + 1)]
+    return any(getattr(model.get_submodule(parent), "rewritten", False) for parent in parents)
+
+
+def list_parts(name: str, module: nn.Module) -> Iterator[TargetMap]:
+    """Yield the maps that a module of ours has, with what they are for."""
+    match module:
+        case SelfAttention():
+            query, key, _ = module.widths
+            if is_target(module.qkv):  # not those of a bottleneck, which are two maps
+                yield from list_fused_parts(f"{name}.qkv", {"query": query, "key": key, "value": key}, "attention",
+                                            "qkv")
+            yield single_part(f"{name}.out", module.out, "output", "attention")
+        case HashedAttention():
+            yield from list_fused_parts(f"{name}.qkv", {"query": module.width, "value": module.width}, "attention",
+                                        "qkv")
+            yield single_part(f"{name}.out", module.out, "output", "attention")
+        case CrossAttention():
+            yield single_part(f"{name}.q", module.q, "query", "attention")
+            half = module.kv.out_features // 2
+            yield from list_fused_parts(f"{name}.kv", {"key": half, "value": half}, "attention")
+            yield single_part(f"{name}.out", module.out, "output", "attention")
+        case GatedFeedForward():
+            half = module.up.out_features // 2
+            yield from list_fused_parts(f"{name}.up", {"gate": half, "up": half}, "feed_forward")
+            yield single_part(f"{name}.down", module.down, "down", "feed_forward")
+        case FeedForward():
+            yield single_part(f"{name}.up", module.up, "up", "feed_forward")
+            yield single_part(f"{name}.down", module.down, "down", "feed_forward")
+        case Transformer() if hasattr(module.embed.tokens, "num_embeddings"):
+            yield TargetMap("embed.tokens", WHOLE, 0, module.embed.tokens.num_embeddings, frozenset(("tokens",)))
+
+
+def list_fused_parts(module: str, rows: dict[str, int], group: str, whole: str = "") -> Iterator[TargetMap]:
+    """Yield the maps that one matrix holds, and the matrix."""
+    yield TargetMap(module, WHOLE, 0, sum(rows.values()), frozenset((whole,)) if whole else frozenset())
+    start = 0
+    for part, count in rows.items():
+        yield TargetMap(module, part, start, count, frozenset((part, group, "linear")))
+        start += count
+
+
+def single_part(name: str, module: nn.Linear, role: str, group: str) -> TargetMap:
+    """Return the place of a map with a matrix of its own."""
+    rows = module.out_features
+    return TargetMap(name, WHOLE, 0, rows, frozenset((role, group, "linear")))
+
+
+def select_targets(model: nn.Module, where: Where) -> list[TargetMap]:
+    """Return the maps that terms mean, in the model's order.
+
+    Raises `InputError` for an unknown role, a term that meets nothing, and a matrix meant both whole and in parts.
+    """
+    known = list_targets(model)
+    chosen: dict[str, TargetMap] = {}
+    for term in where:
+        wanted = term.removeprefix("!")
+        met = has_role(known, wanted) if is_word(wanted) else match_names(known, wanted)
+        if not met:
+            raise InputError(f"{wanted!r} meets no map of this model", where="tuning.where",
+                             remedy=f"roles: {', '.join(list_roles(known))}; names look like {known[1].name}")
+        for place in met:
+            if term.startswith("!"):
+                chosen.pop(place.name, None)
+            else:
+                chosen[place.name] = place
+    if twice := {place.module for place in chosen.values() if place.part == WHOLE} & {
+            place.module for place in chosen.values() if place.part != WHOLE}:
+        raise InputError(f"{min(twice)} is meant both whole and in parts", where="tuning.where",
+                         remedy="name the parts, or the whole matrix")
+    if not chosen:
+        raise InputError("no map is meant", where="tuning.where", remedy="name a role, such as query")
+    return [place for place in known if place.name in chosen]
+
+
+def is_word(term: str) -> bool:
+    """Say whether a term is a plain word, so a role."""
+    return re.fullmatch(r"\w+", term) is not None
+
+
+def list_roles(known: Iterable[TargetMap]) -> list[str]:
+    """Return the roles that some map of the model has."""
+    return [role for role in ROLES if any(role in place.roles for place in known)]
+
+
+def has_role(known: Sequence[TargetMap], role: str) -> list[TargetMap]:
+    """Return the maps of a role. Raises `InputError` for an unknown one."""
+    if role not in ROLES:
+        raise InputError(f"unknown role {role!r}", where="tuning.where", remedy=suggest_name(role, [*ROLES]))
+    return [place for place in known if role in place.roles]
+
+
+def match_names(known: Sequence[TargetMap], term: str) -> list[TargetMap]:
+    """Return the maps whose name a glob or a regular expression meets; of a matrix met whole, not its parts again."""
+    meets = make_matcher(term)
+    met = [place for place in known if meets(place.name)]
+    whole = {place.module for place in met if place.part == WHOLE}
+    return [place for place in met if place.part == WHOLE or place.module not in whole]
+
+
+def make_matcher(term: str) -> Callable[[str], bool]:
+    """Return the test of a glob, or of a regular expression between slashes. Raises `InputError` for a broken one."""
+    if not (term.startswith("/") and term.endswith("/") and len(term) > 2):
+        return lambda name: fnmatchcase(name, term)
+    return compile_expression(term[1:-1], "tuning.where")
+
+
+def select_parameters(model: nn.Module, where: Where) -> set[str]:
+    """Return the names of the parameters that terms mean: of maps by role, of groups, or by globs over their names.
+
+    Raises `InputError` as `select`, and for a part of a matrix, which cannot be taken apart.
+    """
+    chosen: set[str] = set()
+    for term in where:
+        met = match_parameters(model, term.removeprefix("!"))
+        chosen = chosen - met if term.startswith("!") else chosen | met
+    return chosen
+
+
+def match_parameters(model: nn.Module, term: str) -> set[str]:
+    """Return the names of the parameters that one term means."""
+    names = [name for name, _ in model.named_parameters()]
+    if term in GROUPS:
+        return group_targets(model, term)  # a model may lack one: nothing to freeze then
+    if not is_word(term):
+        meets = make_matcher(term)
+        met = {name for name in names if meets(name)}
+    else:
+        found = select_targets(model, (term,))
+        rows: dict[str, int] = {}
+        for place in found:
+            rows[place.module] = rows.get(place.module, 0) + place.rows
+        for module, count in rows.items():
+            if count != model.get_submodule(module).out_features and term != "tokens":
+                raise InputError(f"{term} is a part of {module}, which is one matrix", where="tuning.where",
+                                 remedy="name the whole matrix, or all of its parts")
+        met = {name for name in names if name.rsplit(".", 1)[0] in rows}
+    if not met:
+        raise InputError(f"{term!r} meets no parameter of this model", where="tuning.where",
+                         remedy=f"groups: {', '.join(GROUPS)}; names look like {names[-1]}")
+    return met
+
+
+def group_targets(model: nn.Module, name: str) -> set[str]:
+    """Return the names of a group of parameters."""
+    names = [one for one, _ in model.named_parameters()]
+    match name:
+        case "embeddings":
+            return {one for one in names if one.startswith(("embed.", "decoder_embed."))}
+        case "head":
+            return {one for one in names if one.startswith("head.")}
+        case "biases":
+            return {one for one in names if one.endswith("bias")}
+        case _:
+            return {f"{module}.{end}" for module, one in model.named_modules()
+                    if isinstance(one, nn.LayerNorm | nn.RMSNorm | NoNorm) for end, _ in one.named_parameters()}

@@ -1,0 +1,350 @@
+"""The published layout of a family: its fields, weight names and classes, and the config of a folder as a tree.
+
+On the way in, fields become arguments of the family's function. On the way out, values are read from the tree and
+the
+family's function must give that tree again: what cannot be expressed is refused, never dropped. Needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from saucier import config as c
+from saucier.checkpoints.fields import (
+    COMMON,
+    NEUTRAL,
+    Document,
+    Key,
+    apply_num_labels,
+    name_fields_in_error,
+    neutral_fields,
+    put,
+)
+from saucier.checkpoints.weight_names import Rule, Rules
+from saucier.config.stack import MAX_LAYERS
+from saucier.errors import InputError, suggest_name
+
+Keep = Callable[[c.Transformer, Document], c.Transformer]
+"""What a published class makes of a family's tree, given its config."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published class: what it makes of the family's tree, and the names of what it adds to the body."""
+
+    keep: Keep
+    rules: tuple[Rule, ...] | Callable[[c.Transformer], tuple[Rule, ...]] = ()
+    """Names of the weights of its head, or what gives them for a tree."""
+    keys: tuple[Key, ...] = ()
+    """Fields that are read after `keep`, for the head."""
+    restore: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
+    """Puts back what `keep` moved, so that keys find their places on the way out; what it dropped may stay away."""
+    base: str | None = None
+    """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
+    unwritten: tuple[str, ...] = ()
+    """Fixed tables of the body that its files leave out."""
+    optional: tuple[str, ...] = ()
+    """Slots of the tree that are left empty where a file holds no weights for them."""
+
+    def named(self, tree: c.Transformer) -> tuple[Rule, ...]:
+        """Return the names of the weights of its head."""
+        return self.rules(tree) if callable(self.rules) else self.rules
+
+    def emptied(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
+        """Return what was made of a config without the optional slots that `tree` has not."""
+        return made.model_copy(update={slot: None for slot in self.optional if getattr(tree, slot) is None})
+
+
+def keep_tree(tree: c.Transformer) -> c.Transformer:
+    """The tree itself."""
+    return tree
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a family is published: config fields, weight names, and what each published class is."""
+
+    model_type: str
+    family: Callable[..., c.Transformer]
+    keys: tuple[Key, ...]
+    weights: Callable[[c.Transformer], Rules]
+    """The names of the body, for a tree."""
+    classes: Mapping[str, Published]
+    """The first is the one that a folder without `architectures` holds."""
+    base: str
+    """What classes with a head write before the body's names (`bert.`)."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that change what is computed, and of which only this value can be expressed."""
+    free: frozenset[str] = frozenset()
+    """Fields of this family that do not change what is computed, beside `COMMON`."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Fields that are read without a key, by what stands below -> what of them is obeyed, in words."""
+    normalize: Callable[[Document], Document] = dict
+    """Brings newer or older spellings of a field to the one of the table."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Older names -> the fields of the table that `normalize` makes of them."""
+    spelled: Callable[[Layout, Document], Layout] = lambda layout, document: layout
+    """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
+    settle: Callable[[c.Transformer], c.Transformer] = keep_tree
+    """What every class makes of its tree in the end, such as a decoder of an encoder that sees only the past."""
+    restore: Callable[[c.Transformer], c.Transformer] = keep_tree
+    """The inverse of `settle`, before fields are read from a tree."""
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """All that may stand before the body's names in a file, the usual first."""
+        found = [self.base, *(published.base for published in self.classes.values() if published.base is not None), ""]
+        return tuple(dict.fromkeys(found))
+
+    def base_of(self, published: str) -> str:
+        """Return what a class writes before the body's names."""
+        base = self.classes[published].base
+        return self.base if base is None else base
+
+    def fields(self, published: str) -> set[str]:
+        """Return the fields of a class's config that a key reads."""
+        return {key.foreign for key in (*self.keys, *self.classes[published].keys)}
+
+    def rules(self, tree: c.Transformer, published: str) -> Rules:
+        """Return the names of all weights of a class."""
+        return self.weights(tree).plus(self.classes[published].named(tree))
+
+    def knows(self, name: str, tree: c.Transformer) -> bool:
+        """Say whether a foreign name belongs to some class of the family; `@` stands for what precedes the body."""
+        body = self.weights(tree)
+        return body.knows(name) or any(Rules(published.named(tree)).knows(name) for published in self.classes.values())
+
+    def tree(self, document: Document, published: str, where: str) -> c.Transformer:
+        """Return the tree of a foreign config as one of its classes.
+
+        Raises `InputError` for what cannot be expressed.
+        """
+        given, document = document, apply_num_labels(self.normalize(document))
+        known = {key.foreign for key in self.keys} | {*self.fixed, *self.told} | self.free | COMMON
+        if unknown := sorted(set(document) - known - NEUTRAL.keys()):
+            raise InputError(f"unknown field {', '.join(unknown)}", where=where,
+                             remedy="it may change the numbers, so it is not ignored; remove it if it does not")
+        for name, value in {**neutral_fields(known), **self.fixed}.items():
+            if document.get(name, value) not in (value, None):
+                raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
+                                 remedy=f"only {value!r} can")
+        refuse_too_many_layers(document, where)
+        arguments = {key.argument: key.read(document, where) for key in self.keys if key.argument}
+        try:
+            made = call_family(self.family, arguments, where)
+        except InputError as error:
+            said = ", ".join(key.foreign for key in self.keys if key.argument)
+            raise InputError(f"{error.what}: one of {said}", where=where, remedy=error.remedy) from error
+        tree = fill_tree(made, self.keys, document, where)
+        chosen = self.classes[published]
+        try:
+            kept = fill_tree(chosen.keep(tree, document), chosen.keys, document, where)
+            return self.settle(validate_tree(kept, where))  # checked first: what settles a tree counts its layers
+        except (InputError, ValidationError) as error:
+            told = error if isinstance(error, InputError) else model_error(error, where)
+            raise self.named(told, given, published, where) from error
+
+    def named(self, error: InputError, document: Document, published: str, where: str) -> InputError:
+        """Return an error about a place of the tree with the fields of the config that say what is there."""
+        keys = (*self.keys, *self.classes[published].keys)
+        older = {newer: name for name, newer in self.older.items() if name in document}
+        names = {key.foreign: older.get(key.foreign, key.spelled(document)) for key in keys}
+        return name_fields_in_error(error, keys, {key: (name, document.get(name)) for key, name in names.items()},
+                                    where)
+
+    def document(self, tree: c.Transformer, said: Document | None = None) -> dict[str, Any]:
+        """Return the foreign config of a tree. Raises `InputError` when the family cannot express the tree.
+
+        `said` is what the config had said where the tree was read: fields that change nothing, and the spelling of
+        those that do, are taken from it, and its class is tried first.
+        """
+        said, first = said or {}, None
+        refused: InputError | None = None
+        unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.told.keys()}
+        for name in self.likely(said):
+            document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
+                        **self.written(tree, name, said)}
+            try:
+                again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
+            except InputError as error:  # a class for a head that the tree has not
+                refused = refused or error
+                continue
+            if again.model_copy(update={"initialization": tree.initialization}) == tree:
+                return document
+            first = first or again
+        if first is None and refused is not None:
+            raise refused
+        raise InputError(f"this model cannot be written as {self.model_type}: {describe_difference(tree, first)}",
+                         where="model", remedy="save it in our own layout")
+
+    def likely(self, said: Document) -> list[str]:
+        """Return the published classes, those that the config had named first."""
+        return sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ()))
+
+    def written(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
+        """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
+        chosen = self.classes[published]
+        whole = self.restore(chosen.restore(tree))
+        fields = {key.foreign: key.write(whole, said.get(key.foreign)) for key in self.keys}
+        fields |= {key.foreign: key.write(tree, said.get(key.foreign)) for key in chosen.keys}
+        null = {key.foreign for key in (*self.keys, *chosen.keys) if key.nullable}
+        known = {name: value for name, value in fields.items() if value is not None or name in null}
+        labels, had = known.get("id2label"), said.get("id2label")
+        return {**known, "id2label": had} if labels and had and len(labels) == len(had) else known
+
+
+def refuse_too_many_layers(document: Document, where: str) -> None:
+    """Raise `InputError` for more layers than any model has, before a family's function writes every one out."""
+    for name, count in document.items():
+        if "layer" in name and isinstance(count, int) and count > MAX_LAYERS:
+            raise InputError(f"{name} is {str(count)[:40]}", where=where,
+                             remedy=f"at most {MAX_LAYERS:,} layers can be built")
+
+
+def call_family(family: Callable[..., c.Transformer], arguments: Document, where: str) -> c.Transformer:
+    """Call a family's function. Raises `InputError` for arguments that make no model."""
+    try:
+        return family(**arguments)
+    except ValidationError as error:
+        raise model_error(error, where) from error
+    except InputError as error:
+        raise InputError(f"these values make no model ({error.where}: {error.what})", where=where,
+                         remedy=error.remedy) from error
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        raise InputError(f"these values make no model ({error})", where=where,
+                         remedy="copy the config again") from error
+
+
+def fill_tree(tree: c.Transformer, keys: tuple[Key, ...], document: Document, where: str) -> c.Transformer:
+    """Return the tree with the values of a config at the places of its keys."""
+    for key in keys:
+        value = None if key.argument else key.read(document, where)
+        for path in () if key.argument else key.paths:
+            tree = put(tree, path, value)
+    return tree
+
+
+def describe_difference(first: Any, second: Any, path: str = "") -> str:
+    """Return the path of the first difference of two trees, with both values."""
+    if type(first) is type(second) and isinstance(first, c.Config):
+        for name in type(first).model_fields:
+            if name != "initialization" and getattr(first, name) != getattr(second, name):
+                return describe_difference(getattr(first, name), getattr(second, name),
+                                           f"{path}.{name}" if path else name)
+    if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            if one != other:
+                return describe_difference(one, other, f"{path}.{index}")
+    return f"{path} is {first!r}, and it would come back as {second!r}"
+
+
+def validate_tree(tree: c.Transformer, where: str) -> c.Transformer:
+    """Check the values that were put into a tree. Raises `InputError` with the path of the first wrong one."""
+    try:
+        return c.Transformer.model_validate(tree.model_dump(mode="python", warnings=False))
+    except ValidationError as error:
+        raise model_error(error, where) from error
+
+
+def model_error(error: ValidationError, where: str) -> InputError:
+    """Return the error of values that make no model, with the path of the first."""
+    first = error.errors()[0]
+    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
+                      remedy="this value makes no model")
+
+
+LARGEST_IN_LIST = 10_000_000
+"""Largest number inside a list of a config."""
+
+
+def published_tree(layout: Layout, document: Mapping[str, Any], published: str, where: str) -> c.Transformer:
+    """Return the tree of a published config as one of its classes, checked.
+
+    Raises `InputError` for a config that makes none. Other errors are faults of a family's tables: they keep their
+    traceback.
+    """
+    check_lists(document, where)
+    tree = layout.tree(document, published, where)
+    try:
+        c.check(tree)
+    except InputError as error:
+        raise layout.named(error, document, published, where) from error
+    return tree
+
+
+def check_lists(value: Any, where: str, *, inside: bool = False) -> None:
+    """Refuse numbers in lists that are larger than any length or id: some configs have lists written out from them."""
+    if isinstance(value, dict):
+        for one in value.values():
+            check_lists(one, where, inside=inside)
+    elif isinstance(value, list):
+        for one in value:
+            check_lists(one, where, inside=True)
+    elif inside and isinstance(value, int) and abs(value) > LARGEST_IN_LIST:
+        raise InputError(f"a list holds {str(value)[:40]}", where=where, remedy="copy the config again")
+
+
+def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
+    """Return the class that a folder says it holds; the family's first where it says nothing."""
+    said = document.get("architectures") or [next(iter(layout.classes))]
+    names = said if isinstance(said, list) else []
+    known = [name for name in names if isinstance(name, str) and name in layout.classes]
+    if not known:
+        raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
+                         remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")
+    return known[0]
+
+
+NO_HEAD = "none"
+"""What asks for the body alone."""
+
+
+def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str) -> str:
+    """Return the class that `head` asks for: by its published name, or by the kind of our head that it has.
+
+    Of several with such a head it is the one that was saved, or else the first. Raises `InputError` for an unknown one.
+    """
+    if head in layout.classes:
+        return head
+    found = classes_with(layout, document, head, where)
+    if not found:
+        kinds = {kind_of(layout, document, name, where) for name in layout.classes}
+        known = [*layout.classes, *sorted(kind for kind in kinds if kind)]
+        raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=suggest_name(head, known))
+    return found[0]
+
+
+def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: str) -> list[str]:
+    """Return the classes with a kind of head, the one that was saved first. Raises `InputError` for a wrong config."""
+    kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
+    if not any(kinds.values()):  # no class can be made of this config: say why
+        published_tree(layout.spelled(layout, document), document, saved_class(document, layout, where), where)
+    said = document.get("architectures") or ()
+    return sorted((name for name, found in kinds.items() if found == kind), key=lambda name: name not in said)
+
+
+def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:
+    """Return the kind of head that a class has; None where this config makes no such class."""
+    try:
+        tree = published_tree(layout.spelled(layout, document), document, name, where)
+    except InputError:
+        return None
+    return NO_HEAD if tree.head is None else tree.head.kind
+
+
+def label_names(document: Mapping[str, Any], count: int, where: str) -> tuple[str, ...] | None:
+    """Return the names of a head's outputs, in order; None where a published config names none, or more or fewer.
+
+    Raises `InputError` for names that are not numbered.
+    """
+    named = document.get("id2label")
+    if not isinstance(named, dict) or len(named) != count:
+        return None
+    if wrong := [key for key in named if not str(key).isdecimal()]:
+        raise InputError(f"id2label has the key {str(wrong[0])[:40]!r}, which is no number", where=where,
+                         remedy="number the labels of config.json from 0")
+    return tuple(str(named[key]) for key in sorted(named, key=int))

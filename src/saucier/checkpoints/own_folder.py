@@ -1,0 +1,140 @@
+"""A model as a folder, in our own layout: the config tree and the weights under the names of the built model.
+
+`config.json` holds `{"model_type": "saucier", "model": <tree>}`; tied weights are stored once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.checkpoints.weight_files import SafeShard, write_tensors
+from saucier.errors import InputError
+from saucier.files import read_object, write_atomically
+from saucier.model import Transformer, allocate_model
+
+MODEL_TYPE = "saucier"
+FORMAT = 1
+"""Raised when the layout changes in a way that older readers cannot read."""
+SHOWN = 160
+"""Characters of a fault."""
+WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
+"""Files of a saved model, which another save may replace."""
+
+
+def save_own(model: Transformer, folder: Path, beside: Callable[[Path], None] = lambda temporary: None) -> None:
+    """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full.
+
+    `beside` writes more files into the temporary folder; the caller asks `check_free` first.
+    """
+    def write(temporary: Path) -> None:
+        write_model(model, temporary)
+        beside(temporary)
+
+    write_atomically(folder, write)
+
+
+def check_target_folder(folder: Path, also: Collection[str] = ()) -> None:
+    """Refuse a folder that holds something else than a model's own files, and `also`. Raises `InputError`."""
+    others = [] if not folder.exists() else [folder.name] if folder.is_file() else sorted(
+        {path.name for path in folder.iterdir()} - WRITTEN - {*also})
+    if others:
+        raise InputError(f"the folder holds something else ({others[0]})", where=str(folder),
+                         remedy="give a new folder")
+
+
+def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write the model's files into a folder, for callers who make the folder atomic themselves.
+
+    `weights` replaces the model's own (averaged ones, master weights), under the same names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"model_type": MODEL_TYPE, "format": FORMAT, "model": model.config.model_dump(mode="json")}
+    (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if model.generation:
+        (folder / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
+    write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
+
+
+def stored_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return every parameter once, under its first name, contiguous and on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object that must be there. Raises `InputError` that names the file and the line."""
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), remedy="give a model folder or a run folder")
+    return read_object(path)
+
+
+def read_config(folder: Path) -> c.Transformer:
+    """Read the config tree of a folder in our layout. Raises `InputError` for anything else."""
+    path = folder / "config.json"
+    document = read_json(path)
+    if document.get("model_type") != MODEL_TYPE:
+        raise InputError(f"model_type {document.get('model_type')!r} is not known", where=str(path),
+                         remedy=f"known: {MODEL_TYPE}")
+    if document.get("format") != FORMAT:
+        raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=str(path),
+                         remedy="use the version of Saucier that wrote it")
+    try:
+        return c.Transformer.model_validate(document.get("model"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        raise InputError(first["msg"], where=f"{path}: model.{at}",
+                         remedy="the file was changed; write it again") from error
+
+
+def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
+    """Build the model of a folder and fill it.
+
+    Raises `InputError` that lists every missing, unknown or misshapen weight.
+    """
+    config = read_config(folder)
+    model = allocate_model(config, dtype=dtype or torch.float32, device=device)
+    fill_weights(model, folder / "model.safetensors")
+    if (folder / "generation_config.json").is_file():
+        model.generation = read_json(folder / "generation_config.json")
+    return model
+
+
+def fill_weights(model: nn.Module, path: Path) -> None:
+    """Copy the weights of a file into a model, each exactly once."""
+    fill_named_weights(model, path, [name for name, _ in model.named_parameters()])
+
+
+def fill_named_weights(model: nn.Module, path: Path, names: Collection[str]) -> None:
+    """Copy a file into the named parameters of a model, each exactly once. Raises `InputError` with all faults."""
+    faults, shard = [], SafeShard(path)
+    wanted = {name: parameter for name, parameter in model.named_parameters() if name in names}
+    for name in shard.names():
+        parameter, tensor = wanted.pop(name, None), shard.get(name)
+        if parameter is None:
+            faults.append(f"{name} is unknown")
+        elif parameter.shape != tensor.shape:
+            faults.append(f"{name} is {list(tensor.shape)} instead of {list(parameter.shape)}")
+        else:
+            shard.write(name, parameter.data)
+    faults += [f"{name} is missing" for name in wanted]
+    if faults:
+        raise weights_error(faults, str(path))
+
+
+def weights_error(faults: Sequence[str], where: str) -> InputError:
+    """Build the one error for all weights that do not fit."""
+    return InputError(summarize_faults(faults), where=where, remedy="the weights do not belong to this config.json")
+
+
+def summarize_faults(faults: Sequence[str]) -> str:
+    """Write the first faults, and how many more there are; a hostile file has names of any length, so they are cut."""
+    shown = "; ".join(fault[:SHOWN] for fault in faults[:5])
+    return shown + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")

@@ -1,0 +1,311 @@
+"""Reading and writing folders in a published layout: config fields by its keys, weights by its rules.
+
+Every parameter of ours is filled exactly once, every foreign tensor is used, ignored by name, or belongs to a
+head that
+was not asked for; all faults come in one error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
+from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
+from saucier.checkpoints.own_folder import read_json, weights_error
+from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
+from saucier.checkpoints.weight_files import Source, Weights, check_shape, write_tensors
+from saucier.checkpoints.weight_names import Rules, Table
+from saucier.checkpoints.weight_operations import Concat, Operation, Same, Twins
+from saucier.config.counting.model import parameters
+from saucier.errors import InputError
+from saucier.files import write_atomically
+from saucier.model import Transformer, allocate_model
+from saucier.parts.positions import SinusoidalPositions
+
+TABLE_TOLERANCE = 1e-3
+"""How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
+BASE = "@"
+"""Stands in rules for the prefix that classes with a head put before the body's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFolder:
+    """A published folder: where it is, its config, and its weights, which an adapter may have changed."""
+
+    folder: Path
+    document: dict[str, Any]
+    source: Source
+
+
+def read_published(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+                   device: torch.device) -> Transformer:
+    """Build the model of a published folder as one of its classes (None: the one that was saved)."""
+    document = read_json(folder / "config.json")
+    return build_published(PublishedFolder(folder, document, Weights(folder)), layout, published=published,
+                           dtype=dtype, device=device)
+
+
+def build_published(opened: PublishedFolder, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+                    device: torch.device) -> Transformer:
+    """Build the model of an opened folder as one of its classes (None: the one that was saved)."""
+    folder, document, source = opened.folder, opened.document, opened.source
+    where = str(folder / "config.json")
+    name = saved_class(document, layout, where) if published is None else class_of(layout, document, published, where)
+    layout = layout.spelled(layout, document)
+    tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
+    tree = untie_as_stored(PublishedNames(layout, tree, name), source)
+    check_size(tree, source, where)
+    model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
+    copy_weights(model, PublishedNames(layout, tree, name), source, str(folder))
+    model.generation = read_generation_defaults(folder, document)
+    model.published = {**document, "architectures": [name]}
+    return model
+
+
+@dataclass(frozen=True)
+class PublishedNames:
+    """The weight names of one published class."""
+
+    layout: Layout
+    tree: c.Transformer
+    published: str
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules of body and head."""
+        return self.layout.rules(self.tree, self.published)
+
+    def present(self, template: str, source: Source) -> str | None:
+        """Return the name that stands in the file, with one of the prefixes of the body or without it."""
+        if BASE not in template:
+            return template if template in source else None
+        names = (template.replace(BASE, base) for base in (self.layout.base_of(self.published), *self.layout.bases))
+        return next((name for name in names if name in source), None)
+
+    def spare(self, name: str) -> bool:
+        """Say whether an unused tensor may be left: a known copy, or a part of the family that this class has not."""
+        short = [BASE + name.removeprefix(base) for base in self.layout.bases if name.startswith(base)]
+        return any(self.layout.knows(one, self.tree) for one in (name, *short))
+
+
+def check_size(tree: c.Transformer, source: Source, where: str) -> None:
+    """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
+    try:
+        expected = parameters(tree)
+    except ArithmeticError as error:
+        raise InputError("the config describes a model too large to be counted", where=where,
+                         remedy="copy the config again") from error
+    if expected > source.size:  # a parameter takes two bytes at least
+        raise InputError(f"the config describes {expected:,} parameters, and the files hold {source.size:,} bytes",
+                         where=where, remedy="the weights do not belong to this config.json")
+
+
+def drop_empty_slots(names: PublishedNames, source: Source) -> c.Transformer:
+    """Return the tree without the parts that its class need not have and for which the file holds no weights."""
+    tree = names.tree
+    for slot in names.layout.classes[names.published].optional:
+        rules = [rule for _, rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
+        known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
+        has_weights = getattr(getattr(tree, slot), "dense", True)
+        if has_weights and not any(names.present(name, source) for name in known):
+            tree = tree.model_copy(update={slot: None})
+    return tree
+
+
+def copy_weights(model: Transformer, names: PublishedNames, source: Source, where: str) -> None:
+    """Fill every parameter by the layout's rules. Raises `InputError` with all faults at once."""
+    faults: list[str] = []
+    used: set[str] = set()
+    for name, parameter in model.named_parameters():
+        match = names.rules.match(name)
+        if match is None:
+            faults.append(f"{name} has no rule")
+            continue
+        found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
+                 for template in match.theirs]
+        if isinstance(match.operation, Twins) and any(name for _, name in found):
+            found = [(template, name) for template, name in found if name is not None]
+        if match.absent is not None and not any(name for _, name in found):
+            parameter.data.fill_(match.absent)
+            continue
+        if missing := [template for template, name in found if name is None]:
+            faults.append(f"{', '.join(missing).replace(BASE, names.layout.base)} is missing")
+            continue
+        given = [name for _, name in found if name is not None]
+        used.update(given)
+        try:
+            write_parameter(match.operation, source, given, parameter.data)
+        except (ValueError, RuntimeError, IndexError) as error:
+            faults.append(f"{', '.join(given)}: {error}")
+    faults += [*find_wrong_tables(names, source),
+               *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
+    if faults:
+        raise weights_error(faults, where)
+    model.carried = {name: source[name].clone() for name in names.rules.carried if name in source}
+
+
+def write_parameter(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
+    """Write what an operation makes of foreign tensors into a parameter; those that are parts of it go straight there.
+
+    Raises `ValueError` where the shapes do not fit.
+    """
+    match operation:
+        case Same() | Concat():  # not turned ones: PyTorch turns a whole matrix much faster than its rows
+            for name, part in zip(given, operation.theirs(target), strict=True):
+                source.write(name, part)
+        case _:
+            target.copy_(check_shape(operation.ours([source[name] for name in given]), target))
+
+
+def find_wrong_tables(names: PublishedNames, source: Source) -> list[str]:
+    """Return a fault for each stored copy of a fixed table that holds something else."""
+    faults = []
+    for table in names.rules.tables:
+        name = names.present(table.name, source)
+        if name is None:
+            continue
+        values, stored = compute_table(table), source[name].float()
+        if stored.shape != values.shape or not torch.allclose(stored, values, atol=TABLE_TOLERANCE):
+            faults.append(f"{name} is not the table that the config says")
+    return faults
+
+
+def compute_table(table: Table) -> Tensor:
+    """Return all rows of a table of fixed positions. Shapes: -> [length, D]."""
+    assert table.positions.length is not None, "a stored table has an end"
+    rows: Tensor = SinusoidalPositions(table.positions, table.width)(torch.arange(table.positions.length)[None])[0]
+    return rows.cpu()
+
+
+def read_generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what generation reads: generation_config.json, or else the config."""
+    path = folder / "generation_config.json"
+    said = {name: value for name, value in read_json(path).items() if name != "transformers_version"} \
+        if path.is_file() else read_config_defaults(document)
+    found = {name: value for name, value in said.items() if value is not None}
+    return {**found, "top_k": UNSAID_TOP_K} if unlimited_top_k(found) else found
+
+
+UNSAID_TOP_K = 50
+"""From how many tokens the reference draws where a folder that asks for drawing does not say it."""
+
+
+def unlimited_top_k(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what says that all tokens are drawn from, where options ask for drawing and name no number of tokens."""
+    return {"top_k": 0} if generation.get("do_sample") is True and generation.get("top_k") is None else {}
+
+
+def read_config_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what generation reads in a config: its own fields, and what its decoder's config adds."""
+    decoder = document.get("decoder")
+    inside = decoder if isinstance(decoder, Mapping) else {}
+    said = {name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)}
+    said |= {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
+    return said
+
+
+def drop_embedding_head(tree: c.Transformer) -> c.Transformer:
+    """Return what a published layout has to express: all but an embedding head, which has files of its own."""
+    return tree.model_copy(update={"head": None}) if is_sentence_head(tree.head) else tree
+
+
+def list_published_tensors(model: Transformer, layout: Layout, published: str) -> dict[str, Tensor]:
+    """Return a model's weights under their published names. Raises `InputError` for one that has no place."""
+    tree = drop_embedding_head(model.config)
+    rules, tensors = layout.rules(tree, published), {}
+    for name, parameter in model.named_parameters():
+        if tree is not model.config and name.startswith("head."):
+            continue
+        match = rules.match(name)
+        if match is None:
+            raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
+                             remedy="save it in our own layout")
+        for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
+            tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
+    for table in rules.tables:
+        if table.name not in layout.classes[published].unwritten:
+            values = compute_table(table).to(next(model.parameters()).dtype)
+            tensors[table.name.replace(BASE, layout.base_of(published))] = values
+    return tensors
+
+
+def list_unread_tensors(model: Transformer, rules: Rules) -> dict[str, Tensor]:
+    """Return the tensors of the model's file that nothing reads, where this class stores them."""
+    return {name: tensor for name, tensor in model.carried.items() if name in rules.carried}
+
+
+def read_label_names(model: Transformer) -> dict[str, Any]:
+    """Return the names of a model's outputs, which any layout takes over."""
+    named = model.published.get("id2label")
+    agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
+    return {name: model.published[name] for name in ("id2label", "label2id") if agree and name in model.published}
+
+
+def write_published(model: Transformer, layout: Layout, folder: Path,
+                    beside: Callable[[Path], None] = lambda temporary: None) -> None:
+    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
+
+    `beside` writes more files into the temporary folder.
+    """
+    given = model.published if model.published.get("model_type") == layout.model_type else read_label_names(model)
+    document = layout.document(drop_embedding_head(model.config), given)
+    published = document["architectures"][0]
+    layout = layout.spelled(layout, document)
+    said = layout.fields(published) & document.keys()
+    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
+    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    tensors = {**list_published_tensors(model, layout, published),
+               **list_unread_tensors(model, layout.rules(model.config, published))}
+
+    def write(temporary: Path) -> None:
+        temporary.mkdir(parents=True)
+        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        if model.generation:
+            generation = {**model.generation, **unlimited_top_k(model.generation)}
+            (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
+                                                              encoding="utf-8")
+        write_tensors(tensors, temporary / "model.safetensors")
+        if is_sentence_head(model.config.head):
+            write_modules(model, temporary)
+        beside(temporary)
+
+    write_atomically(folder, write)
+
+
+LANGUAGE_HEADS = ("head", "head.language")
+"""Where a tree may have a language head."""
+
+
+def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
+    """Return the tree with its output layer untied, where the files hold another matrix than the token table."""
+    place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
+    if place is None or not look_up(names.tree, place).tied:
+        return names.tree
+    untied = names.layout.settle(put(names.tree, f"{place}.tied", False))
+    own = replace(names, tree=untied)
+    target = names.tree.decoder_embed
+    tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)
+    output, table = find_stored_name(own, f"{place}.weight", source), find_stored_name(own,
+                                                                                       f"{tables[0]}.tokens.weight",
+                                                                                       source)
+    if output is None or table is None or output == table:
+        return names.tree
+    first, second = source[output], source[table]
+    return names.tree if first.shape == second.shape and torch.equal(first, second) else untied
+
+
+def find_stored_name(names: PublishedNames, ours: str, source: Source) -> str | None:
+    """Return the name under which the files hold one of our parameters, or the first part of it."""
+    match = names.rules.match(ours)
+    if match is None:
+        return None
+    return names.present(match.theirs[0], source) or (match.instead and names.present(match.instead, source)) or None

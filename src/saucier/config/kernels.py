@@ -1,0 +1,202 @@
+"""The kernels of self-attention as data: how scores become weights, and which pairs are computed at all.
+
+Exact softmax, chunks of neighbours, LSH buckets (Reformer), random features (Performer), mixtures of keys
+(Linformer).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config, Part, rewrite_config
+from saucier.config.norms import LayerNorm as LayerNorm
+from saucier.config.norms import Norm as Norm
+from saucier.config.norms import Probability as Probability
+from saucier.config.norms import RMSNorm as RMSNorm
+
+
+class Softmax(Config):
+    """Exact attention: softmax over all visible keys. Source: Vaswani et al. 2017, §3.2.1."""
+
+    kind: Literal["softmax"] = "softmax"
+    dropout: Probability = 0.0
+    """Dropout on the attention weights."""
+
+
+Even = Annotated[int, Field(ge=2, multiple_of=2)]
+
+
+class Chunks(Config):
+    """Attention of a chunk of positions to itself and to chunks beside it; inputs of one chunk see all.
+
+    The row is a ring: the first chunk stands beside the last, which counts where no later position is hidden.
+    Source: Kitaev et al. 2020, §4 and code release, arXiv:2001.04451.
+    """
+
+    kind: Literal["chunks"] = "chunks"
+    length: int = Field(default=64, gt=0)
+    """Positions in a chunk."""
+    before: int = Field(default=1, ge=0)
+    """Chunks before its own that a position sees."""
+    after: int = Field(default=0, ge=0)
+    """Chunks behind its own that a position sees."""
+    multiple: int | None = Field(default=None, gt=0)
+    """Longer inputs are padded inside to a multiple of this; None: of the chunk."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the attention weights."""
+
+    @property
+    def width(self) -> int:
+        """Keys that a query sees of a long input."""
+        return self.length * (1 + self.before + self.after)
+
+    def padded(self, length: int) -> int:
+        """Return the length of an input with the padding that it gets inside."""
+        multiple = self.multiple or self.length
+        return length if length <= self.length else -(-length // multiple) * multiple
+
+
+class FixedBuckets(Config):
+    """As many buckets as the product of `factors`; a position's bucket is found factor by factor.
+
+    Source: Andoni et al. 2015, arXiv:1509.02897, for the hash; Kitaev et al. 2020, code release, for the factors.
+    """
+
+    kind: Literal["fixed"] = "fixed"
+    factors: tuple[Even, ...] = Field(default=(32,), min_length=1)
+    """Even numbers, usually one or two."""
+
+
+class BucketsByLength(Config):
+    """About two buckets for each chunk of the input, in two factors where they are many. Source: as `FixedBuckets`."""
+
+    kind: Literal["by_length"] = "by_length"
+    longest: int = Field(default=4096, gt=0)
+    """The longest input, which decides from how many buckets on there are two factors."""
+
+
+class CountRepeats(Config):
+    """A key counts as often as the rounds meet it. Source: Kitaev et al. 2020, code release."""
+
+    kind: Literal["count"] = "count"
+
+
+class DivideRepeats(Config):
+    """A key counts once: the rounds together are the softmax over all keys that any of them meets.
+
+    A comparison more for every pair, twice over the rounds. Source: Kitaev et al. 2020, appendix A (S eq 101).
+    """
+
+    kind: Literal["divide"] = "divide"
+
+
+class Hashing(Config):
+    """Attention between positions that hash alike, in several rounds; queries and keys are one map, keys of length 1.
+
+    A position is sorted by its bucket, and sees chunks of the sorted row; it sees itself only where nothing else is
+    visible. The rounds are mixed by how much attention each has found.
+    Source: Kitaev et al. 2020, §2, arXiv:2001.04451 (S eq 96–102).
+    """
+
+    kind: Literal["lsh"] = "lsh"
+    chunks: Chunks = Chunks()
+    """Chunks of the sorted row, and dropout."""
+    rounds: int = Field(default=1, gt=0)
+    """Hashes of each position."""
+    buckets: Annotated[FixedBuckets | BucketsByLength, Field(discriminator="kind")] = BucketsByLength()
+    """Into how many buckets a round sorts."""
+    repeats: Annotated[CountRepeats | DivideRepeats, Field(discriminator="kind")] = CountRepeats()
+    """How often a key counts that several rounds meet."""
+    seed: int | None = None
+    """Seed of the directions that are hashed by; None: drawn anew in each pass, from torch's global generator."""
+
+    def factors(self, length: int) -> tuple[int, ...]:
+        """Return the factors of the number of buckets for an input of this length, padding included."""
+        if isinstance(self.buckets, FixedBuckets):
+            return self.buckets.factors
+        chunk = self.chunks.length
+        power = (2 * (length // chunk)).bit_length() - 1
+        limit = 2 * max(int((self.buckets.longest // chunk) ** 0.5), chunk)
+        return (2**power,) if 2**power <= limit else (2 ** (power // 2), 2 ** (power - power // 2))
+
+
+class Favor(Config):
+    """Attention whose cost is linear in the length: weights are products of features of queries and of keys.
+
+    A feature of x is `exp(w·x - |x|²/2)` for a random direction w; directions are orthogonal to each other as far as
+    the width allows. Over all draws the mean of the products is the softmax's `exp(q·k)`.
+    Source: Choromanski et al. 2021, "Rethinking Attention with Performers", §2.3–2.4, arXiv:2009.14794. The published
+    code adds a small number to every feature, which moves weights towards equal ones; here nothing is added.
+    """
+
+    kind: Literal["favor"] = "favor"
+    features: int = Field(default=256, gt=0)
+    """Features of a query and of a key; the error of a weight falls as one over their root."""
+    redraw: int | None = Field(default=1000, gt=0)
+    """Steps of training after which directions are drawn anew; None: never."""
+    block: int = Field(default=256, gt=0)
+    """Positions that are mixed at once where later ones are hidden; changes no number, only memory and speed."""
+    seed: int = 0
+    """Of the directions, beside the number of the layer and of the draw; all heads of a layer have the same."""
+    draw: int = Field(default=0, ge=0)
+    """How often directions were drawn anew; training counts it up, and a saved model says it."""
+
+    def state_values(self, width: int, head: int) -> int:
+        """Return the values that decoding keeps of all earlier tokens, for an attention of this width."""
+        return width // head * self.features * (head + 1)
+
+
+def advance_draws(config: Part, step: int) -> Part:
+    """Return any part of a model with the draws of a step of training (from 0), counted from its own."""
+    def turned(part: Config) -> Config:
+        turns = step // part.redraw if isinstance(part, Favor) and part.redraw else 0
+        return part.model_copy(update={"draw": part.draw + turns}) if isinstance(part, Favor) and turns else part
+
+    return rewrite_config(config, turned)
+
+
+class Headwise(Config):
+    """Each layer has a map for keys and one for values, which all its heads share: two for a layer."""
+
+    kind: Literal["headwise"] = "headwise"
+
+
+class KeyValue(Config):
+    """Each layer has one map, for keys and values of all its heads: one for a layer."""
+
+    kind: Literal["key_value"] = "key_value"
+
+
+class Layerwise(Config):
+    """All layers of a stack have one map, for keys and values of all their heads: one for a stack."""
+
+    kind: Literal["layerwise"] = "layerwise"
+
+
+class LowRank(Config):
+    """Softmax over `rank` mixtures of the keys of a text: trained maps along its length mix keys, and values alike.
+
+    Time and memory are linear in the length, which the maps bound. A mixture holds later tokens too, so nothing can be
+    causal. Source: Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity", §4, eq 7, arXiv:2006.04768
+    (S eq 111).
+    """
+
+    kind: Literal["low_rank"] = "low_rank"
+    length: int = Field(default=512, gt=0)
+    """The longest text, in tokens: n in the paper."""
+    rank: int = Field(default=128, gt=0)
+    """Mixtures that a query sees: k in the paper."""
+    sharing: Annotated[Headwise | KeyValue | Layerwise, Field(discriminator="kind")] = Headwise()
+    """Who has a map of their own."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the attention weights."""
+
+    @property
+    def maps(self) -> int:
+        """How many maps a layer has of its own."""
+        return {"headwise": 2, "key_value": 1, "layerwise": 0}[self.sharing.kind]
+
+
+Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank, Field(discriminator="kind")]

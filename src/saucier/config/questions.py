@@ -1,0 +1,310 @@
+"""Questions that a config answers about itself: what its batches must hold, what its head reads, what sees what.
+
+Checks, counting and the torch parts ask them; nothing here builds or refuses anything.
+"""
+
+from __future__ import annotations
+
+from saucier import config as c
+from saucier.config.base import Config
+from saucier.config.disentangled import Disentangled
+from saucier.config.heads import (
+    ChoiceHead,
+    ClassificationHead,
+    DoubleHead,
+    EmbeddingHead,
+    LengthHead,
+    PretrainingHead,
+    ReaderHead,
+)
+from saucier.config.kernels import Layerwise, LowRank, Softmax
+from saucier.config.layers import (
+    Chain,
+    CrossAttention,
+    FeedForward,
+    FourierMixing,
+    Projection,
+    SelfAttention,
+    Skip,
+)
+from saucier.config.model import Transformer
+from saucier.config.pooling import Chosen, First, Last, LastToken, MeanAll, Pooled
+from saucier.config.positions import (
+    EmbeddingPositions,
+    InOrder,
+    MusicTransformer,
+    NoPositions,
+    RealTokens,
+    RelativeKey,
+    RelativeKeyQuery,
+    Rotary,
+    SkipPadding,
+    T5Bias,
+    TransformerXL,
+)
+from saucier.config.recurrent import Apart, Recurrent
+from saucier.config.stack import Stack
+from saucier.config.visibility import (
+    And,
+    Beyond,
+    BlockWindow,
+    ByHead,
+    Causal,
+    FirstTokens,
+    Full,
+    Global,
+    GlobalBlocks,
+    Or,
+    Permutation,
+    Plus,
+    Prefix,
+    RandomBlocks,
+    Visibility,
+    Window,
+)
+from saucier.config.visibility import Columns as Columns
+from saucier.config.visibility import Dilated as Dilated
+from saucier.config.visibility import Strided as Strided
+
+
+def is_causal(visibility: Visibility) -> bool:
+    """Say whether no query can see a later key, whatever the batch."""
+    match visibility:
+        case Causal():
+            return True
+        case And(terms=terms):
+            return any(is_causal(term) for term in terms)
+        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+            return all(is_causal(term) for term in terms)
+        case _:
+            return False
+
+
+def global_terms(visibility: Visibility) -> tuple[Global, ...]:
+    """Return the terms of a visibility that speak of global tokens."""
+    match visibility:
+        case Global():
+            return (visibility,)
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+            return tuple(found for term in terms for found in global_terms(term))
+        case _:
+            return ()
+
+
+def sliding_reach(visibility: Visibility) -> int | None:
+    """Return how far a sliding window with global tokens reaches to each side; None for another visibility."""
+    match visibility:
+        case Or(terms=(Window(size=size), Global(otherwise=otherwise))) if not isinstance(otherwise, FirstTokens):
+            return size - 1
+        case _:
+            return None
+
+
+def list_terms(visibility: Visibility) -> list[Visibility]:
+    """Return a visibility and everything inside it."""
+    match visibility:
+        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+            inner: tuple[Visibility, ...] = terms
+        case Beyond(inner=one):
+            inner = (one,)
+        case _:
+            inner = ()
+    return [visibility, *(found for term in inner for found in list_terms(term))]
+
+
+def draws_blocks(visibility: Visibility) -> bool:
+    """Say whether some of what is visible is drawn in training."""
+    return any(isinstance(term, RandomBlocks) for term in list_terms(visibility))
+
+
+def differs_by_head(visibility: Visibility) -> bool:
+    """Say whether heads see differently."""
+    return any(isinstance(term, ByHead) for term in list_terms(visibility))
+
+
+def counts_repeats(visibility: Visibility) -> bool:
+    """Say whether a key may count more than once for a query."""
+    return any(isinstance(term, RandomBlocks | Plus) for term in list_terms(visibility))
+
+
+def fits_any_length(visibility: Visibility) -> bool:
+    """Say whether what two positions see of each other does not depend on how long the batch is."""
+    return not any(isinstance(term, GlobalBlocks | RandomBlocks | Beyond) for term in list_terms(visibility))
+
+
+def fits_any_place(visibility: Visibility) -> bool:
+    """Say whether what two positions see of each other also stays when they stand further right in their row."""
+    counted = any(isinstance(term, BlockWindow | Columns)
+                  or (isinstance(term, Global) and isinstance(term.otherwise, FirstTokens))
+                  for term in list_terms(visibility))
+    return fits_any_length(visibility) and not counted
+
+
+def has_prefix(visibility: Visibility) -> bool:
+    """Say whether the batch names first tokens that all may see."""
+    return any(isinstance(term, Prefix) for term in list_terms(visibility))
+
+
+def hides_keys(visibility: Visibility) -> bool:
+    """Say whether the batch may hide keys from single queries."""
+    return any(isinstance(term, Permutation) for term in list_terms(visibility))
+
+
+LIMITED_POSITIONS = MusicTransformer | RelativeKey | RelativeKeyQuery | Rotary
+"""Positions of an attention that may have a table."""
+
+
+def list_length_limits(stack: Stack) -> list[int]:
+    """Return the lengths of all tables of positions inside a stack, and of the maps along the length of a text."""
+    tables = [stack.layer_positions.length] if stack.layer_positions else []
+    parts = stack.attentions()
+    tables += [part.kernel.length for part in parts if isinstance(part.kernel, LowRank)]
+    positions = [part.positions for part in parts]
+    return tables + [one.length for one in positions if isinstance(one, LIMITED_POSITIONS) and one.length is not None]
+
+
+def remembered_tokens(config: Transformer) -> int | None:
+    """Return how many tokens before a segment a model remembers at most; None where that knows no end."""
+    memories = [stack.memory for stack in (config.encoder, config.decoder) if stack and stack.memory]
+    return memories[0].length if memories else 0
+
+
+def sees_prefix(stack: Stack | None) -> bool:
+    """Say whether a batch must name the first tokens of its rows that all may see."""
+    return stack is not None and any(has_prefix(one.visibility) for one in dict.fromkeys(stack.attentions()))
+
+
+def depends_on_order(visibility: Visibility) -> bool:
+    """Say whether what a query sees follows from the order of places alone."""
+    match visibility:
+        case And(terms=terms) | Or(terms=terms):
+            return all(depends_on_order(term) for term in terms)
+        case _:
+            return isinstance(visibility, Full | Causal | Window | Prefix)
+
+
+def packs_pairs(config: Transformer) -> bool:
+    """Say whether pairs that share their rows give an encoder-decoder the numbers that they give alone.
+
+    They do where softmax attention alone looks from token to token, by the order of places.
+    """
+    stacks = [config.encoder, config.decoder, config.source.stack if config.source else config.encoder]
+    blocks = [block for stack in stacks if stack is not None for block in stack.blocks()]
+    inner = dict.fromkeys(residual.inner for block in blocks for residual in block.sublayers)
+    return config.encoder is not None and config.decoder is not None and all(
+        isinstance(one, CrossAttention | FeedForward) or (
+            isinstance(one, SelfAttention) and isinstance(one.kernel, Softmax) and depends_on_order(one.visibility))
+        for one in inner)
+
+
+def reads_first_token(config: Transformer) -> bool:
+    """Say whether the head labels a text by its first vector."""
+    return isinstance(config.head, ClassificationHead) and isinstance(config.head.pick, First)
+
+
+def reads_pooled(config: Transformer) -> bool:
+    """Say whether the head reads what the pooler gives."""
+    match config.head:
+        case PretrainingHead() | LengthHead():
+            return True
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
+            return isinstance(pick, Pooled)
+        case ReaderHead(pick=pick):
+            return isinstance(pick, Pooled)
+        case EmbeddingHead(pooling=pooling):
+            return any(isinstance(one, Pooled) for one in pooling)
+        case _:
+            return False
+
+
+def reads_padding(config: Transformer) -> bool:
+    """Say whether the head reads a row's last position, or all, even where padding stands there."""
+    match config.head:
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
+            return isinstance(pick, Last | MeanAll | Chosen) or (isinstance(pick, LastToken) and pick.padding is None)
+        case _:
+            return False
+
+
+def mixes_padding(stack: Stack) -> bool:
+    """Say whether some sublayer mixes a row with its padding, as its published models do."""
+    return any(isinstance(residual.inner, FourierMixing) for block in stack.blocks() for residual in block.sublayers)
+
+
+def keeps_directions_apart(config: Transformer) -> bool:
+    """Say whether nothing in a model lets one half of its vectors see what the other saw."""
+    stack = config.encoder
+    if stack is None or config.decoder is not None or stack.final_norm or stack.narrow or stack.convolution:
+        return False
+    sublayers = [one for block in stack.blocks() for one in block.sublayers]
+    return all(isinstance(one, Chain | Skip) and isinstance(one.inner, Recurrent)
+               and isinstance(one.inner.direction, Apart) for one in sublayers)
+
+
+def longest_input(positions: EmbeddingPositions) -> int | None:
+    """Return how many tokens positions of an embedding have room for; None: any number."""
+    if isinstance(positions, NoPositions) or positions.length is None:
+        return None
+    match positions.places:
+        case SkipPadding(padding=padding):
+            return positions.length - padding - 1
+        case InOrder(offset=offset) | RealTokens(offset=offset):
+            return positions.length - offset
+
+
+def list_recurrent_parts(stack: Stack | None) -> list[Recurrent]:
+    """Return the recurrent sublayers of a stack in the order they are applied."""
+    blocks = stack.blocks() if stack else []
+    return [one.inner for block in blocks for one in block.sublayers if isinstance(one.inner, Recurrent)]
+
+
+def recurrence_reads_encoder(stack: Stack) -> bool:
+    """Say whether a recurrent sublayer of a stack looks at an encoder."""
+    return any(part.reads_encoder for part in list_recurrent_parts(stack))
+
+
+def list_layerwise_kernels(stack: Stack) -> list[LowRank]:
+    """Return the kernels of a stack whose map all layers share."""
+    return [kernel for attention in stack.attentions() if isinstance(kernel := attention.kernel, LowRank)
+            and isinstance(kernel.sharing, Layerwise)]
+
+
+def sublayer_name(part: Config) -> str:
+    """Return the name that a sublayer has inside its block, in the built model as in the anatomy."""
+    kind: str = part.kind  # type: ignore[attr-defined]  # every sublayer is a tagged config
+    return {"gated_feed_forward": "feed_forward", "cross_attention": "cross"}.get(kind, kind)
+
+
+SharedPositions = T5Bias | Disentangled
+"""Positions of which all layers of a stack share a table."""
+
+
+def find_shared_positions(stack: Stack) -> tuple[SharedPositions, int] | None:
+    """Return the positions that share a table in a stack, and their number of heads, if its attentions have such."""
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, SharedPositions):
+                return residual.inner.positions, residual.inner.projection.heads
+    return None
+
+
+def find_shared_biases(stack: Stack) -> Projection | None:
+    """Return the heads whose pair of biases all layers of a stack share, if they do. Source: Dai et al. 2019, §3.3."""
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, TransformerXL):
+                return residual.inner.projection if residual.inner.positions.shared_biases else None
+    return None
+
+
+def list_key_widths(stack: c.Stack, dim: int) -> list[tuple[int, int]]:
+    """Return (key-value heads, head width) of every self-attention of a stack, in the order they are computed."""
+    widths = []
+    for block in stack.blocks():
+        for residual in block.sublayers:
+            if isinstance(residual.inner, c.SelfAttention):
+                width = block.bottleneck.width if block.bottleneck else dim
+                _, key, head = residual.inner.projection.widths(width)
+                keys = 0 if isinstance(residual.inner.kernel, c.Favor) else key // head  # it keeps sums in their place
+                widths.append((keys, head))
+    return widths

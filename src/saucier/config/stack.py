@@ -1,0 +1,286 @@
+"""A stack of blocks as data: layout, residual streams, bottlenecks, memory of earlier segments, second stream.
+
+Also which activations of a pass are kept for the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from saucier.config.base import Config
+from saucier.config.embedding import AfterToken as AfterToken
+from saucier.config.embedding import FirstSegment as FirstSegment
+from saucier.config.embedding import LanguageTable as LanguageTable
+from saucier.config.embedding import OneSegment as OneSegment
+from saucier.config.embedding import SegmentScores as SegmentScores
+from saucier.config.embedding import SegmentTable as SegmentTable
+from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.layers import Activation, Residual, SelfAttention
+from saucier.config.norms import LayerNorm, Norm, Probability
+from saucier.config.positions import Learned
+from saucier.errors import InputError
+
+
+class OneStream(Config):
+    """Every sublayer reads and changes the one residual stream. Source: He et al. 2016, arXiv:1512.03385."""
+
+    kind: Literal["one"] = "one"
+
+
+class Reversible(Config):
+    """Two streams that begin alike: each sublayer reads one and changes the other, in turn.
+
+    What stood before a block follows from what stands behind it, so that nothing need be kept for learning; the streams
+    side by side are the stack's output. Source: Gomez et al. 2017, arXiv:1707.04585; Kitaev et al. 2020, §3,
+    arXiv:2001.04451 (S eq 103–105).
+    """
+
+    kind: Literal["reversible"] = "reversible"
+
+
+class KeepActivations(Config):
+    """Everything that the backward pass reads is kept: the quickest. Reversible stacks keep none of it all the same."""
+
+    kind: Literal["keep"] = "keep"
+
+
+class RecomputeActivations(Config):
+    """Only what each block reads is kept; the rest is computed once more: a third more work, the same gradients.
+
+    Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.
+    """
+
+    kind: Literal["recompute"] = "recompute"
+
+
+Activations = Annotated[KeepActivations | RecomputeActivations, Field(discriminator="kind")]
+
+
+class FromNothing(Config):
+    """The first segment of a text has no memory. Source: Yang et al. 2019, code release."""
+
+    kind: Literal["nothing"] = "nothing"
+
+
+class FromZeros(Config):
+    """The first segment of a text reads a whole memory of zeros. Source: Dai et al. 2019, code release."""
+
+    kind: Literal["zeros"] = "zeros"
+
+
+class SegmentMemory(Config):
+    """The hidden vectors that every block read before, seen by its attention as further keys, without a gradient.
+
+    A pass gives the memory for the next segment as `mems`; a pass that gets `mems` reads it.
+    Source: Dai et al. 2019 (Transformer-XL), §3.2, arXiv:1901.02860.
+    """
+
+    length: int | None = Field(default=None, gt=0)
+    """The most positions that are kept; None: all."""
+    start: Annotated[FromNothing | FromZeros, Field(discriminator="kind")] = FromNothing()
+    """What the first segment reads."""
+    reuse: int | None = Field(default=None, gt=0)
+    """Only so many first positions of a segment are kept; None: all. Source: Yang et al. 2019, code release."""
+    evaluation: bool = True
+    """Whether a pass in evaluation gives a memory where the caller does not say (`use_mems`)."""
+    training: bool = True
+    """Likewise in training."""
+
+
+class QueryVector(Config):
+    """A second stream: rows that ask about the places in `target_mapping`, and begin as one trained vector.
+
+    They read the first stream's keys and values, and nobody reads theirs.
+    Source: Yang et al. 2019 (XLNet), §2.3 and §2.4, arXiv:1906.08237.
+    """
+
+    dropout: Probability = 0.0
+    """Dropout on the vector."""
+
+
+class Convolution(Config):
+    """A convolution of a stack's input, beside its first block: `norm(block(x) + activation(dropout(conv(x))))`.
+
+    Source: He et al. 2021, DeBERTa-v2's code release ("nGiE", n-gram induced input encoding).
+    """
+
+    size: int = Field(default=3, gt=0)
+    """How many neighbouring tokens a value is made of; odd, the token itself in the middle."""
+    groups: int = Field(default=1, gt=0)
+    """Into how many parts the width is cut; each part is made of itself alone."""
+    activation: Activation = "tanh"
+    """What follows the convolution."""
+    norm: Norm = LayerNorm()
+    """The norm of the sum."""
+    dropout: Probability = 0.0
+    """Dropout on the convolution's values."""
+
+
+class ReadsNarrow(Config):
+    """Queries, keys and values are made of the narrow stream."""
+
+    kind: Literal["narrow"] = "narrow"
+
+
+class ReadsShared(Config):
+    """Queries and keys are made of a second narrow map of the wide stream, values of the wide stream itself."""
+
+    kind: Literal["shared"] = "shared"
+
+
+class ReadsWide(Config):
+    """Queries, keys and values are made of the wide stream."""
+
+    kind: Literal["wide"] = "wide"
+
+
+Reads = Annotated[ReadsNarrow | ReadsShared | ReadsWide, Field(discriminator="kind")]
+
+
+class Bottleneck(Config):
+    """A narrow stream inside a block: `norm(x + dropout(up(sublayers(norm(down(x))))))`.
+
+    Source: Sun et al. 2020 (MobileBERT), §3.1, fig 1c, arXiv:2004.02984.
+    """
+
+    width: int = Field(gt=0)
+    """Width of the stream inside the block."""
+    reads: Reads = ReadsShared()
+    """What the attention reads."""
+    norm: Norm = LayerNorm()
+    """The norms after the maps in and after the residual around the block."""
+    dropout: Probability = 0.0
+    """Dropout on what the block adds to the wide stream."""
+
+    def attention_inputs(self, dim: int) -> tuple[int, int]:
+        """Return the widths that queries and keys, and values, are made of."""
+        match self.reads:
+            case ReadsNarrow():
+                return self.width, self.width
+            case ReadsShared():
+                return self.width, dim
+            case ReadsWide():
+                return dim, dim
+
+
+MAX_LAYERS = 10_000
+"""More layers than any real model has: a hostile file cannot make us build for hours."""
+
+
+class Block(Config):
+    """Sublayers one after the other, each inside its own residual."""
+
+    sublayers: tuple[Residual, ...] = Field(min_length=1)
+    """In the order they are applied."""
+    bottleneck: Bottleneck | None = None
+    """What narrows the stream inside the block (MobileBERT)."""
+
+    def width(self, dim: int) -> int:
+        """Return the width of the stream inside the block."""
+        return dim if self.bottleneck is None else self.bottleneck.width
+
+
+class Repeat(Config):
+    """The same block `times` times, each with weights of its own."""
+
+    kind: Literal["repeat"] = "repeat"
+    block: Block
+    """The block that every layer has."""
+    times: int = Field(gt=0, le=MAX_LAYERS)
+
+
+class Cycle(Config):
+    """Different blocks in turn, the whole turn `times` times, each with weights of its own."""
+
+    kind: Literal["cycle"] = "cycle"
+    blocks: tuple[Block, ...] = Field(min_length=1)
+    """One turn, in order."""
+    times: int = Field(gt=0, le=MAX_LAYERS)
+
+
+class Share(Config):
+    """`times` layers that share weights: all of them, or those of a group; a layer is one block or several.
+
+    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942; groups and inner blocks from its code release.
+    """
+
+    kind: Literal["share"] = "share"
+    block: Block
+    """What every block is."""
+    times: int = Field(gt=0, le=MAX_LAYERS)
+    groups: int = Field(default=1, gt=0, le=MAX_LAYERS)
+    """Sets of weights; the first layers use the first, and so on in equal parts."""
+    inner: int = Field(default=1, gt=0, le=100)
+    """Blocks in a layer, each with weights of its own."""
+
+    def order(self) -> list[int]:
+        """Return for each block that is applied the number of the weights that it uses, from 0."""
+        groups = [int(layer / (self.times / self.groups)) for layer in range(self.times)]
+        return [group * self.inner + place for group in groups for place in range(self.inner)]
+
+
+Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
+
+
+class Stack(Config):
+    """The blocks of an encoder or of a decoder, and the norm after the last one."""
+
+    layers: Layers
+    """How the blocks are laid out."""
+    residual: Annotated[OneStream | Reversible, Field(discriminator="kind")] = OneStream()
+    """What the sublayers add to."""
+    layer_positions: Learned | None = None
+    """Tables of positions, one for each block, added to what the block reads.
+
+    Source: Al-Rfou et al. 2019, §3.4, arXiv:1808.04444."""
+    convolution: Convolution | None = None
+    """What stands beside the first block (DeBERTa-v2)."""
+    final_norm: Norm | None = None
+    """The norm after the last block (pre-norm stacks need one)."""
+    narrow: int | None = Field(default=None, gt=0)
+    """Width that a last map without bias takes the output to; None: there is no such map (OPT-350M has one)."""
+    dropout: Probability = 0.0
+    """Dropout on the stack's output (T5)."""
+    memory: SegmentMemory | None = None
+    """What is kept from one segment of a text to the next (Transformer-XL)."""
+    queries: QueryVector | None = None
+    """The second stream (XLNet)."""
+    tied: bool = False
+    """Use the encoder's maps and norms, not its tables of positions (the decoder only). Source: Raffel 2020, §3.2.2."""
+    zero_padding: bool = False
+    """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
+
+    def stream_width(self, dim: int) -> int:
+        """Return the width of the vectors behind the last block."""
+        return 2 * dim if isinstance(self.residual, Reversible) else dim
+
+    def width(self, dim: int) -> int:
+        """Return the width of the vectors that the stack gives."""
+        return self.narrow or self.stream_width(dim)
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks in the order they are applied, shared ones repeated."""
+        match self.layers:
+            case Repeat(block=block, times=times):
+                return [block] * times
+            case Share(block=block, times=times, inner=inner):
+                return [block] * (times * inner)
+            case Cycle(blocks=blocks, times=times):
+                return list(blocks) * times
+
+    def attentions(self) -> list[SelfAttention]:
+        """Return the self-attentions in the order they are applied."""
+        return [inner for block in self.blocks() for residual in block.sublayers
+                if isinstance(inner := residual.inner, SelfAttention)]
+
+
+def arrange_blocks(blocks: tuple[Block, ...]) -> Repeat | Cycle:
+    """Return layers that give these blocks, in this order. Raises `InputError` where there are none."""
+    count = len(blocks)
+    for size in range(1, count + 1):
+        if count % size == 0 and blocks[:size] * (count // size) == blocks:
+            times = count // size
+            return Repeat(block=blocks[0], times=times) if size == 1 else Cycle(blocks=blocks[:size], times=times)
+    raise InputError("a stack has at least one layer", where="layers", remedy="give 1 or more")

@@ -1,0 +1,183 @@
+"""`saucier plan`: what a recipe will cost before it is cooked. The report holds the record against what was measured.
+
+`make_plan` is called with a recipe alone, or by the cook, which knows the real batches. No torch in this process.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from saucier.config import MemoryEstimate, parameters
+from saucier.config.base import Config
+from saucier.cost.calibration import Calibration, calibrate
+from saucier.cost.workload import (
+    Workload,
+    count_evaluations,
+    make_workload,
+    tokens_per_step,
+    training_flops,
+    training_memory,
+)
+from saucier.errors import InputError
+from saucier.files import read_object, write_text
+from saucier.plain import format_bytes, format_duration, format_quantity
+from saucier.recipes import Recipe
+
+PLAN_FILE = "plan.json"
+SCALED = {"layers": "measured with one and two layers, and scaled up",
+          "products": "too large to try here: from the speed of one product of matrices, memory as counted"}
+UNKNOWN = "float32"
+"""The number format that is assumed without a calibration."""
+
+
+class Plan(Config):
+    """The cost of a run, as it was planned."""
+
+    recipe: str
+    """Its name."""
+    parameters: int
+    """Tied ones counted once."""
+    steps: int
+    """Updates of the weights."""
+    tokens: int
+    """Tokens read in training, source and target together."""
+    targets: int
+    """Tokens that the model is asked to predict in training."""
+    flops: float
+    """Floating-point operations of training, forward and backward; those of evaluation are not among them."""
+    dtype: str
+    """Number format of the multiplications."""
+    memory: dict[str, int]
+    """Bytes by purpose, counted from the config: weights, gradients, optimizer, activations."""
+    peak_memory: int | None = None
+    """Bytes of the whole process at its largest, from the calibration."""
+    seconds: float | None = None
+    """Training with its evaluations, from the calibration."""
+    step_seconds: float | None = None
+    """One update."""
+    evaluation_seconds: float = 0.0
+    """All evaluations together."""
+    machine: str = ""
+    """One line about the machine that was measured."""
+    notes: tuple[str, ...] = ()
+    """What was assumed."""
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Predicted tokens a second that the model reads, evaluations included, as the training log counts them."""
+        return self.tokens / self.seconds if self.seconds else None
+
+    def write(self, folder: Path) -> None:
+        """Write `plan.json` into a run folder, atomically."""
+        write_text(folder / PLAN_FILE, self.model_dump_json(indent=2) + "\n")
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """Read `plan.json` of a run folder; None where the run was not planned. Raises `InputError` for a broken file."""
+    path = folder / PLAN_FILE
+    if not path.is_file():
+        return None
+    try:
+        return Plan.model_validate(read_object(path))
+    except ValidationError as error:
+        what = f"not a plan: {str(error).splitlines()[0]}"
+        raise InputError(what, where=str(path), remedy="remove it; it is not needed") from error
+
+
+def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_tokens: int | None = None,
+              vocab: int | None = None, program: int | None = None, seconds: float | None = 5.0) -> Plan:
+    """Plan a recipe. `seconds` is the time for a calibration; None: only count.
+
+    What the cook knows it may say: its batches, held-out tokens, vocabulary, and `program`, the bytes that its process
+    holds before there is a model.
+
+    Raises `WorkError` when the calibration fails.
+    """
+    vocab = vocab or recipe.vocab
+    work = workload or make_workload(recipe, vocab)
+    measured = None if seconds is None else calibrate(recipe, work, seconds=seconds)
+    dtype = measured.dtype if measured else recipe.training.dtype.replace("auto", UNKNOWN)
+    tokens, steps = tokens_per_step(recipe, work), recipe.training.steps
+    plan = Plan(recipe=recipe.name, parameters=parameters(recipe.model_for(vocab)), steps=steps,
+                tokens=round(steps * (tokens.first + tokens.second)), targets=round(steps * tokens.targets),
+                flops=steps * training_flops(recipe, vocab, tokens),
+                dtype=dtype, memory=memory_by_purpose(training_memory(recipe, vocab, dtype)),
+                notes=plan_notes(recipe, work, held_out_tokens, measured))
+    return plan if measured is None else add_times(
+        plan, recipe, work, measured=measured, held_out=held_out_tokens or 0, program=program)
+
+
+def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibration, held_out: int,
+              program: int | None) -> Plan:
+    """Add to a plan what the calibration says."""
+    rows = max(len(batch) for batch in work.batches)
+    pieces = -(-rows // (recipe.training.micro_batch or rows))
+    step = pieces * measured.micro_seconds + measured.update_seconds + work.seconds
+    evaluation = count_evaluations(recipe) * held_out * measured.evaluation_seconds
+    return plan.model_copy(update={
+        "step_seconds": step, "evaluation_seconds": evaluation, "seconds": plan.steps * step + evaluation,
+        "peak_memory": measured.growth + (measured.base if program is None else program), "machine": measured.machine})
+
+
+def memory_by_purpose(memory: MemoryEstimate) -> dict[str, int]:
+    """Return the bytes of training by purpose."""
+    return {name: getattr(memory, name) for name in ("weights", "gradients", "optimizer", "activations")}
+
+
+def plan_notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured: Calibration | None) -> tuple[str,
+                                                                                                                   ...]:
+    """Say what was assumed."""
+    said = []
+    if not work.real:
+        said.append("the text has not been read: rows are taken to be as long as in the recipe")
+    if not held_out_tokens:
+        said.append("the time of evaluations is left out, as the held-out text is not known yet")
+    if measured is None:
+        said.append("nothing was measured: no time, and memory only as counted")
+    elif measured.how in SCALED:
+        said.append(SCALED[measured.how])
+    return tuple(said)
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain values, for `--json`."""
+    return plan.model_dump(mode="json") | {"tokens_per_second": plan.tokens_per_second}
+
+
+def plan_lines(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return (what, how much, remark) of everything in a plan."""
+    each, ratio = plan.tokens // plan.steps, plan.tokens / plan.parameters
+    counted = ", ".join(f"{name} {format_bytes(size)}" for name, size in plan.memory.items())
+    return [("parameters", f"{plan.parameters:,}", ""),
+            ("tokens", format_quantity(plan.tokens),
+             f"{plan.steps:,} steps of {each:,}; {ratio:.1f} for each parameter"),
+            ("work", f"{format_quantity(plan.flops)}FLOPs", "forward and backward"),
+            ("memory", format_bytes(sum(plan.memory.values())), counted), *measured_lines(plan)]
+
+
+def measured_lines(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the lines that a calibration adds."""
+    if plan.peak_memory is None or plan.seconds is None or plan.step_seconds is None:
+        return []
+    work = f"{format_quantity(plan.flops / plan.steps / plan.step_seconds)}FLOP/s in {plan.dtype}"
+    speed = f"{format_quantity(plan.tokens / plan.steps / plan.step_seconds)} tokens/s, {work}"
+    return [("peak memory", format_bytes(plan.peak_memory), "the whole process"),
+            ("time", format_duration(plan.seconds), f"{speed}; evaluations {format_duration(plan.evaluation_seconds)}")]
+
+
+def render_plan(plan: Plan) -> Table:
+    """Return what `saucier plan` prints."""
+    table = Table(title=f"the cost of {plan.recipe}", title_justify="left", title_style="bold green", box=None,
+                  pad_edge=False, show_header=False, padding=(0, 3, 0, 0), caption_justify="left",
+                  caption="\n".join((plan.machine, *plan.notes)).strip())
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(justify="right", style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for what, how_much, remark in plan_lines(plan):
+        table.add_row(what, how_much, Text(remark, style="dim"))
+    return table

@@ -1,0 +1,189 @@
+"""`save`: a model as a folder, in a published layout where one can express it, in our own otherwise; `save_adapter`: a
+tuned model's adapter alone, in PEFT's layout or in our own form.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from saucier.adaptation.own_adapter import write_own_adapter
+from saucier.adaptation.peft_writing import make_peft_files
+from saucier.adaptation.prefix import drop_prefix_network
+from saucier.checkpoints.adapter_folder import (
+    CONFIG,
+    WEIGHTS,
+)
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.own_folder import MODEL_TYPE, check_target_folder, save_own
+from saucier.checkpoints.published_folder import (
+    PublishedNames,
+    drop_embedding_head,
+    write_published,
+)
+from saucier.errors import InputError, expect, suggest_name
+from saucier.families import LAYOUTS
+from saucier.files import refuse_unwritable, write_atomically
+from saucier.model import Transformer
+from saucier.text.tokenizer.folder import TARGET, TOKENIZER_FILES, copy_tokenizer
+
+WHOLE_REWRITES = ("freeze",)
+"""Rewrites that leave an ordinary model."""
+LAYOUT_NAMES = ("auto", "own", "published")
+
+
+def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str:
+    """Write a model atomically, with the tokenizer of the folder that it was loaded from; return the layout written.
+
+    An earlier save in the folder is replaced, and nothing else; the rest is as in `save_bare`. A model whose shape was
+    changed after loading brings no tokenizer: it may say otherwise. Raises as `save_bare` does.
+    """
+    expect(folder, (str, Path), "folder", "give a folder")
+    place = model.origin.tokenizer if model.origin is not None else None
+    return save_with(model, Path(folder), layout, None if place is None else Path(place))
+
+
+def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str:
+    """Write a model atomically, without a tokenizer, and return the `model_type` of the layout that was written.
+
+    `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
+    model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
+    Of a rewritten model what it has beside its base is written, an adapter; the layout is then "peft" or "own".
+    Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
+    """
+    expect(folder, (str, Path), "folder", "give a folder")
+    return save_with(model, Path(folder), layout, None)
+
+
+def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | None) -> str:
+    """Write a model, and copy the tokenizer of a folder, as `save` and `save_bare` say."""
+    expect(layout, str, "layout", f"give {', '.join(LAYOUT_NAMES)}, or a model_type")
+    refuse_unwritable(target, folder=True)
+    if any(one.by.kind not in WHOLE_REWRITES for one in model.rewrites):
+        return save_adapter_alone(model, target, layout)
+    if layout not in (*LAYOUT_NAMES, *LAYOUTS):
+        raise InputError(f"unknown layout {layout!r}", where="layout",
+                         remedy=suggest_name(layout, [*LAYOUT_NAMES, *LAYOUTS]))
+    check_target_folder(target, () if tokenizer is None else list_same_files(tokenizer, target))
+    refusals: dict[str, InputError] = {}
+
+    def beside(temporary: Path) -> None:
+        if tokenizer is not None and tokenizer.is_dir():
+            copy_tokenizer(tokenizer, temporary)
+
+    for candidate in () if layout == "own" else list_layouts(model, layout):
+        try:
+            check_expressible(candidate, model)
+        except InputError as error:
+            refusals[candidate.model_type] = error
+            continue
+        write_published(model, candidate, target, beside)
+        return candidate.model_type
+    if layout not in ("auto", "own"):
+        raise refusals[layout] if layout in refusals else no_layout_error(model, refusals)
+    came_from = str(model.published.get("model_type"))
+    if layout == "auto" and came_from in refusals:
+        warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
+    save_own(model, target, beside)
+    return MODEL_TYPE
+
+
+def list_same_files(source: Path, target: Path) -> set[str]:
+    """Name the files of a tokenizer that a folder has already, byte for byte, so that nothing is lost with them."""
+    names = {name for name in TOKENIZER_FILES if (source / name).is_file() and (target / name).is_file()
+             and (source / name).read_bytes() == (target / name).read_bytes()}
+    other = target / TARGET
+    whole = other.is_dir() and {path.name for path in other.iterdir()} == list_same_files(source / TARGET, other)
+    return names | ({TARGET} if whole else set())
+
+
+def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
+    """Write what a rewritten model has beside its base. Raises `InputError` for a layout that holds whole models."""
+
+    meant = {"auto": "auto", "own": "own", "published": "peft"}
+    if layout not in meant:
+        raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
+                         remedy="merge it first (saucier merge), or use auto")
+    return save_adapter(model, target, layout=meant[layout])
+
+
+def list_layouts(model: Transformer, layout: str) -> list[Layout]:
+    """Return the layouts to try, the one that the model came from first."""
+    if layout in LAYOUTS:
+        return [LAYOUTS[layout]]
+    came_from = model.published.get("model_type")
+    return sorted(LAYOUTS.values(), key=lambda one: one.model_type != came_from)
+
+
+def check_expressible(layout: Layout, model: Transformer) -> None:
+    """Raise `InputError` where a layout cannot express a model."""
+    try:
+        said = model.published if model.published.get("model_type") == layout.model_type else {}
+        layout.document(drop_embedding_head(model.config), said)
+    except InputError as error:
+        start = f"this model cannot be written as {layout.model_type}"
+        what = error.what if error.what.startswith(start) else f"{start}: {error.what}"
+        raise InputError(what, where="model", remedy="save it in our own layout") from error
+
+
+def no_layout_error(model: Transformer, refusals: dict[str, InputError]) -> InputError:
+    """Build the error for a model that no published layout can express."""
+    came_from = str(model.published.get("model_type"))
+    what = refusals[came_from].what if came_from in refusals else "no published layout can express this model"
+    return InputError(what, where="layout", remedy="save it in our own layout (own)")
+
+
+ADAPTER_LAYOUTS = ("auto", "peft", "own")
+ADAPTER_FILES = {CONFIG, WEIGHTS}
+"""Files of an adapter, which another save may replace."""
+
+
+def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = None, layout: str = "auto") -> str:
+    """Write a tuned model's adapter atomically and return the layout: "peft" or "own".
+
+    `base`: what to name as the base model; None: where the model came from. `layout`: "auto" is PEFT's where that can
+    express the adapter. A network that makes a prefix in training is dropped, in the model too; its values stay.
+    Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
+    express its adapter, and for a folder that holds something else.
+    """
+    target = Path(folder)
+    base = base or (model.origin.path if model.origin is not None else None)
+    if layout not in ADAPTER_LAYOUTS:
+        raise InputError(f"unknown layout {layout!r}", where="layout", remedy=suggest_name(layout, [*ADAPTER_LAYOUTS]))
+    if not model.rewrites or base is None:
+        raise InputError("there is no adapter in this model" if not model.rewrites else "no base model is known",
+                         where="model", remedy="rewrite a loaded model first" if base is not None
+                         else "say which it is with base=...")
+    check_adapter_target(target)
+    drop_prefix_network(model)
+    name, written = "own", None
+    if layout != "own":
+        try:
+            name, written = "peft", make_peft_files(model, find_published_names(model), base)
+        except InputError:
+            if layout == "peft":
+                raise
+    found = written
+    write_atomically(target, lambda place: write_own_adapter(model, place, base=base) if found is None
+                     else found.write(place))
+    return name
+
+
+def check_adapter_target(target: Path) -> None:
+    """Refuse a folder that holds something else than an adapter. Raises `InputError`."""
+    others = sorted({path.name for path in target.iterdir()} - ADAPTER_FILES) if target.is_dir() else [
+        target.name] if target.exists() else []
+    if others:
+        raise InputError(f"the folder holds something else ({others[0]})", where=str(target),
+                         remedy="give a new folder")
+
+
+def find_published_names(model: Transformer) -> PublishedNames:
+    """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
+    layout = LAYOUTS.get(str(model.published.get("model_type")))
+    if layout is None:
+        raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
+                         remedy="save the adapter in our own form (own)")
+    document = layout.document(drop_embedding_head(model.config), model.published)
+    return PublishedNames(layout.spelled(layout, document), drop_embedding_head(model.config),
+                          document["architectures"][0])

@@ -1,0 +1,266 @@
+"""The model as a search sees it: with a key-value cache and one token a row and step, with a memory of earlier
+segments, or reading the whole text again at every step.
+
+Letters: B prompts, R rows (prompts times copies), L length, S source length, M memory, D dim, V vocab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.generation.search import Step
+from saucier.model import Transformer
+from saucier.parts.output import Cache, Output
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is known before the first new token."""
+
+    ids: Tensor
+    """[B, L] for the decoder: the prompt, or the start token of an encoder-decoder."""
+    mask: Tensor | None = None
+    """[B, L], 1 where `ids` is real; None: everywhere."""
+    source: Tensor | None = None
+    """[B, S] for the encoder of an encoder-decoder."""
+    source_mask: Tensor | None = None
+    """[B, S]; None: all of the source is real."""
+    source_global: Tensor | None = None
+    """[B, S], 1 = a token that sees all of the source and is seen by all of it."""
+    prefix: Tensor | None = None
+    """[B], how many first columns of `ids`, padding included, all may see; None: the model knows no prefix."""
+
+    @property
+    def padding(self) -> Tensor | None:
+        """[B], the padding at the left of each row; None where there is none."""
+        return None if self.mask is None else self.mask.argmax(1)
+
+
+@dataclass(slots=True)
+class State:
+    """What has been read so far, for every row."""
+
+    cache: Cache
+    mask: Tensor | None = None
+    """[R, L], with padding at the left of some row; None: there is none."""
+    positions: Tensor | None = None
+    """[R], the position of the next token; None: the cache's length."""
+    source_mask: Tensor | None = None
+    """[R, S]."""
+    encoded: Tensor | None = None
+    """[R, S, D], what the encoder gave, once; None for a decoder alone."""
+
+    @classmethod
+    def before(cls, prompt: Prompt, cache: Cache) -> State:
+        """Return the state before the prompt is read."""
+        return cls(cache, prompt.mask, None if prompt.mask is None else prompt.mask.sum(1), prompt.source_mask)
+
+    def spread(self, rows: Tensor) -> None:
+        """Give every row its copies. Shapes: rows [R]."""
+        self.cache.reorder(rows)
+        self.mask, self.positions, self.source_mask, self.encoded = (
+            None if x is None else x.index_select(0, rows)
+            for x in (self.mask, self.positions, self.source_mask, self.encoded))
+
+    def follow(self, rows: Tensor) -> None:
+        """Let each row continue another one of the same prompt, so that only the cache moves. Shapes: rows [R]."""
+        self.cache.reorder(rows, same_source=True)
+
+    def grow(self) -> None:
+        """Make room in the mask for a token that is about to be read; it is real."""
+        if self.mask is not None:
+            self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
+
+
+ReadToken = Callable[[Tensor, State], Tensor]
+"""Reads one token a row: ids [R, 1] and the state (mask grown) -> scores of the next token [R, V]; the cache grows."""
+
+
+def make_reader(model: Transformer) -> ReadToken:
+    """Return the model itself as a reader of one token."""
+    def read(tokens: Tensor, state: State) -> Tensor:
+        if state.encoded is None:
+            places = None if state.positions is None else state.positions[:, None]
+            output = model(tokens, state.mask, places=places, cache=state.cache, last_only=True)
+        else:
+            output = model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens,
+                           cache=state.cache, last_only=True)
+        return output.logits[:, -1]  # type: ignore[no-any-return]
+
+    return read
+
+
+class CachedFeed:
+    """Feeds a model through its key-value cache. Source: Shazeer 2019, §2.4, arXiv:1911.02150, for what is cached.
+
+    The prompt, and the source, are read once for all copies of a row (beams, samples).
+    """
+
+    def __init__(self, model: Transformer, prompt: Prompt, *, read: ReadToken, copies: int, capacity: int) -> None:
+        """`copies` rows for each prompt, of up to `capacity` tokens; `read` takes each token after the prompt."""
+        self.model, self.prompt, self.read, self.copies = model, prompt, read, copies
+        self.state = State.before(prompt, model.new_cache(prompt.ids.shape[0], capacity))
+
+    def first(self) -> Tensor:
+        """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
+        prompt, state = self.prompt, self.state
+        if prompt.source is None:
+            places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
+            output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True,
+                                prefix_length=prompt.prefix)
+        else:
+            output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
+                                last_only=True, global_attention_mask=prompt.source_global, prefix_length=prompt.prefix)
+            state.encoded = output.encoder_last_hidden_state
+        logits: Tensor = output.logits[:, -1].float()
+        if self.copies == 1:
+            return logits
+        state.spread(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
+        return logits.repeat_interleave(self.copies, 0)
+
+    def next(self, step: Step) -> Tensor:
+        """Read one token a row. Shapes: -> [R, V], float32."""
+        if step.rows is not None:
+            self.state.follow(step.rows)
+        self.state.grow()
+        logits = self.read(step.tokens[:, None], self.state)
+        if self.state.positions is not None:
+            self.state.positions = self.state.positions + 1
+        return logits.float()
+
+
+@contextmanager
+def evaluation_mode(model: Transformer) -> Iterator[None]:
+    """Switch dropout, gradients and `model.compile()` off for a while.
+
+    What `model.compile()` makes serves passes of many tokens; it would be made again for the steps of a search.
+    """
+    was_training, compiled = model.training, model._compiled_call_impl
+    model._compiled_call_impl = None
+    if was_training:
+        model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model._compiled_call_impl = compiled
+        if was_training:
+            model.train()
+
+
+def prediction_kind(config: c.Transformer) -> c.Predicts:
+    """Return which token the logits at a position speak of."""
+    return c.NextToken() if config.language_head is None else config.language_head.predicts
+
+
+def append_column(x: Tensor, value: int) -> Tensor:
+    """Put one more column behind each row. Shapes: [R, L] -> [R, L + 1]."""
+    return torch.cat([x, x.new_full((len(x), 1), value)], dim=1)
+
+
+def predict_next(model: Transformer, ids: Tensor, mask: Tensor | None, *, mems: Sequence[Tensor] | None = None,
+                 prefix: Tensor | None = None) -> Output:
+    """Read a text so that the last logits speak of the token behind it.
+
+    Shapes: ids and mask [R, L]; mems [M, R, D]; prefix [R].
+    """
+    match prediction_kind(model.config):
+        case c.InPlace(mask=token, language=language):
+            mask, ids = None if mask is None else append_column(mask, 1), append_column(ids, token)
+            places = None if mask is None else (mask.cumsum(1) - 1).clamp(min=0)
+            known = model.config.embed.languages is not None and language is not None
+            langs = torch.full_like(ids, language) if known else None  # type: ignore[arg-type]  # known says so
+            return model(ids, mask, position_ids=places, langs=langs, last_only=True)  # type: ignore[no-any-return]
+        case c.QueryStream():
+            mask, ids = None if mask is None else append_column(mask, 1), append_column(ids, 0)
+            hidden = torch.zeros(len(ids), ids.shape[1], ids.shape[1], device=ids.device)
+            hidden[:, :, -1] = 1
+            wanted = hidden[:, :1]
+            return model(ids, mask, perm_mask=hidden, target_mapping=wanted, mems=mems,  # type: ignore[no-any-return]
+                         last_only=True)
+        case _ if model.config.decoder is not None and mask is not None and mems is None:
+            return model(ids, mask, position_ids=(mask.long().cumsum(1) - 1).clamp(min=0),  # type: ignore[no-any-return]
+                         prefix_length=prefix, last_only=True)
+        case _:
+            return model(ids, mask, mems=mems, prefix_length=prefix, last_only=True)  # type: ignore[no-any-return]
+
+
+class RereadFeed:
+    """Reads the whole text at every step."""
+
+    def __init__(self, model: Transformer, prompt: Prompt, *, copies: int) -> None:
+        """`copies` rows for each prompt."""
+        self.model = model
+        self.ids = prompt.ids.repeat_interleave(copies, 0)
+        self.mask, self.prefix = (None if one is None else one.repeat_interleave(copies, 0)
+                                  for one in (prompt.mask, prompt.prefix))
+
+    def read(self) -> Tensor:
+        """Shapes: -> [R, V], float32."""
+        logits = predict_next(self.model, self.ids, self.mask, prefix=self.prefix).logits
+        assert logits is not None, "read_prompt refuses a model without a language head"
+        return logits[:, -1].float()
+
+    def first(self) -> Tensor:
+        """Read the prompt. Shapes: -> [R, V], float32."""
+        return self.read()
+
+    def next(self, step: Step) -> Tensor:
+        """Read everything with one more token a row. Shapes: -> [R, V], float32."""
+        ids = self.ids if step.rows is None else self.ids.index_select(0, step.rows)
+        self.ids = torch.cat([ids, step.tokens[:, None]], dim=1)
+        if self.mask is not None:
+            self.mask = append_column(self.mask if step.rows is None else self.mask.index_select(0, step.rows), 1)
+        return self.read()
+
+
+class MemoryFeed:
+    """Reads the prompt once, then what is new beside the memory of what came before.
+
+    Source: Dai et al. 2019, §3.2, arXiv:1901.02860. A model with two streams reads its last two tokens again, as its
+    code release does: the first of them was read before the second was known.
+    """
+
+    def __init__(self, model: Transformer, prompt: Prompt, *, copies: int) -> None:
+        """`copies` rows for each prompt. Raises `InputError` for prompts of different lengths."""
+        if prompt.mask is not None:
+            raise InputError("a memory has no padding, so prompts of different lengths cannot be read together",
+                             where="attention_mask", remedy="generate from prompts of one length at a time")
+        self.model, self.ids, self.copies = model, prompt.ids, copies
+        self.again = 2 if isinstance(prediction_kind(model.config), c.QueryStream) else 1
+        self.mems: list[Tensor] = []
+
+    def read(self, ids: Tensor, mems: list[Tensor] | None) -> Tensor:
+        """Read tokens beside a memory and keep the new one, without what will be read again. Shapes: -> [R, V]."""
+        output = predict_next(self.model, ids, None, mems=mems)
+        assert output.logits is not None and output.mems is not None, "chosen for models that give both"
+        again = self.again if self.again > 1 else 0
+        self.mems = [past[:max(0, len(past) - again)] for past in output.mems]
+        return output.logits[:, -1].float()
+
+    def first(self) -> Tensor:
+        """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
+        logits = self.read(self.ids, None)
+        if self.copies > 1:
+            self.follow(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
+            logits = logits.repeat_interleave(self.copies, 0)
+        return logits
+
+    def next(self, step: Step) -> Tensor:
+        """Read one more token a row. Shapes: -> [R, V], float32."""
+        if step.rows is not None:
+            self.follow(step.rows)
+        self.ids = torch.cat([self.ids, step.tokens[:, None]], dim=1)
+        return self.read(self.ids[:, -self.again:], self.mems)
+
+    def follow(self, rows: Tensor) -> None:
+        """Let each row continue another one. Shapes: rows [R]."""
+        self.ids = self.ids.index_select(0, rows)
+        self.mems = [past.index_select(1, rows) for past in self.mems]

@@ -1,1 +1,0 @@
-"""Looking at models and runs: anatomy, differences, cost before the run, the report after it, and the Book's state."""

@@ -1,0 +1,1 @@
+"""Jobs: what `saucier` does from beginning to end, each a short road of stages over one folder."""

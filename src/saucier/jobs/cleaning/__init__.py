@@ -1,0 +1,1 @@
+"""Cleaning: from a crawl to a corpus."""

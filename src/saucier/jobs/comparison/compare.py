@@ -1,0 +1,176 @@
+"""The whole job of `saucier compare`: check, train, score, compare, report.
+
+Trials are done one after the other, or side by side on Ray. What is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from saucier.cost.calibration import calibrate
+from saucier.cost.workload import Workload
+from saucier.errors import InputError, SaucierError
+from saucier.files import write_atomically
+from saucier.jobs.comparison.experiment import Classification, Experiment, Judge, Tagging
+from saucier.jobs.comparison.judging import FinishedTrial, read_scores, score_trial
+from saucier.jobs.comparison.outcome import Outcome, summarize_trials, write_outcome
+from saucier.jobs.comparison.preparation import Trial, prepare_trials
+from saucier.jobs.comparison.report import write_comparison_report
+from saucier.jobs.pretraining.cook import cook
+from saucier.jobs.pretraining.stages import JobOptions
+from saucier.jobs.run.console import RunConsole
+from saucier.jobs.run.folder import open_run
+from saucier.machine import count_cores
+from saucier.opened import RunFolder
+from saucier.plain import format_duration, format_quantity
+from saucier.recipes import Recipe
+from saucier.text.tokenizer.tokenizer import load_tokenizer
+
+
+def run_trial(trial: Trial, threads: int) -> FinishedTrial:
+    """Train and score one run, or go on where it stopped. Raises as `cook` does."""
+    import torch
+
+    found = read_scores(trial.folder, trial.judge)
+    if found is not None:
+        open_run(trial.folder, trial.recipe)  # refuses another run
+        return FinishedTrial(trial, found, 0.0)
+    torch.set_num_threads(threads)
+    begin = time.perf_counter()
+    folder, _ = open_run(trial.folder, trial.recipe)
+    if trial.tokenizer is not None and not (folder.tokenizer / "tokenizer_config.json").is_file():
+        load_tokenizer(trial.tokenizer).save(folder.tokenizer)
+    take_packed_text(folder)
+    cook(trial.recipe, trial.folder, JobOptions(calibrate=False, quiet=True))
+    found = score_trial(trial)
+    found.write(trial.folder)
+    return FinishedTrial(trial, found, time.perf_counter() - begin)
+
+
+def take_packed_text(folder: RunFolder) -> None:
+    """Copy the text as the arm's first run has packed it; seeds change nothing of it."""
+    first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
+    if first.data_file.is_file() and not own.exists():
+        write_atomically(own, partial(copy_folder, first.data_file.parent))
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder."""
+    shutil.copytree(source, target)
+
+
+def run_trials(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[FinishedTrial]:
+    """Yield the trials as they are finished; in their order with one worker.
+
+    `threads` are those of one run; None: all cores, shared by the workers.
+    Raises `InputError` for several workers without Ray.
+    """
+    each = choose_threads(workers, threads)
+    if workers == 1:
+        yield from (run_trial(trial, each) for trial in trials)
+    else:
+        yield from run_on_ray(trials, workers, each)
+
+
+def choose_threads(workers: int, wanted: int | None) -> int:
+    """Return the threads of one run: as wanted, or all cores shared by the runs that go side by side."""
+    return wanted or max(1, count_cores() // workers)
+
+
+def run_on_ray(trials: list[Trial], workers: int, threads: int) -> Iterator[FinishedTrial]:
+    """Let Ray do `workers` trials at a time, on this machine or on the cluster that RAY_ADDRESS names.
+
+    The machines of a cluster must see the same folders.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("runs side by side need Ray, which is not installed", where="--workers",
+                         remedy="pip install 'saucier[ray]', or leave it out")
+    import ray
+
+    own = None if "RAY_ADDRESS" in os.environ else workers
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, num_cpus=own)
+    remote, left = ray.remote(num_cpus=1)(run_trial), list(reversed(trials))
+    waiting: list[Any] = []
+    try:
+        while left or waiting:
+            while left and len(waiting) < workers:
+                waiting.append(remote.remote(left.pop(), threads))
+            ready, waiting = ray.wait(waiting)
+            yield from ray.get(ready)
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, SaucierError) else error) from error
+    finally:
+        ray.shutdown()
+
+
+def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | None = None,
+            quiet: bool = False) -> Outcome:
+    """Compare, or go on where it stopped; what was found is in `comparison.json` and `report.html`.
+
+    Raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
+    """
+    if out.is_file():
+        raise InputError("is a file", where=str(out), remedy="give a folder with --out")
+    run_console = RunConsole(silent=quiet)
+    run_console.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
+    check_judge_files(wanted.judge)
+    with run_console.stage("tokenizer"):
+        trials = prepare_trials(wanted, out, partial(measure_step_seconds, threads=choose_threads(workers, threads)),
+                                run_console.say)
+    print_trials(run_console, trials)
+    done: list[FinishedTrial] = []
+    for one in run_trials(trials, workers=workers, threads=threads):
+        done.append(one)
+        print_finished_trial(run_console, one, len(done), len(trials))
+    found = summarize_trials(wanted, done)
+    write_outcome(found, out)
+    with run_console.stage("report"):
+        run_console.say(str(write_comparison_report(found, done, out)))
+    return found
+
+
+def check_judge_files(judge: Judge) -> None:
+    """Raise `InputError` where a judge cannot use its files."""
+    match judge:
+        case Classification():
+            from saucier.jobs.comparison.transfer import check_labelled
+
+            check_labelled(judge)
+        case Tagging():
+            from saucier.jobs.comparison.judging import check_tagged
+
+            check_tagged(judge)
+
+
+def measure_step_seconds(recipe: Recipe, work: Workload, *, threads: int) -> float:
+    """Measure one update on this machine, with the threads of a run. Raises `WorkError` when that fails."""
+    rows = max(len(batch) for batch in work.batches)
+    measured = calibrate(recipe, work, threads=threads)
+    return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds
+
+
+def print_trials(run_console: RunConsole, trials: list[Trial]) -> None:
+    """Say what each arm will do."""
+    with run_console.stage("plan"):
+        for trial in trials:
+            if trial.seed == 0:
+                training = trial.recipe.training
+                most = "" if training.seconds is None else f"{format_duration(training.seconds)}, at most "
+                run_console.say(f"{trial.arm}: {most}{format_quantity(training.steps)} steps of {training.batch} × "
+                                f"{training.length}, {trial.recipe.objective.kind}")
+
+
+def print_finished_trial(run_console: RunConsole, one: FinishedTrial, number: int, total: int) -> None:
+    """Say how a run ended."""
+    with run_console.stage(f"{number}/{total}"):
+        took = format_duration(one.seconds) if one.seconds else "finished before"
+        run_console.say(f"{one.trial.arm}, seed {one.trial.seed}: {one.scores.whole:.4f} {one.scores.measure.name} "
+                        f"({took})")

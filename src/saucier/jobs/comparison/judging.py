@@ -1,0 +1,256 @@
+"""Scoring a trained run by a judge: held-out loss, a few more updates, or fine-tuning; and `scores.json` of the run."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from saucier.checkpoints.steps import TrainingState, latest_checkpoint
+from saucier.config.base import Config
+from saucier.devices import AutocastDtype, autocast
+from saucier.errors import InputError, WorkError
+from saucier.files import read_object, write_text
+from saucier.folders.load import load
+from saucier.jobs.comparison.experiment import Adaptation, Classification, HeldOutLoss, Judge, Tagging
+from saucier.jobs.comparison.preparation import Trial
+from saucier.jobs.comparison.transfer import score_classification
+from saucier.jobs.finetuning.data import read_splits
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.settings import Finetuning, LabelledFiles, make_finetuning
+from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.cook import cook
+from saucier.jobs.pretraining.data import Store, load_collocations
+from saucier.jobs.pretraining.held_out import scores_whole_texts
+from saucier.jobs.pretraining.stages import JobOptions
+from saucier.jobs.run.folder import open_run
+from saucier.model import Transformer
+from saucier.objectives.build import join_objectives
+from saucier.opened import RunFolder, run_folder_of
+from saucier.recipes import Recipe
+from saucier.tasks import config as tasks
+from saucier.tasks.build import build_task
+from saucier.tasks.metrics.statistics import Floats
+from saucier.text.config import PairData
+from saucier.text.rows.store import PairStore, TokenStore
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.training.evaluation import NLL, Evaluator, sum_scores
+from saucier.training.processes import Processes
+from saucier.training.resume import load_modules
+
+SCORES_FILE = "scores.json"
+
+
+class Measure(Config):
+    """What a score is."""
+
+    name: str
+    """Such as `bits per byte`."""
+    better: Literal["higher", "lower"]
+    """Which way is better."""
+    unit: str
+    """What was scored one by one, such as `blocks of 256 tokens`."""
+
+
+class TrialScores(Config):
+    """A run's scores: the whole is the sum of the values over the sum of the weights."""
+
+    judge: Judge
+    """Who gave them."""
+    measure: Measure
+    """What they are."""
+    checkpoint: str
+    """Whose weights were scored: the last ones."""
+    values: tuple[float, ...]
+    """Of each unit."""
+    weights: tuple[float, ...]
+    """Of each unit."""
+
+    @property
+    def whole(self) -> float:
+        """The run's score."""
+        return sum(self.values) / sum(self.weights)
+
+    def write(self, folder: Path) -> None:
+        """Write `scores.json` into a run folder, atomically."""
+        write_text(folder / SCORES_FILE, self.model_dump_json() + "\n")
+
+
+def read_scores(folder: Path, judge: Judge) -> TrialScores | None:
+    """Read what a judge gave a run; None where this one has not seen it."""
+    values = read_object(folder / SCORES_FILE)
+    if not values:
+        return None
+    try:
+        found = TrialScores.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"not the scores of a run: {error.errors()[0]['msg']}", where=str(folder / SCORES_FILE),
+                         remedy="remove the file; it is made again") from error
+    return found if found.judge == judge else None
+
+
+def paired_values(first: list[TrialScores], second: list[TrialScores]) -> tuple[Floats, Floats, Floats]:
+    """Return two arms' values and the weights of their units; as one unit each where the units are not the same.
+
+    Shapes: S runs of each arm -> [S, N], [S, N], [N].
+    """
+    weights = [np.array(one.weights) for one in (*first, *second)]
+    if all(len(one) == len(weights[0]) and np.allclose(one, weights[0]) for one in weights):
+        return np.array([one.values for one in first]), np.array([one.values for one in second]), weights[0]
+    return np.array([[one.whole] for one in first]), np.array([[one.whole] for one in second]), np.ones(1)
+
+
+ADAPTATION_FOLDER = "adapted"
+"""Inside the folder of the run that is judged."""
+
+
+def continue_training(run: Path, recipe: Recipe) -> Path:
+    """Let a run's model go on by another recipe on the same text, and return the checkpoint; it is always done anew.
+
+    Raises as `cook`.
+    """
+    if (run / ADAPTATION_FOLDER).exists():
+        shutil.rmtree(run / ADAPTATION_FOLDER)
+    first, (own, _) = RunFolder(run), open_run(run / ADAPTATION_FOLDER, recipe)
+    shutil.copytree(first.data_file.parent, own.data_file.parent)
+    cook(recipe, own.path, JobOptions(calibrate=False, judge=False, quiet=True, start=run))
+    checkpoint = latest_checkpoint(own.path)
+    if checkpoint is None:
+        raise WorkError("has no whole checkpoint left to score", where=str(own.path), remedy="compare again")
+    return checkpoint
+
+
+TAGGING_FOLDER = "tag"
+"""Inside the folder of the run that is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedSentences:
+    """What was told of each sentence: words that were tagged rightly, and all words."""
+
+    right: tuple[float, ...]
+    words: tuple[float, ...]
+
+
+def judge_files(judge: Tagging) -> LabelledFiles:
+    """Return the files of a judge."""
+    return LabelledFiles(train=(judge.train,), held_out=(judge.dev,), limit=judge.limit)
+
+
+def check_tagged(judge: Tagging) -> None:
+    """Read both files. Raises `InputError` for what cannot be used, such as a tag that is never learned."""
+    read_splits(build_task(tasks.Tagging()), judge_files(judge))
+
+
+def tagging_settings(judge: Tagging, trial: Trial) -> Finetuning:
+    """Return the fine-tuning of a trial's model."""
+    return make_finetuning(
+        {"name": TAGGING_FOLDER, "model": str(trial.folder), "task": {"kind": "tagging"},
+         "data": judge_files(judge).model_dump(mode="json")},
+        [f"training.epochs={judge.epochs}", f"training.batch={judge.batch}", f"training.seed={trial.seed}",
+         f"training.optimizer.learning_rate={judge.learning_rate}"])
+
+
+def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
+    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done anew. Raises as `finetune`."""
+    place = trial.folder / TAGGING_FOLDER
+    if place.exists():
+        shutil.rmtree(place)
+    done = finetune(tagging_settings(judge, trial), place, quiet=True)
+    rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
+    right = (sum(told == gold for told, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
+    return TaggedSentences(tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows))
+
+
+UNITS, LARGEST = 200, 16
+"""Blocks that are wanted, and the most rows' worth of tokens in one."""
+
+
+def score_trial(trial: Trial) -> TrialScores:
+    """Score the last weights of a trial's run. Raises `WorkError` where they are gone."""
+    checkpoint = latest_checkpoint(trial.folder)
+    if checkpoint is None:
+        raise WorkError("has no whole checkpoint left to score", where=str(trial.folder),
+                        remedy="remove the folder, and compare again")
+    match trial.judge:
+        case HeldOutLoss():
+            return held_out_scores(trial, trial.recipe, checkpoint)
+        case Adaptation():
+            assert trial.asked is not None, "prepared with the judge"
+            return held_out_scores(trial, trial.asked, continue_training(trial.folder, trial.asked))
+        case Classification():
+            model = load(checkpoint, dtype="float32")
+            values = score_classification(trial, trial.judge, model, load_tokenizer(trial.folder))
+            measure = Measure(name="accuracy", better="higher", unit="texts")
+            return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values,
+                               weights=(1.0,) * len(values))
+        case Tagging():
+            found = score_tagging(trial, trial.judge)
+            measure = Measure(name="tag accuracy", better="higher", unit="sentences")
+            return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=found.right,
+                               weights=found.words)
+
+
+def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> TrialScores:
+    """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
+    model, tokenizer = load(checkpoint, dtype="float32"), load_tokenizer(trial.folder)
+    store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
+    recipe = block_recipe(trial, asked, store)
+    with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype),
+                                   next(model.parameters()).device):
+        found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
+    nats, targets = (tuple(one[side] for one in found) for side in range(2))
+    unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
+    if scores_whole_texts(recipe.objective) and isinstance(store, TokenStore):
+        each = store.bytes / sum(targets)
+        return TrialScores(judge=trial.judge, measure=Measure(name="bits per byte", better="lower", unit=unit),
+                           checkpoint=checkpoint.name, values=tuple(one / math.log(2) for one in nats),
+                           weights=tuple(each * one for one in targets))
+    return TrialScores(judge=trial.judge, measure=Measure(name="nats a target", better="lower", unit=unit),
+                       checkpoint=checkpoint.name, values=nats, weights=targets)
+
+
+def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:
+    """Return the recipe by which a batch is one block; what is hidden of it is the same for all seeds."""
+    tokens = len(store.tokens) if isinstance(store, TokenStore) else 0
+    blocks = max(1, min(LARGEST, tokens // (UNITS * trial.block)))
+    rows = max(1, blocks * trial.block // asked.training.length)
+    training = asked.training.model_copy(update={"seed": 0, "batch": min(rows, asked.training.batch)})
+    evaluation = asked.evaluation.model_copy(update={"batch": rows, "stride": None})
+    return asked.model_copy(update={"training": training, "evaluation": evaluation})
+
+
+def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,
+                 checkpoint: Path) -> Iterator[tuple[float, float]]:
+    """Yield (nats, targets) of each block; of the whole text where a mixture of objectives is scored."""
+    lessons = build_run_objectives(recipe, tokenizer, load_collocations(recipe, RunFolder(run_folder_of(checkpoint))))
+    _, objective = join_objectives(lessons, recipe.training.seed)
+    objective.bind(model)
+    load_modules(objective.modules, checkpoint)
+    evaluate = make_evaluator(recipe, tokenizer, store, lessons, whole=True, processes=Processes())
+    if not isinstance(evaluate, Evaluator):
+        found = evaluate(model)
+        yield found["loss"] * found["targets"], found["targets"]
+        return
+    for batch in evaluate.batches():
+        sums = sum_scores(model, evaluate.objective, [batch], evaluate.processes)
+        if sums[NLL][1]:
+            yield sums[NLL]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrial:
+    """A finished trial."""
+
+    trial: Trial
+    scores: TrialScores
+    seconds: float
+    """Time that it took now; 0 where it was finished before."""

@@ -1,0 +1,293 @@
+"""`comparison.json`: what came out, what it allows to say about every pair, and its tables on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from saucier.config import parameters
+from saucier.config.base import Config
+from saucier.files import write_text
+from saucier.jobs.comparison.budget import read_run_batches, step_cost
+from saucier.jobs.comparison.experiment import Experiment
+from saucier.jobs.comparison.judging import FinishedTrial, Measure, TrialScores, paired_values
+from saucier.jobs.comparison.preparation import why_incomparable
+from saucier.opened import RunFolder
+from saucier.plain import format_duration, format_quantity
+from saucier.recipes import Recipe
+from saucier.report.results import read_results
+from saucier.tasks.metrics.statistics import FEWEST_SEEDS, Difference, holm, paired_difference
+
+OUTCOME_FILE = "comparison.json"
+SIGNIFICANCE_LEVEL = 0.05
+"""Probability of a wrong verdict over all pairs."""
+
+Verdict = Literal["better", "worse", "not enough runs to tell"]
+Agreement = Literal["agrees", "disagrees", "open"]
+
+
+class ArmResult(Config):
+    """One arm: what it spent and how it scored."""
+
+    name: str
+    """As the experiment calls it."""
+    recipe: str
+    """Its name."""
+    objective: str
+    """Its kind."""
+    parameters: int
+    """Tied ones counted once."""
+    steps: int
+    """Updates of the weights."""
+    tokens: int
+    """Tokens of text that were read, with repetitions."""
+    flops: float
+    """Of training, by our count; the mean over seeds."""
+    six: float
+    """6 · parameters · tokens, the rule of thumb. Source: Kaplan et al. 2020, §2.1, arXiv:2001.08361."""
+    seconds: float
+    """Of training, with evaluations; the mean over seeds."""
+    scores: tuple[float, ...]
+    """Of each seed."""
+    measure: str
+    """What the scores are, such as `bits per byte`."""
+    mean: float
+    """Over seeds."""
+    spread: float | None
+    """Standard deviation over seeds; None for one seed."""
+    published: float | None = None
+    """The figure of the paper."""
+
+
+class PairResult(Config):
+    """Two arms: how much the first scores above the second."""
+
+    first: str
+    """An arm."""
+    second: str
+    """Another one."""
+    difference: float
+    """The first one's mean score less the second one's."""
+    low: float
+    """Lower end of the 95 % interval over seeds and units."""
+    high: float
+    """Upper end."""
+    p: float
+    """Over seeds and units, corrected for the number of pairs (Holm)."""
+    units_p: float
+    """For these very models on other text, corrected likewise."""
+    effect: float | None
+    """Cohen's d_z over seeds."""
+    verdict: Verdict
+    """Of the first."""
+    reason: str
+    """Why."""
+    published: Agreement | None = None
+    """Whether the paper's figures say the same; open: we cannot tell."""
+
+
+class Outcome(Config):
+    """The whole of `comparison.json`."""
+
+    experiment: Experiment
+    """What was asked."""
+    measure: Measure
+    """What was scored."""
+    arms: tuple[ArmResult, ...]
+    """In the order of the experiment."""
+    pairs: tuple[PairResult, ...]
+    """Every pair of arms; none where their scores cannot be compared."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know."""
+
+
+def summarize_trials(wanted: Experiment, done: Sequence[FinishedTrial]) -> Outcome:
+    """Put the trials together. Raises `InputError` for a run whose files are damaged."""
+    found = {arm.name: sorted((one for one in done if one.trial.arm == arm.name), key=lambda one: one.trial.seed)
+             for arm in wanted.arms}
+    recipes = [runs[0].trial.recipe for runs in found.values()]
+    incomparable = why_incomparable(recipes, wanted.judge, wanted.own_tokenizers)
+    pairs = () if incomparable else compare_arms(wanted, {name: [one.scores for one in runs]
+                                                          for name, runs in found.items()})
+    published = {arm.name: arm.published for arm in wanted.arms}
+    arms = tuple(arm_result(runs, published[name]) for name, runs in found.items())
+    measure = common_measure([one.scores.measure for one in done])
+    return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
+                   notes=tuple(reader_notes(wanted, recipes, incomparable)))
+
+
+def common_measure(measures: Sequence[Measure]) -> Measure:
+    """Return what all scores are; a name for several where they differ, as nothing is compared then."""
+    first = measures[0]
+    names = list(dict.fromkeys(one.name for one in measures))
+    return first if len(names) == 1 else first.model_copy(update={"name": " or ".join(names)})
+
+
+def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmResult:
+    """Sum one arm up."""
+    trial, scores = runs[0].trial, tuple(one.scores.whole for one in runs)
+    results = [read_results(one.trial.folder) for one in runs]
+    vocab = results[0].vocab or trial.recipe.vocab
+    count = parameters(trial.recipe.model_for(vocab))
+    steps = round(float(np.mean([one.steps for one in results])))
+    work = read_run_batches(RunFolder(trial.folder), trial.recipe, vocab)
+    tokens = round(steps * step_cost(trial.recipe, work).tokens)
+    return ArmResult(
+        name=trial.arm, recipe=trial.recipe.name, objective=trial.recipe.objective.kind, parameters=count, steps=steps,
+        tokens=tokens, flops=float(np.mean([one.cost.training_flops or 0.0 for one in results])),
+        six=6.0 * count * tokens, seconds=float(np.mean([one.cost.training_seconds for one in results])), scores=scores,
+        measure=runs[0].scores.measure.name, mean=float(np.mean(scores)),
+        spread=float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+        published=published)
+
+
+def compare_arms(wanted: Experiment, scores: Mapping[str, list[TrialScores]]) -> tuple[PairResult, ...]:
+    """Compare every pair of arms, and correct for their number."""
+    couples = list(combinations(scores, 2))
+    found = [paired_difference(*paired_values(scores[first], scores[second])) for first, second in couples]
+    corrected = holm([one.p for one in found])
+    units = holm([one.units_p for one in found])
+    higher = next(iter(scores.values()))[0].measure.better == "higher"
+    return tuple(pair_result(couple, one, p=p, units_p=units_p, higher=higher, wanted=wanted)
+                 for couple, one, p, units_p in zip(couples, found, corrected, units, strict=True))
+
+
+def pair_result(couple: tuple[str, str], found: Difference, *, p: float, units_p: float, higher: bool,
+                wanted: Experiment) -> PairResult:
+    """Say what a difference allows to say."""
+    verdict, reason = judge_pair(found, p, higher)
+    return PairResult(first=couple[0], second=couple[1], difference=found.value, low=found.low, high=found.high, p=p,
+                      units_p=units_p, effect=found.effect, verdict=verdict, reason=reason,
+                      published=agree_with_paper(wanted, couple, verdict))
+
+
+def judge_pair(found: Difference, p: float, higher: bool) -> tuple[Verdict, str]:
+    """Return the verdict about the first arm, and why."""
+    if found.seeds < FEWEST_SEEDS:
+        more = f"; these very models differ (p = {found.units_p:.2g})" if found.units_p <= SIGNIFICANCE_LEVEL else ""
+        return "not enough runs to tell", f"fewer than {FEWEST_SEEDS} seeds{more}"
+    if p <= SIGNIFICANCE_LEVEL:
+        return ("better" if (found.value > 0) == higher else "worse"), f"p = {p:.2g}"
+    if found.low <= 0 <= found.high:
+        needed = found.seeds_needed
+        more = f"; about {needed} seeds would tell a difference of this size" if needed else ""
+        return "not enough runs to tell", f"the interval holds 0{more}"
+    return "not enough runs to tell", f"p = {p:.2g} with all pairs counted"
+
+
+def agree_with_paper(wanted: Experiment, couple: tuple[str, str], verdict: Verdict) -> Agreement | None:
+    """Hold a verdict against the paper's figures; None where it has none, or equal ones."""
+    figures = {arm.name: arm.published for arm in wanted.arms}
+    first, second = (figures[name] for name in couple)
+    if wanted.published is None or first is None or second is None or first == second:
+        return None
+    said = "better" if (first > second) == (wanted.published.better == "higher") else "worse"
+    return "open" if verdict not in ("better", "worse") else "agrees" if verdict == said else "disagrees"
+
+
+def reader_notes(wanted: Experiment, recipes: Sequence[Recipe], incomparable: str | None) -> list[str]:
+    """Say what a reader must know."""
+    found = [incomparable] if incomparable else []
+    if len({one.training.length for one in recipes}) > 1:
+        found.append("rows differ in length, so the runs of a seed read the text in different orders")
+    if wanted.own_tokenizers:
+        found.append("each arm has its own tokenizer: only seeds are paired, not blocks of text")
+    return found
+
+
+def write_outcome(found: Outcome, folder: Path) -> None:
+    """Write `comparison.json`, atomically."""
+    write_text(folder / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
+
+
+ARMS = ("", "parameters", "steps", "tokens", "FLOPs", "6·N·D", "time")
+PAIRS = ("", "difference", "95 % interval", "p", "d_z", "verdict", "why")
+COLOURS = {"better": "green", "worse": "red"}
+
+
+def render_outcome(found: Outcome) -> RenderableType:
+    """Lay a comparison out for a person."""
+    parts: list[RenderableType] = [arms_table(found)]
+    if found.pairs:
+        parts += [Text(), pairs_table(found)]
+    parts += [Text(note, style="yellow") for note in found.notes]
+    return Group(*parts, Text(measure_footnote(found), style="dim"))
+
+
+def measure_footnote(found: Outcome) -> str:
+    """Say what was measured, and how."""
+    units = f"{found.measure.name}, {found.measure.better} is better; {found.experiment.seeds} seeds"
+    told = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
+    return f"{units}, scored on {found.measure.unit}{told}"
+
+
+def rank_arms(found: Outcome) -> list[ArmResult]:
+    """Return the arms, the best first; in their own order where they cannot be compared."""
+    if not found.pairs:
+        return list(found.arms)
+    return sorted(found.arms, key=lambda arm: arm.mean, reverse=found.measure.better == "higher")
+
+
+def arms_table(found: Outcome) -> Table:
+    """Show what each arm spent and how it scored."""
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in arm_headings(found):
+        shown.add_column(heading, justify="right" if heading else "left", style="" if heading else "cyan", no_wrap=True)
+    for arm in rank_arms(found):
+        shown.add_row(*arm_row(found, arm))
+    return shown
+
+
+def arm_headings(found: Outcome) -> list[str]:
+    """Name the columns of the arms."""
+    own = [found.measure.name, "± seeds"]
+    return [ARMS[0], *own, *([found.experiment.published.measure] if found.experiment.published else []), *ARMS[1:]]
+
+
+def arm_row(found: Outcome, arm: ArmResult) -> list[str]:
+    """Return the cells of one arm."""
+    unit = "" if arm.measure == found.measure.name else f" {arm.measure}"
+    own = [f"{format_score(found, arm.mean)}{unit}", "" if arm.spread is None else format_score(found, arm.spread)]
+    published = ["" if arm.published is None else f"{arm.published:g}"] if found.experiment.published else []
+    return [arm.name, *own, *published, f"{arm.parameters:,}", f"{arm.steps:,}", format_quantity(arm.tokens),
+            format_quantity(arm.flops), format_quantity(arm.six), format_duration(arm.seconds)]
+
+
+def format_score(found: Outcome, value: float, *, signed: bool = False) -> str:
+    """Write a score: a share as a percentage, all else with four digits."""
+    sign = "+" if signed else ""
+    text = f"{100 * value:{sign}.1f} %" if found.measure.name == "accuracy" else f"{value:{sign}.4f}"
+    return text.replace("-", "−")
+
+
+def pairs_table(found: Outcome) -> Table:
+    """Show what may be said about each pair."""
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(pair_headings(found)):
+        shown.add_column(heading, justify="right" if 1 <= place <= 4 else "left", no_wrap=place < 6)
+    for pair in found.pairs:
+        name, *cells = pair_row(found, pair)
+        shown.add_row(Text(name, style="cyan"), *cells[:4], Text(cells[4], style=COLOURS.get(pair.verdict, "yellow")),
+                      *cells[5:])
+    return shown
+
+
+def pair_headings(found: Outcome) -> list[str]:
+    """Name the columns of the pairs."""
+    return [*PAIRS, "published"] if found.experiment.published else [*PAIRS]
+
+
+def pair_row(found: Outcome, pair: PairResult) -> list[str]:
+    """Return the cells of one pair."""
+    low, high = (format_score(found, end, signed=True) for end in (pair.low, pair.high))
+    published = [pair.published or ""] if found.experiment.published else []
+    return [f"{pair.first} – {pair.second}", format_score(found, pair.difference, signed=True), f"{low} … {high}",
+            f"{pair.p:.2g}", "" if pair.effect is None else f"{pair.effect:.1f}".replace("-", "−"),
+            pair.verdict, pair.reason, *published]

@@ -1,0 +1,381 @@
+"""Reports of a comparison or a scaling law: `report.html` with its curves, and a page of Markdown with a picture.
+
+What people wrote on a Markdown page stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from saucier.errors import InputError, suggest_name
+from saucier.files import write_text
+from saucier.jobs.comparison.experiment import (
+    Adaptation,
+    Budget,
+    Classification,
+    Experiment,
+    FineTuned,
+    HeldOutLoss,
+    Judge,
+    Parameters,
+    Seconds,
+    Tagging,
+)
+from saucier.jobs.comparison.judging import FinishedTrial
+from saucier.jobs.comparison.outcome import (
+    ArmResult,
+    Outcome,
+    arm_headings,
+    arm_row,
+    format_score,
+    measure_footnote,
+    pair_headings,
+    pair_row,
+    rank_arms,
+)
+from saucier.jobs.comparison.scaling import (
+    RUN_HEADINGS,
+    SYMBOLS,
+    Fit,
+    Law,
+    format_exponents,
+    format_law,
+    scaling_rows,
+)
+from saucier.plain import format_duration, format_quantity
+from saucier.report.page import INK, SOFT, Bar, Html, bars, draw_inline, draw_svg, element, html_document, table
+from saucier.report.results import METRICS, read_metrics
+from saucier.report.run_page import REPORT_FILE
+from saucier.report.sections import record_table, section
+from saucier.tasks.metrics.statistics import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALETTE = ("#c0503a", "#2f7f7b", "#7d6bb3", "#a8832a", "#5b8c3e", "#b2568a", "#4a7fb5", "#8a6f5c")
+"""Colours that can be told apart on light and on dark paper; with more arms they come again."""
+PANELS = ("tokens", "FLOPs", "seconds")
+PICTURE_HEIGHT = 3.4
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One arm's held-out loss. Shapes: P points, S seeds; steps, seconds [P]; losses [S, P]."""
+
+    arm: ArmResult
+    steps: Floats
+    seconds: Floats
+    losses: Floats
+
+    def along(self, panel: str) -> Floats:
+        """Return the horizontal places of the points in a panel."""
+        match panel:
+            case "tokens":
+                return self.steps * (self.arm.tokens / self.arm.steps)
+            case "FLOPs":
+                return self.steps * (self.arm.flops / self.arm.steps)
+            case _:
+                return self.seconds
+
+
+def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
+    """Read an arm's curve from its runs: the steps at which all of them were evaluated."""
+    runs = [read_metrics(folder / METRICS) for folder in folders]
+    looks = [{line["step"]: line["evaluation"]["loss"] for line in run if "evaluation" in line} for run in runs]
+    common = sorted(set.intersection(*(set(look) for look in looks)))
+    timed = [[(line["step"], line["seconds"]) for line in run if "seconds" in line] for run in runs]
+    seconds = [np.interp(common, *np.array(pairs).T) for pairs in timed if pairs]
+    return Curve(arm, np.array(common, dtype=float), np.mean(seconds, axis=0) if seconds else np.zeros(len(common)),
+                 np.array([[look[step] for step in common] for look in looks]))
+
+
+def read_curves(arms: Sequence[ArmResult], done: Sequence[FinishedTrial]) -> list[Curve]:
+    """Read the curves of all arms."""
+    return [read_curve(arm, [one.trial.folder for one in done if one.trial.arm == arm.name]) for arm in arms]
+
+
+def draw_curves(curves: Sequence[Curve]) -> Html:
+    """Draw the three panels. Errors: `InputError` where matplotlib is missing."""
+    def draw(figure: Figure) -> None:
+        for axes, panel in zip(figure.subplots(1, 3, sharey=True, gridspec_kw={"wspace": 0.08}), PANELS, strict=True):
+            _draw_panel(axes, curves, panel)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.1, -0.06 - 0.05 * (len(labels) // 4)),
+                      ncols=4, frameon=False)
+
+    return draw_inline(draw, PICTURE_HEIGHT)
+
+
+def _draw_panel(axes: Axes, curves: Sequence[Curve], panel: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    for number, one in enumerate(curves):
+        colour, places, mean = PALETTE[number % len(PALETTE)], one.along(panel), one.losses.mean(axis=0)
+        axes.plot(places, mean, color=colour, linewidth=1.5, label=one.arm.name)
+        if len(one.losses) > 1:
+            axes.fill_between(places, one.losses.min(axis=0), one.losses.max(axis=0), color=colour, alpha=0.18,
+                              linewidth=0)
+    axes.set_title(f"against {panel}", loc="left", fontsize=9.5, color=INK)
+    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+    axes.grid(axis="y")
+
+
+SCALING_PAGE = "scaling.html"
+
+
+def write_scaling_page(found: Fit, folder: Path) -> Path:
+    """Write `scaling.html`, and return its path. Raises `InputError` where matplotlib is missing."""
+    caption = "Dots were fitted, crosses were left out; lines are the law, at the tokens (parameters) of each series."
+    content = [element("header", element("p", "Saucier · report of a scaling law", class_="eyebrow"),
+                       element("h1", format_law(found)), *(element("p", line) for line in format_exponents(found))),
+               section("Loss", element("figure", draw_inline(lambda figure: draw_law(figure, found)),
+                                       element("figcaption", caption))),
+               section("Runs", table(RUN_HEADINGS, scaling_rows(found), numbers=range(1, len(RUN_HEADINGS)),
+                                     class_="plain"))]
+    write_text(folder / SCALING_PAGE, html_document("scaling", *content))
+    return folder / SCALING_PAGE
+
+
+def draw_law(figure: Figure, found: Fit) -> None:
+    """Draw runs and law against the first quantity, a line for each value of the others."""
+    axes = figure.subplots()
+    runs = [*found.runs, *(one.run for one in found.predictions)]
+    first, others = found.law.quantities[0], found.law.quantities[1:]
+    series = sorted({tuple(getattr(run, name) for name in others) for run in runs})
+    for number, values in enumerate(series):
+        colour = PALETTE[number % len(PALETTE)]
+        label = ", ".join(f"{SYMBOLS[name]} = {format_quantity(value)}"
+                          for name, value in zip(others, values, strict=True))
+        for marker, group in (("o", found.runs), ("x", [one.run for one in found.predictions])):
+            mine = [run for run in group if tuple(getattr(run, name) for name in others) == values]
+            axes.plot([getattr(run, first) for run in mine], [run.loss for run in mine], marker, color=colour)
+        places = np.geomspace(min(getattr(run, first) for run in runs), max(getattr(run, first) for run in runs), 60)
+        axes.plot(places, [_law_at(found, (place, *values)) for place in places], color=colour, linewidth=1.3,
+                  label=label or None)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_title(f"held-out loss, nats a token, against {first}", loc="left", fontsize=10, color=INK)
+    axes.grid(color=SOFT, alpha=0.25)
+    if others:
+        axes.legend(frameon=False)
+
+
+def _law_at(found: Fit, values: Sequence[float]) -> float:
+    pairs = zip(found.terms, values, strict=True)
+    return found.irreducible + sum(term.factor / math.pow(value, term.exponent) for term, value in pairs)
+
+
+def named_law(name: str) -> Law:
+    """Return the law of a name. Raises `InputError` for an unknown one."""
+    try:
+        found: Law = TypeAdapter(Law).validate_python({"kind": name})
+    except ValidationError:
+        known = ["both", "parameters", "tokens", "flops"]
+        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, known)) from None
+    return found
+
+
+CLOSING_HEADING = "## What it says"
+"""The heading of the part that people write."""
+UNWRITTEN_CLOSING = "Nobody has yet written what these figures say."
+DOTS, LINE = 0.32, 0.8
+"""Inches of the picture for an arm, and for all that is around the arms."""
+
+
+def write_comparison_page(found: Outcome, page: Path) -> None:
+    """Write a comparison's page and picture. Raises `InputError` where matplotlib is missing."""
+    drawn = draw_svg(lambda figure: _draw_scores(figure, found), LINE + DOTS * len(found.arms))
+    asked = found.experiment
+    paper = [f"After {asked.published.paper}; its measure is {asked.published.measure}."] if asked.published else []
+    _write_markdown_page(page, drawn, asked.name, [asked.about] * bool(asked.about) + paper, [
+        f"```\n{repeat_command(asked)}\n```", markdown_table(["", ""], describe_settings(asked)),
+        "## Scores", f"![{found.measure.name} of each arm]({page.stem}.svg)", seeds_note(asked),
+        markdown_table(arm_headings(found), [arm_row(found, arm) for arm in rank_arms(found)]), *found.notes,
+        *pairs_section(found)])
+
+
+def write_law_page(found: Fit, page: Path) -> None:
+    """Write a scaling law's page and picture. Raises `InputError` where matplotlib is missing."""
+    drawn = draw_svg(lambda figure: draw_law(figure, found))
+    _write_markdown_page(page, drawn, "scaling", [f"**{format_law(found)}**", *format_exponents(found)],
+                         [f"![held-out loss against {found.law.quantities[0]}]({page.stem}.svg)",
+                          "Dots were fitted, crosses were left out; lines are the law.",
+                          markdown_table(RUN_HEADINGS, scaling_rows(found)),
+                          f"The fitted runs are off by {100 * found.error:.1f} % (root mean square)."])
+
+
+def _write_markdown_page(page: Path, drawn: str, name: str, lead: Sequence[str], content: Sequence[str]) -> None:
+    title = "# " + name.replace("-", " ").capitalize()
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page.with_suffix(".svg"), "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
+    write_text(page, "\n\n".join([title, *lead, *content, read_closing(page)]).rstrip() + "\n")
+
+
+def read_closing(page: Path) -> str:
+    """Return the part that people wrote on an earlier version of the page."""
+    old = page.read_text(encoding="utf-8") if page.is_file() else ""
+    return old[old.index(CLOSING_HEADING):] if CLOSING_HEADING in old else f"{CLOSING_HEADING}\n\n{UNWRITTEN_CLOSING}"
+
+
+def repeat_command(asked: Experiment) -> str:
+    """Return the command that does it again, files by their names alone."""
+    words = ["saucier compare", f"{asked.name}.yaml"]
+    files, held_out = asked.changes.get("data.files"), asked.changes.get("data.held_out")
+    words += ["--data", *map(last_path_part, files)] if files else []
+    words += ["--held-out", *map(last_path_part, held_out["files"])] if isinstance(held_out, dict) else []
+    if isinstance(asked.judge, FineTuned):
+        words += ["--judge",
+                  f"{asked.judge.kind}:{last_path_part(asked.judge.train)},{last_path_part(asked.judge.dev)}"]
+    return " ".join(words)
+
+
+def last_path_part(path: str) -> str:
+    """Return a path's last part: a page says nothing of the machine that made it."""
+    return Path(path).name
+
+
+def describe_settings(asked: Experiment) -> list[list[str]]:
+    """Say what was the same for all arms, and what each changed."""
+    shared = {key: value for key, value in asked.changes.items() if key not in ("data.files", "data.held_out")}
+    own = [[f"`{arm.name}`", changes_text(arm.recipe, arm.changes, arm.budget)] for arm in asked.arms]
+    return [["budget of a run", budget_text(asked.budget)], ["seeds", str(asked.seeds)],
+            ["judge", judge_text(asked.judge)], ["all arms", changes_text("", shared, None) or "as their recipes say"],
+            *own]
+
+
+def changes_text(recipe: str, changes: dict[str, Any], budget: Budget | None) -> str:
+    """Write a recipe with its changes."""
+    said = [f"`{recipe}`"] if recipe else []
+    said += [f"`{key}: {value}`".replace("'", "") for key, value in changes.items()]
+    return ", ".join(said + ([budget_text(budget)] if budget else []))
+
+
+def budget_text(budget: Budget) -> str:
+    """Write a budget."""
+    match budget:
+        case Seconds(amount=amount):
+            return format_duration(amount)
+        case Parameters(amount=amount):
+            return f"{format_quantity(amount)} parameters, steps as the recipes say"
+        case _:
+            return f"{format_quantity(budget.amount)} {budget.kind.replace('flops', 'FLOPs')}"
+
+
+def judge_text(judge: Judge) -> str:
+    """Say by what the runs were judged."""
+    match judge:
+        case HeldOutLoss():
+            return "loss on the held-out text"
+        case Adaptation():
+            asked = str(judge.objective.model_dump(exclude_unset=True)).replace("'", "")
+            return f"loss on the held-out text, after all have gone on for {judge.steps:,} updates with `{asked}`"
+        case Classification() | Tagging():
+            rows, measure = ("texts", "") if isinstance(judge, Classification) else ("sentences", "tag ")
+            texts = f"the {rows}" if judge.limit is None else f"the first {judge.limit:,} {rows}"
+            return (f"{measure}accuracy on all of {last_path_part(judge.dev)} after {judge.epochs} epochs on {texts} "
+                    f"of {last_path_part(judge.train)}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
+
+
+def seeds_note(asked: Experiment) -> str:
+    """Say what the picture shows."""
+    return "Each dot is a seed, each line a mean." if asked.seeds > 1 else "Each dot is a run."
+
+
+def pairs_section(found: Outcome) -> list[str]:
+    """Return the table of pairs; nothing where the scores cannot be compared."""
+    if not found.pairs:
+        return []
+    return ["## Differences", markdown_table(pair_headings(found), [pair_row(found, pair) for pair in found.pairs]),
+            as_sentence(measure_footnote(found))]
+
+
+def as_sentence(text: str) -> str:
+    """Begin with a capital, and end with a full stop."""
+    return text[:1].upper() + text[1:] + "."
+
+
+def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Lay out a table; columns of numbers are those to the right of a name."""
+    written = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in (headings, *lines)]
+    return "\n".join([written[0], "|" + "---|" * len(headings), *written[1:]])
+
+
+def _draw_scores(figure: Figure, found: Outcome) -> None:
+    axes, arms = figure.subplots(), list(reversed(rank_arms(found)))
+    for place, arm in enumerate(arms):
+        axes.plot(arm.scores, [place] * len(arm.scores), "o", color=PALETTE[1], alpha=0.75)
+        axes.plot([arm.mean] * 2, [place - 0.3, place + 0.3], color=PALETTE[0], linewidth=2)
+    axes.set_yticks(range(len(arms)), [arm.name for arm in arms])
+    axes.set_ylim(-0.6, len(arms) - 0.4)
+    axes.xaxis.set_major_formatter(lambda value, _: format_score(found, value))
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_title(f"{found.measure.name}, {found.measure.better} is better", loc="left", fontsize=10)
+    axes.grid(axis="x")
+
+
+def write_comparison_report(found: Outcome, done: Sequence[FinishedTrial], folder: Path) -> Path:
+    """Write `report.html`, and return its path; without matplotlib it says how to get the curves."""
+    target = folder / REPORT_FILE
+    write_text(target, html_document(found.experiment.name, comparison_title(found), scores_section(found),
+                                     verdicts_section(found), spending_section(found), curves_section(found, done),
+                                     request_section(found)))
+    return target
+
+
+def comparison_title(found: Outcome) -> Html:
+    """Name the comparison and what it asks."""
+    about = [element("p", found.experiment.about, class_="lead")] if found.experiment.about else []
+    repeats = found.experiment.published
+    paper = [element("p", f"After {repeats.paper}.", class_="note")] if repeats else []
+    return element("header", element("p", "Saucier · report of a comparison", class_="eyebrow"),
+                   element("h1", found.experiment.name), *about, *paper)
+
+
+def scores_section(found: Outcome) -> Html:
+    """Draw the scores, the best first."""
+    best = rank_arms(found)[0].name if found.pairs else ""
+    drawn = [Bar(arm.name, arm.mean, ", ".join(format_score(found, score) for score in arm.scores),
+                 ours=arm.name == best) for arm in rank_arms(found)]
+    label = f"{found.measure.name}, {found.measure.better} is better"
+    return section(label, bars(drawn, label=label), *(element("p", note, class_="note") for note in found.notes))
+
+
+def verdicts_section(found: Outcome) -> Html:
+    """Show what may be said about each pair."""
+    if not found.pairs:
+        return Html()
+    rows = [pair_row(found, pair) for pair in found.pairs]
+    return section("Differences", table(pair_headings(found), rows, numbers=range(1, 5), class_="plain"),
+                   element("p", measure_footnote(found), class_="note"))
+
+
+def spending_section(found: Outcome) -> Html:
+    """Show what each arm spent."""
+    rows, headings = [arm_row(found, arm) for arm in rank_arms(found)], arm_headings(found)
+    note = "FLOPs are counted part by part; 6·N·D is the rule of thumb, six for each parameter and token."
+    return section("What each one spent", table(headings, rows, numbers=range(1, len(headings)), class_="plain"),
+                   element("p", note, class_="note"))
+
+
+def curves_section(found: Outcome, done: Sequence[FinishedTrial]) -> Html:
+    """Draw the curves, or say what is missing for them."""
+    note = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the lowest "
+            "to the highest.")
+    try:
+        drawn = draw_curves(read_curves(found.arms, done))
+    except InputError as error:
+        return section("Held-out loss", element("p", str(error), class_="note"))
+    return section("Held-out loss", element("figure", drawn, element("figcaption", note)))
+
+
+def request_section(found: Outcome) -> Html:
+    """Show all that was asked."""
+    return section("What was compared", record_table(found.experiment.model_dump(mode="json")))

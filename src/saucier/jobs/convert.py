@@ -1,0 +1,172 @@
+"""A model folder and its tokenizer written again: in another layout, number format or shape, or with an adapter
+merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from saucier.adaptation.surgery.operate import operate
+from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
+from saucier.adaptation.surgery.tables import count_fixed_ids
+from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.own_folder import MODEL_TYPE, read_json
+from saucier.config.visibility import SEPARATORS
+from saucier.diagnosis.equivalence import Equivalence, compare_models
+from saucier.errors import InputError, expect
+from saucier.files import refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
+from saucier.folders.kinds import find_model_folder, read_stored_dtype
+from saucier.folders.load import load
+from saucier.folders.save import save_bare
+from saucier.jobs.finetuning.predict import copy_task
+from saucier.jobs.finetuning.start import name_labels
+from saucier.model import Transformer
+from saucier.recipes.catalogue import learned_length
+from saucier.text.reading.documents import read_documents
+from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens, trim_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What was written."""
+
+    folder: Path
+    layout: str
+    """`model_type` of the layout."""
+    published: str | None
+    """Name of the published class, in a published layout."""
+    parameters: int
+    dtype: str
+    size: int
+    """Bytes of all files."""
+    tokenizer: tuple[str, ...]
+    """Names of the files that were copied."""
+    equivalence: Equivalence | None = None
+    """What a change of the shape did to the numbers, where there was text to see it on."""
+
+
+def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dtype: str = "stored", head: str = "auto",
+            asked: OperationOptions | None = None, texts: Sequence[str] = ()) -> Converted:
+    """Read a model and write it into a new folder.
+
+    `source`: whatever `saucier.load` takes. `layout`: as `saving.save`; `dtype`: "stored" keeps the number format.
+    `asked`: what is to be otherwise about the model's shape; `texts`: files on whose text it is compared with what it
+    was. Raises `InputError` for a target that is there already, and as reading, operating and writing do.
+    """
+    expect(target, (str, Path), "target", "give a new folder")
+    expect(layout, str, "layout", "give auto, own, published or a model_type")
+    target = Path(target)
+    refuse_unwritable(target, folder=True)
+    refuse_taken(target)
+    folder = resolve_folder(source)
+    model = before = load(folder, head=head, dtype=read_stored_dtype(folder) if dtype == "stored" else dtype,
+                          device="cpu")
+    operations: tuple[Operation, ...] = () if asked is None else asked.operations(find_separator(folder, model, asked))
+    spelling = None if asked is None else change_tokenizer(folder, model, asked)
+    if spelling is not None:
+        operations = (*operations, spelling.operation)
+    same = float("inf")
+    if operations:
+        model, same = operate(before, by=operations, pad=int(model.published.get("pad_token_id") or 0))
+    documents = [one.text for one in read_documents(texts)] if texts else []
+    new = spelling.operation.numbers() if spelling is not None and isinstance(spelling.operation, Tokens) else None
+    found = compare_models(float32_copy(before), float32_copy(model), documents, load_tokenizer(folder), same=same,
+                           new=new) if documents else None
+    if head == "auto":
+        name_labels(model, find_model_folder(folder))
+    written = ""
+    copied: tuple[str, ...] = ()
+
+    def write(place: Path) -> None:
+        nonlocal written, copied
+        written = save_bare(model, place, layout=layout)
+        if head == "auto":
+            copy_task(find_model_folder(folder), place, learned_length(model.config))
+        copied = copy_tokenizer(folder, place) if spelling is None else write_tokenizer(spelling.tokenizer, place)
+        extend_tokenizer_length(place, operations)
+
+    write_atomically(target, write)
+    classes = read_architectures(target)
+    return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
+                     sum(parameter.numel() for parameter in model.parameters()),
+                     str(next(model.parameters()).dtype).removeprefix("torch."),
+                     sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied, found)
+
+
+def float32_copy(model: Transformer) -> Transformer:
+    """Return a model whose numbers can be compared: itself, or a copy."""
+    return model if next(model.parameters()).dtype == torch.float32 else deepcopy(model).float()
+
+
+def find_separator(folder: Path, model: Transformer, asked: OperationOptions) -> int:
+    """Return the separator's id: the tokenizer's, or the published config's in a folder without one.
+
+    Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as tell them.
+    """
+    if asked.tokens not in ("question", "choices") or find_tokenizer_files(folder) is None:
+        return int(model.published.get("sep_token_id") or SEPARATOR)
+    tokenizer = load_tokenizer(folder)
+    separator = tokenizer.sep_id
+    count = 0 if separator is None else tokenizer.encode("a", pair="a").count(separator)
+    if separator is None or count != SEPARATORS:
+        raise InputError(f"pairs of texts have {count} separators, and {SEPARATORS} tell what is global",
+                         where="--global", remedy="use --global cls")
+    return separator
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTokenizer:
+    """A tokenizer with other tokens, and what they do to the model."""
+
+    tokenizer: Tokenizer
+    operation: Tokens | NewTokens
+
+
+def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) -> ChangedTokenizer | None:
+    """Return a folder's tokenizer with fewer tokens, or with more; None where it is to stay as it is.
+
+    Raises `InputError` for two vocabularies, and for a tokenizer that cannot be changed.
+    """
+    words = asked.new_words()
+    if words is None and not asked.vocabulary:
+        return None
+    option, known = "--vocabulary" if words is None else "--new-tokens", load_tokenizer(folder)
+    own = model.config.decoder_embed
+    if known.has_own_target and own is not None and not own.tied:
+        raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
+    if words is None:
+        texts = (one.text for one in read_documents(asked.vocabulary))
+        fewer = trim_tokenizer(known, texts, keep_first=count_fixed_ids(model.config))
+        return ChangedTokenizer(fewer.tokenizer, Tokens(kept=fewer.kept))
+    count, file = words
+    more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)
+    return ChangedTokenizer(more, NewTokens(first=known.next_id,
+                                            pieces=tuple(tuple(one) for one in spell_new_tokens(known, more))))
+
+
+def write_tokenizer(tokenizer: Tokenizer, target: Path) -> tuple[str, ...]:
+    """Write a tokenizer that is another one now, and return the names of its files."""
+    with report_disk_errors(target):
+        tokenizer.save(target)
+    return tuple(name for name in TOKENIZER_FILES if (target / name).is_file())
+
+
+def read_architectures(target: Path) -> list[str]:
+    """Return the published classes that a written config names."""
+    named = read_json(target / "config.json").get("architectures")
+    return [str(one) for one in named] if isinstance(named, list) else []
+
+
+def extend_tokenizer_length(target: Path, operations: Sequence[Operation]) -> None:
+    """Tell the tokenizer of longer texts, where it knows how long they may be."""
+    path = target / "tokenizer_config.json"
+    lengths = [one.length for one in operations if isinstance(one, Positions)]
+    if lengths and path.is_file():
+        write_json(path, read_json(path) | {"model_max_length": lengths[-1]})

@@ -1,0 +1,282 @@
+"""The labelled files of a fine-tuning: read, split, checked, and described before training.
+
+Rows, labels, lengths, what is cut, duplicates, leaks, and three examples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from saucier.errors import InputError
+from saucier.jobs.finetuning.settings import LabelledFiles
+from saucier.objectives.base import IGNORED
+from saucier.tasks.encoded_examples import EncodedExamples
+from saucier.tasks.examples import Example, Tally
+from saucier.tasks.task import Task
+from saucier.text.reading.sources import find_sources
+from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+MOST_CHARACTERS = 160
+"""Characters of a text that are shown."""
+
+
+def shorten_text(text: str) -> str:
+    """Cut a text that is too long for a line."""
+    one = " ".join(text.split())
+    return one if len(one) <= MOST_CHARACTERS else one[:MOST_CHARACTERS - 1] + "…"
+
+
+Examples = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The examples of a fine-tuning."""
+
+    task: Task[Any]
+    """The task, which now knows its labels."""
+    train: Examples
+    held_out: Examples
+    test: Examples
+    """Empty where there is no file for it."""
+    counted: Mapping[str, Tally] = field(default_factory=dict)
+    """What was skipped, dropped or repaired in the files of each."""
+
+    def named(self) -> dict[str, Examples]:
+        """Return those that are not empty, by name."""
+        found = {"train": self.train, "held-out": self.held_out, "test": self.test}
+        return {name: examples for name, examples in found.items() if examples}
+
+
+def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = True,
+                  tally: Tally | None = None) -> Examples:
+    """Read all examples of some files; the tally counts what was done to them.
+
+    Raises `InputError` for a file without any.
+    """
+    found: Examples = []
+    tally = Tally() if tally is None else tally
+    for source in find_sources(list(files)):
+        before = len(found)
+        found += task.read(source, tally, labelled=labelled)
+        if len(found) == before:
+            raise InputError("has no rows", where=source.name, remedy="leave it out")
+    return found
+
+
+def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Splits:
+    """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
+
+    Raises `InputError` for what cannot be used, such as a label that stands only in the held-out file.
+    """
+    counted = {name: Tally() for name in ("train", "held-out", "test")}
+    train = read_examples(task, files.train, tally=counted["train"])
+    held_out = read_examples(task, files.held_out, tally=counted["held-out"])
+    if not files.held_out:
+        train, held_out = hold_out_rows(task, train, files.share, seed)
+    if files.limit is not None:
+        train = train[:files.limit]
+    test = read_examples(task, files.test, tally=counted["test"])
+    learned = task.learned(train)
+    for examples in (train, held_out, test):
+        learned.check(examples)
+    return Splits(learned, train, held_out, test, counted)
+
+
+def hold_out_rows(task: Task[Any], examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """Hold out a share of the rows, by their texts: equal texts stay together, and more rows change no row's side.
+
+    Raises `InputError` where one side would be empty.
+    """
+    train: Examples = []
+    held_out: Examples = []
+    for one in examples:
+        (held_out if draw_by_text(task.apart(one), seed) < share else train).append(one)
+    if not train or not held_out:
+        raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
+                         where=examples[0].place.file, remedy="give --held-out FILE")
+    return train, held_out
+
+
+def draw_by_text(texts: tuple[str, ...], seed: int) -> float:
+    """Return a number in [0, 1) that depends on texts and seed alone."""
+    digest = hashlib.sha256("\x00".join((str(seed), *texts)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:7], "big") / (1 << 56)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Rows that stand more than once."""
+
+    inside: int
+    """Rows whose texts stood before in the same split."""
+    contradicting: int
+    """Texts that stand with different labels."""
+    leaked: int
+    """Rows whose texts stand in the training split too."""
+    first: str | None
+    """Where the first leaked row stands."""
+
+
+def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
+    """Count repeated rows of a split, and those that the training split has too (none, for that split itself)."""
+    keys = [task.texts(one) for one in examples]
+    known = {task.texts(one) for one in train} if examples is not train else set()
+    said: dict[tuple[str, ...], set[str]] = {}
+    for key, one in zip(keys, examples, strict=True):
+        said.setdefault(key, set()).add(repr(task.gold(one)))
+    leaked = [one for key, one in zip(keys, examples, strict=True) if key in known]
+    return Repeats(len(keys) - len(said), sum(len(golds) > 1 for golds in said.values()), len(leaked),
+                   str(leaked[0].place) if leaked else None)
+
+
+def class_counts(task: Task[Any], examples: Sequence[Example]) -> Counter[str]:
+    """Count the labels of a split, the commonest first."""
+    return Counter(dict(Counter(label for one in examples for label in task.classes(one)).most_common()))
+
+
+SHOWN_LABELS = 12
+"""Labels that are listed by name."""
+SHOWN_ROWS = 3
+"""Rows that are shown token by token."""
+MOST_TOKENS = 48
+"""Tokens of a row that are shown."""
+TOKENS_BEFORE_TARGET = 4
+"""Tokens shown before the first one with a target, where that stands far behind."""
+POSITION_TARGETS = {"start_positions": "start", "end_positions": "end"}
+"""Targets that are places of a row, and how they are shown."""
+QUARTILES = (0.5, 0.95, 1.0)
+
+
+def describe_splits(splits: Splits, sheets: dict[str, EncodedExamples], length: int) -> Iterator[str]:
+    """Yield lines about the data."""
+    for name, examples in splits.named().items():
+        yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
+        if name == "train":
+            yield from (f"  {line}" for line in splits.task.remarks(sheets[name]))
+        if 0 < len(sheets[name]) < len(examples) - sheets[name].cut.dropped:
+            yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
+        yield f"  {describe_lengths(sheets[name], length)}"
+        yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
+        found = count_repeats(splits.task, examples, splits.train)
+        if found.inside:
+            yield f"  {found.inside:,} rows stand there more than once" + (
+                f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
+        if found.leaked:
+            yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+
+
+def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
+    """List how often each label stands."""
+    counts = class_counts(splits.task, examples)
+    if not counts:
+        return ""
+    listed = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:SHOWN_LABELS])
+    more = f", and {len(counts) - SHOWN_LABELS} more" if len(counts) > SHOWN_LABELS else ""
+    never = [label for label in getattr(splits.task.config, "labels", ()) if label not in counts]
+    none = f"; none of {', '.join(never[:SHOWN_LABELS])}" if never else ""
+    return f"; {listed}{more}{none}"
+
+
+def describe_lengths(sheet: EncodedExamples, length: int) -> str:
+    """Say how long rows are, and what was cut."""
+    sides = " read, and to write: ".join(describe_side_lengths(side) for side in side_row_lengths(sheet))
+    cut = sheet.cut
+    lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
+    dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
+    told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
+    told = told if cut.rows or cut.targets else "none cut"
+    if len(sheet) > (rows := len(np.unique(sheet.item))):
+        told += f"; {rows:,} rows make {len(sheet):,} of the model's"
+    return f"tokens a row: {sides}; {told}"
+
+
+def side_row_lengths(sheet: EncodedExamples) -> list[Ints]:
+    """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
+    second = [sheet.wide["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.wide else []
+    return [sheet.lengths[:, 0], *second]
+
+
+def describe_side_lengths(lengths: Ints) -> str:
+    """Say how long rows are."""
+    middle, most, longest = np.quantile(lengths, QUARTILES).astype(int).tolist()
+    return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
+
+
+def describe_unknown_tokens(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield a line where texts, or what is to be written, have tokens that the tokenizer does not know."""
+    if has_unknown_token(tokenizer) and sheet.spelled is None:  # a network of characters reads such words yet
+        read = sheet.wide["input_ids"].values
+        if count := int((read == tokenizer.unk_id).sum()):
+            yield f"  {count:,} of {len(read):,} tokens that are read are unknown to the tokenizer"
+    own = tokenizer.target
+    if splits.task.wanted.kind != "language" or not has_unknown_token(own):
+        return
+    assert own.unk_id is not None, "looked at above"
+    places = [side for name, side in sheet.wide.items() if name.endswith("labels")]
+    count = sum(int((side.values == own.unk_id).sum()) for side in places)
+    if count:
+        yield (f"  {count:,} tokens to write are unknown to the tokenizer: {format_token(own.unk_id, own)} is learned "
+               "there")
+
+
+def has_unknown_token(tokenizer: Tokenizer) -> bool:
+    """Say whether a token of its own stands for what the tokenizer does not know."""
+    return tokenizer.unk_id not in (None, tokenizer.eos_id, tokenizer.pad_id, tokenizer.bos_id)
+
+
+def show_examples(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the first training rows, token by token; what is learned at a token stands behind it."""
+    for unit in range(min(SHOWN_ROWS, len(sheet))):
+        example = splits.train[int(sheet.item[unit])]
+        yield shorten_text(f"{example.place} → {splits.task.told(example, splits.task.gold(example))}")
+        for row in range(unit * sheet.group, (unit + 1) * sheet.group):
+            yield f"  {format_row(splits.task, sheet, row, tokenizer)}"
+
+
+def format_row(task: Task[Any], sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
+    """Write one row: each token, with its target where it has one."""
+    ids = sheet.wide["input_ids"].row(row).tolist()
+    beside = sheet.wide.get("labels")
+    targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
+    if len(targets) != len(ids):
+        written = format_tokens([one for one in targets if one != IGNORED], tokenizer.target)
+        return f"{format_tokens(ids, tokenizer)}  ⇒  {written}"
+    marks = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets) if target != IGNORED}
+    for name, what in POSITION_TARGETS.items():
+        if name in sheet.flat:
+            place = int(sheet.flat[name][row])
+            marks[place] = marks.get(place, "") + f"→{what}"
+    pieces = [[format_token(ids[place], tokenizer) + marks.get(place, "") for place in part]
+              for part in select_positions(len(ids), min(marks, default=0))]
+    return " … ".join(" ".join(words) for words in pieces) + (f" … ({len(ids)} tokens)" if len(ids) > MOST_TOKENS
+                                                              else "")
+
+
+def select_positions(length: int, first: int) -> list[range]:
+    """Return which tokens of a row are shown: the first ones, and those where learning begins, if that is further on.
+
+    `first` is the first token with a target.
+    """
+    if first < MOST_TOKENS:
+        return [range(min(length, MOST_TOKENS))]
+    begin = first - TOKENS_BEFORE_TARGET
+    return [range(MOST_TOKENS // 2), range(begin, min(length, begin + MOST_TOKENS // 2))]
+
+
+def format_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> str:
+    """Write ids as tokens."""
+    more = f" … ({len(ids)} tokens)" if len(ids) > MOST_TOKENS else ""
+    return " ".join(format_token(number, tokenizer) for number in ids[:MOST_TOKENS]) + more
+
+
+def format_token(number: int, tokenizer: Tokenizer) -> str:
+    """Write one token."""
+    return tokenizer.id_to_token(number) or f"<{number}>"

@@ -1,0 +1,246 @@
+"""The folder of a fine-tuning, its task file, and the model in it that answers for new rows or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from saucier import config as c
+from saucier.checkpoints.hub import TUNED, resolve_folder
+from saucier.checkpoints.layout import label_names
+from saucier.devices import choose_autocast_dtype
+from saucier.errors import InputError
+from saucier.files import find_free_name, is_folder, is_taken, read_object, write_json, write_text
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.load import check_tokenizer_fits, load
+from saucier.jobs.finetuning.data import read_examples
+from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
+from saucier.model import Transformer
+from saucier.opened import load_model_tokenizer
+from saucier.plain import first_difference
+from saucier.recipes.catalogue import learned_length
+from saucier.tasks.build import build_task
+from saucier.tasks.config import (
+    Classification,
+    CosineScore,
+    Embedding,
+    MultipleChoice,
+    QuestionAnswering,
+    Regression,
+    Tagging,
+    TaskConfig,
+)
+from saucier.tasks.examples import Example, Place, Tally
+from saucier.tasks.task import Answer, Encoding, Predictor, Task
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+SETTINGS_HEADER = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
+TASK_FILE = "task.json"
+DESCRIPTIVE_KEYS = ("name",)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFolder:
+    """The paths of one fine-tuning."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """The resolved settings."""
+        return self.path / TUNED
+
+    @property
+    def model(self) -> Path:
+        """The finished model with its tokenizer and task, ready to be used anywhere."""
+        return self.path / "model"
+
+    @property
+    def scores(self) -> Path:
+        """What was measured; the last file that is written."""
+        return self.path / "scores.json"
+
+    def predictions(self, split: str) -> Path:
+        """The model's answers on a split."""
+        return self.path / "predictions" / f"{split}.jsonl"
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a fine-tuning was begun here."""
+        return self.settings.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it was measured, which is done last."""
+        return self.scores.is_file()
+
+
+def open_or_create_task_folder(path: Path, wanted: Finetuning) -> TaskFolder:
+    """Return a new or empty folder, or that of the same fine-tuning to go on with; nothing is written (see `settle`).
+
+    Raises `InputError` for a folder with another one, or with anything else in it.
+    """
+    folder = TaskFolder(path)
+    if path.exists() and not path.is_dir():
+        raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
+    if folder.is_started:
+        old, new = (one.model_dump(mode="json", exclude=set(DESCRIPTIVE_KEYS))
+                    for one in (read_finetuning(folder.settings), wanted))
+        there, here = ({"task": {"kind": one["task"]["kind"]}} for one in (old, new))  # another kind has other keys
+        if found := first_difference(there, here) or first_difference(old, new):
+            raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
+                             where=str(path), remedy="give a new folder with --out")
+    elif is_taken(path):
+        raise InputError("holds files that are no fine-tuning", where=str(path), remedy="give a new folder with --out")
+    return folder
+
+
+def write_settings(folder: TaskFolder, wanted: Finetuning) -> None:
+    """Write the settings, once the rows were read: files that are refused leave no folder behind."""
+    if not folder.is_started:
+        write_text(folder.settings, SETTINGS_HEADER
+                   + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120))
+
+
+def default_task_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
+    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
+
+    def taken(path: Path) -> bool:
+        folder = TaskFolder(path)
+        return is_taken(path) and not (folder.is_started and read_finetuning(folder.settings) == wanted)
+
+    return find_free_name(parent / wanted.name, taken)
+
+
+def write_task(folder: Path, task: TaskConfig, length: int) -> None:
+    """Write beside a model what it was trained to do, so that it can be asked."""
+    write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+
+
+def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
+    """Write what a model was trained to do beside what was made of it; `room`: the most tokens that this reads."""
+    saved = read_task(folder)
+    if saved is not None:
+        write_task(target, saved[0], saved[1] if room is None else min(saved[1], room))
+
+
+def read_task_labels(folder: Path) -> tuple[str, ...]:
+    """Return the names of a model's outputs, as what it was trained to do tells them; none where nothing does."""
+    saved = read_task(folder)
+    return () if saved is None else build_task(saved[0]).wanted.labels
+
+
+def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
+    """Read what a model was trained to do, and its longest row; None where that is not told."""
+    path = folder / TASK_FILE
+    if not path.is_file():
+        return None
+    document = read_object(path)
+    try:
+        task: TaskConfig = TypeAdapter(TaskConfig).validate_python(document.get("task"))
+        return task, int(document["length"])
+    except (ValidationError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"not a task: {str(error).splitlines()[0]}", where=str(path),
+                         remedy="fine-tune again into a new folder") from error
+
+
+PREDICTION_BATCH = 32
+"""Rows that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswers:
+    """What was asked, and what the model says."""
+
+    task: Task[Any]
+    examples: Sequence[Any]
+    answers: Sequence[Answer]
+    cut: int
+    """Rows that were too long and were cut."""
+    counted: Tally = field(default_factory=Tally)
+    """What was skipped, dropped or repaired in the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModel:
+    """A model with what it was trained to do."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    task: Task[Any]
+    length: int
+
+    def ask(self, examples: Sequence[Any]) -> TaskAnswers:
+        """Answer for some examples."""
+        encoding = Encoding(self.tokenizer, self.length, self.model.config,
+                            self.model.generation.get("decoder_start_token_id"))
+        sheet = self.task.sheet(examples, encoding)
+        dtype = choose_autocast_dtype("auto", next(self.model.parameters()).device)[0]
+        answers = self.task.answers(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
+        return TaskAnswers(self.task, examples, answers, sheet.cut.rows)
+
+
+def open_task(path: Path | str, base: str | None = None) -> TaskModel:
+    """Open a fine-tuning's folder, its model, or a model that was published for a task.
+
+    `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
+    kind.
+    """
+    folder = TaskFolder(Path(path)).model if is_folder(TaskFolder(Path(path)).model) else path
+    model, tokenizer = load(folder, dtype="float32", base=base), load_model_tokenizer(folder, base)
+    check_tokenizer_fits(model, tokenizer, str(path))
+    saved = read_task(find_model_folder(resolve_folder(folder)))
+    room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST_ROW)
+            if one is not None]
+    config, length = saved if saved is not None else (task_of_published(model, str(path)), min(room))
+    return TaskModel(model, tokenizer, build_task(config), length)
+
+
+def task_of_published(model: Transformer, where: str) -> TaskConfig:
+    """Return the task that a published head is for. Raises `InputError` where that is not to be seen."""
+    match model.config.head:
+        case c.ClassificationHead(classes=1):
+            return Regression()
+        case c.ClassificationHead(classes=count):
+            return Classification(labels=output_names(model, count, where))
+        case c.TokenHead(classes=count):
+            return Tagging(labels=output_names(model, count, where))
+        case c.EmbeddingHead():
+            return Embedding(learns=CosineScore(low=0.0, high=1.0))
+        case c.SpanHead():
+            return QuestionAnswering()
+        case c.ChoiceHead():
+            return MultipleChoice()
+        case _:
+            raise InputError("this model has no head for a task that `predict` knows", where=where,
+                             remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")
+
+
+def output_names(model: Transformer, count: int, where: str) -> tuple[str, ...]:
+    """Return the names of a published head's outputs; numbers where it has none."""
+    return label_names(model.published, count, where) or tuple(f"LABEL_{number}" for number in range(count))
+
+
+def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *,
+                    base: str | None = None) -> TaskAnswers:
+    """Answer for the rows of files, and for texts. `base`: as in `open_task`.
+
+    Raises `InputError` for a file that lacks a column, and for a task that single texts do not suit.
+    """
+    opened = open_task(path, base)
+    tally = Tally()
+    examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
+    asked = [*examples, *(parse_example(opened.task, text, number) for number, text in enumerate(texts, start=1))]
+    return replace(opened.ask(asked), counted=tally)
+
+
+def parse_example(task: Task[Any], text: str, number: int) -> Example:
+    """Make an example of a text from the command line; `|||` stands between two texts."""
+    place = Place("command line", number)
+    found: Example = task.typed(tuple(part.strip() for part in text.split("|||")), Example(place, f"text {number}"))
+    return found

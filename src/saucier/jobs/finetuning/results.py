@@ -1,0 +1,250 @@
+"""Results of a fine-tuning: scores with intervals next to simple methods, the hardest errors, and `report.html`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saucier.errors import InputError
+from saucier.files import write_text
+from saucier.jobs.finetuning.data import shorten_text
+from saucier.jobs.finetuning.settings import Finetuning
+from saucier.jobs.score import format_interval, format_score
+from saucier.report.page import ACCENT, INK, Bar, Html, bars, draw_inline, element, html_document, table
+from saucier.report.results import METRICS, read_metrics
+from saucier.report.run_page import REPORT_FILE
+from saucier.report.sections import record_table, section
+from saucier.tasks.prediction_files import PredictionRow
+from saucier.tasks.scores import Score, metrics_for, per_class, scored
+from saucier.tasks.simple_baselines import predict_simple_baselines
+from saucier.tasks.task import Answer, Json, ScoredPart, Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN_ERRORS = 5
+"""Errors that are shown."""
+MOST_PARTS = 12
+"""Parts of a mixture whose scores are said one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitScores:
+    """The answers to one split, and what they are worth."""
+
+    split: str
+    examples: Sequence[Any]
+    answers: Sequence[Answer]
+    scores: tuple[Score, ...]
+    beside: tuple[tuple[str, tuple[Score, ...]], ...] = ()
+    """Simple methods, by name."""
+    whole: tuple[Score, ...] = ()
+    """Those of the scores that are about all parts together."""
+    parts: int = 1
+    """Parts that are scored by themselves."""
+
+    def said(self) -> Iterator[str]:
+        """Yield what a person hears of the scores; of many parts only those of all together."""
+        many = self.parts > MOST_PARTS and bool(self.whole)
+        yield format_scores(self.whole if many else self.scores)
+        if many:
+            yield f"  {self.parts} tasks, each by itself in scores.json and report.html"
+        else:
+            yield from (f"  {method}: {format_scores(scores)}" for method, scores in self.beside)
+
+    def pairs(self) -> Iterator[tuple[Any, Answer]]:
+        """Yield each example with its answer."""
+        yield from zip(self.examples, self.answers, strict=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it without the answers."""
+        return {"rows": len(self.examples), "scores": [one.as_json() for one in self.scores],
+                "baselines": {name: [one.as_json() for one in scores] for name, scores in self.beside}}
+
+
+def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
+                  train: Sequence[Any] = ()) -> SplitScores:
+    """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
+    learned = {part.name: part.examples for part in task.parts(train)} if train else {}
+    parts = task.parts(examples)
+    found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
+             for part in parts]
+    whole = score_together(task, parts, examples, answers)
+    return SplitScores(split, examples, answers, (*whole, *(score for own, _ in found for score in own)),
+                       tuple(method for _, beside in found for method in beside), whole, len(parts))
+
+
+def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Sequence[Any],
+                   answers: Sequence[Answer]) -> tuple[Score, ...]:
+    """Score several parts together, where they are all of one kind."""
+    kinds = {part.task.scored_as for part in parts}
+    if len(parts) < 2 or len(kinds) > 1:
+        return ()
+    golds = task.gathered(examples, [task.gold(one) for one in examples])
+    said = task.gathered(examples, [one.prediction for one in answers])
+    return tuple(replace(score, name=f"all: {score.name}")
+                 for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
+
+
+def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
+        tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
+    """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
+    golds = part.task.gathered(part.examples, [part.task.gold(one) for one in part.examples])
+    simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
+    told: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
+    said = [part.task.gathered(part.examples, one) for one in told]
+    metrics = metrics_for(part.task.scored_as, golds, *said)
+    before = f"{part.name}: " if part.name else ""
+    own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
+    return tuple(own), [(before + method.name, tuple(scores)) for method, scores in zip(simple, others, strict=True)]
+
+
+def format_scores(scores: Sequence[Score]) -> str:
+    """Write scores in one line, each with its 95 % interval."""
+    return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
+
+
+def prediction_row(task: Task[Any], example: Any, answer: Answer) -> PredictionRow:
+    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
+    sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
+    return PredictionRow(answer.prediction, task.gold(example), example.name,
+                         sure | answer.more | {"texts": task.texts(example)})
+
+
+def format_answer(task: Task[Any], example: Any, answer: Answer) -> str:
+    """Write one answer for a person."""
+    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
+    return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(task.texts(example)))}"
+
+
+def answer_text(task: Task[Any], example: Any, answer: Answer) -> str:
+    """Write what was said for a person; what was written is no class where none is known by it."""
+    if answer.prediction is None and "text" in answer.more:
+        return f"{answer.more['text']} (no class)".strip()
+    return task.told(example, answer.prediction)
+
+
+def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
+    """Yield the errors that the model was surest of (of numbers: the farthest off)."""
+    rows = [(error_size(answer, task.gold(example)), number)
+            for number, (example, answer) in enumerate(zip(found.examples, found.answers, strict=True))]
+    for wrong, number in sorted(rows, key=lambda row: (-row[0], row[1]))[:SHOWN_ERRORS]:
+        if wrong > 0:
+            example, answer = found.examples[number], found.answers[number]
+            said, right = map(shorten_text, (answer_text(task, example, answer),
+                                             task.told(example, task.gold(example))))
+            yield (f"{example.name}: {said}, not {right}: "
+                   f"{shorten_text(' ‖ '.join(task.texts(example)))}")
+
+
+def error_size(answer: Answer, gold: Any) -> float:
+    """Return how wrong an answer is: 0 where it is right."""
+    if isinstance(answer.prediction, float) and isinstance(gold, int | float):
+        return abs(answer.prediction - gold)
+    right = answer.prediction in (gold or [""]) if isinstance(gold, list) and isinstance(answer.prediction, str) \
+        else answer.prediction == gold
+    return 0.0 if right else answer.confidence if answer.confidence is not None else 1.0
+
+
+OWN_NAME = "this model"
+MOST_CLASSES = 20
+"""Classes up to which a table of confusions is drawn."""
+CURVE_HEIGHT = 2.6
+
+
+def write_finetuning_report(folder: Path, settings: Finetuning, task: Task[Any], found: Sequence[SplitScores],
+                            told: Sequence[str]) -> Path:
+    """Write `report.html`, and return its path. `told`: what was said of the data before training."""
+    target = folder / REPORT_FILE
+    parts = [part for one in found for part in split_sections(task, one)]
+    write_text(target, html_document(settings.name, finetuning_title(settings), *parts, loss_section(folder / METRICS),
+                                     data_lines_section(told), section("Settings", record_table(settings.as_dict()))))
+    return target
+
+
+def finetuning_title(settings: Finetuning) -> Html:
+    """Name the fine-tuning."""
+    return element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
+                   element("h1", settings.name),
+                   element("p", f"{settings.task.kind.replace('_', ' ')}, from {settings.model}", class_="lead"))
+
+
+def split_sections(task: Task[Any], found: SplitScores) -> list[Html]:
+    """Show one split: scores, classes, confusions, the hardest errors."""
+    rows = f"{len(found.examples):,} rows"
+    parts: list[Html] = [*headline_bars(found), scores_table(found), *class_parts(task, found)]
+    errors = list(hardest_errors(task, found))
+    if errors:
+        parts += [element("h3", "The surest errors"), element("ul", *(element("li", line) for line in errors))]
+    return [section(f"{found.split}: {rows}", *parts)]
+
+
+def headline_bars(found: SplitScores) -> list[Html]:
+    """Draw the first score beside those of simple methods, where it can be drawn from zero."""
+    first = found.scores[0].name
+    drawn = [Bar(name, score.value, f"95 % interval {format_interval(score.low, score.high)}", ours=name == OWN_NAME)
+             for name, scores in [(OWN_NAME, found.scores), *found.beside] for score in scores if score.name == first]
+    return [bars(drawn, label=first)] if all(one.value >= 0 for one in drawn) else []
+
+
+def scores_table(found: SplitScores) -> Html:
+    """Show every score with its interval, ours and those of simple methods."""
+    sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.beside]]
+    rows = [[score.name, *(format_score_cell(scores.get(score.name)) for _, scores in sides),
+             f"{score.count:,} {score.unit}"] for score in found.scores]
+    return table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2), class_="plain")
+
+
+def format_score_cell(score: Score | None) -> str:
+    """Write a score with its interval; nothing for a simple method of another task of a mixture."""
+    return "" if score is None else f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
+
+
+def class_parts(task: Task[Any], found: SplitScores) -> list[Html]:
+    """Show precision, recall and F1 of each class, and which is taken for which."""
+    golds = [task.gold(one) for one in found.examples]
+    said = [one.prediction for one in found.answers]
+    classes = per_class(task.scored_as, golds, said)
+    if not classes:
+        return []
+    rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
+            for one in classes]
+    parts = [element("h3", "Class by class"),
+             table(["", "precision", "recall", "F1", "rows"], rows, numbers=range(1, 5), class_="plain")]
+    if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
+        parts += [element("h3", "Taken for"), count_confusions([str(one.name) for one in classes], golds, said)]
+    return parts
+
+
+def count_confusions(names: Sequence[str], golds: Sequence[Any], said: Sequence[Any]) -> Html:
+    """Count which class (line) was taken for which (column)."""
+    counts = Counter(zip(golds, said, strict=True))
+    rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)] for gold in names]
+    return table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1), class_="plain")
+
+
+def loss_section(metrics: Path) -> Html:
+    """Draw the training loss, or say what is missing for it."""
+    points = [(line["step"], line["loss"]) for line in read_metrics(metrics) if "loss" in line]
+    if not points:
+        return Html()
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=1.4)
+        axes.set_title("training loss", loc="left", fontsize=10, color=INK)
+        axes.set_xlabel("updates")
+        axes.grid(axis="y")
+
+    try:
+        return section("Training", element("figure", draw_inline(draw, CURVE_HEIGHT)))
+    except InputError as error:
+        return section("Training", element("p", str(error), class_="note"))
+
+
+def data_lines_section(told: Sequence[str]) -> Html:
+    """Repeat what was said of the data."""
+    return section("Data", element("ul", *(element("li", line.strip()) for line in told)))

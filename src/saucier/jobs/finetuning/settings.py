@@ -1,0 +1,270 @@
+"""A fine-tuning as data: which model, which task, which files, how it is trained; from a file or a command line. No
+torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from saucier.adaptation.tuning import RATES, Tuning
+from saucier.checkpoints.hub import TUNED
+from saucier.config.base import Config
+from saucier.config.pooling import LayerMix
+from saucier.config.stack import Activations, KeepActivations
+from saucier.errors import InputError, suggest_name
+from saucier.files import is_file, is_folder, path_exists
+from saucier.recipes.catalogue import file_text, names, read_source
+from saucier.recipes.recipe import Recipe
+from saucier.recipes.source import Source, apply_overrides, format_overrides, is_override, read_yaml
+from saucier.recipes.validation import validate_config
+from saucier.tasks.config import Embedding, InBatch, TaskConfig
+from saucier.text.reading.sources import make_absolute
+from saucier.training.config import (
+    Adafactor,
+    AdamW,
+    Fraction,
+    LayerRates,
+    Linear,
+    Muon,
+    OptimizerConfig,
+    Positive,
+    Training,
+)
+
+LOG_LINES = 40
+"""Lines that a run writes about its training, about."""
+OPTIMIZER_KEYS = ("model", "recipe", "tuning")
+"""Sections that say what learns, and so by which optimizer."""
+
+
+class LabelledFiles(Config):
+    """The files that the task is learned from and measured with."""
+
+    train: tuple[str, ...] = Field(min_length=1)
+    """To learn from: jsonl, csv, tsv, parquet, compressed or not, globs; what the task reads beside."""
+    held_out: tuple[str, ...] = ()
+    """To measure with while one decides; none: `share` of the training rows."""
+    test: tuple[str, ...] = ()
+    """To measure with at the very end."""
+    share: float = Field(default=0.1, gt=0, lt=1)
+    """Share of the training rows that is held out where no file is. Rows with equal texts stay together."""
+    limit: Positive | None = None
+    """Learn from so many rows at most, the first ones."""
+
+
+class FineTraining(Config):
+    """How the model is trained. The rate rises linearly, then falls to zero. Source: Devlin et al. 2019, §A.3."""
+
+    epochs: float = Field(default=3.0, gt=0)
+    """How often each row is seen."""
+    batch: Positive = 32
+    """Rows in one update."""
+    micro_batch: Positive | None = None
+    """Rows in one forward pass; None: all. Does not change what is learned."""
+    length: Positive | None = None
+    """Most tokens in a row; None: as many as the longest row has, and as the model takes, and 512."""
+    optimizer: OptimizerConfig = AdamW(learning_rate=5e-5, beta2=0.999, weight_decay=0.01)
+    """How gradients become updates."""
+    layer_rates: LayerRates | None = None
+    """Rates that fall from the head down; None: the same for all."""
+    warmup: Fraction = 0.1
+    """Share of the steps over which the rate rises."""
+    clip: float | None = Field(default=1.0, gt=0)
+    """Largest norm of the whole gradient; None: no limit."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number format of the multiplications; auto: bfloat16 where it is faster."""
+    activations: Activations = KeepActivations()
+    """What of a forward pass is kept for the backward pass; does not change what is learned."""
+    compile: bool = False
+    """Compile the model with torch.compile."""
+    patience: Positive | None = None
+    """Measure after every epoch, keep the weights with the lowest held-out loss, and stop after so many epochs
+    without a better one. None: keep the last weights; the held-out rows then choose nothing."""
+    seed: int = Field(default=0, ge=0)
+    """Feeds new weights, the order of the rows, the dropout."""
+
+    def steps(self, per_epoch: int) -> int:
+        """Return the number of updates."""
+        return max(1, round(self.epochs * per_epoch))
+
+    def training(self, per_epoch: int, length: int) -> Training:
+        """Return what the loop is told."""
+        steps = self.steps(per_epoch)
+        return Training(
+            steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
+            schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
+            layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
+            activations=self.activations, compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
+            evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
+            log_every=max(1, steps // LOG_LINES))
+
+
+class Finetuning(Config):
+    """One fine-tuning: the schema of `finetune.yaml`."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    """What the run is called."""
+    model: str
+    """The model to begin with: a folder, a run, or a hub id; or a recipe, to learn from nothing."""
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    """Changes to that recipe: `recipe.model.dropout=0.5`, `recipe.tokenizer.vocab=2000`."""
+    task: TaskConfig
+    """What is learned."""
+    data: LabelledFiles
+    """From what."""
+    training: FineTraining = FineTraining()
+    """How."""
+    tuning: Tuning | None = None
+    """What of the model learns, where not all of it does; the head always learns if it is new."""
+    mix: LayerMix | None = None
+    """A trained mix of all layers that the head reads in the place of the last one's vectors (ELMo). None: the last
+    layer, or the mix that the model has."""
+    fresh_head: bool = False
+    """Begin with a new head even where the model has one for this task."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as they stand in the file."""
+        return self.model_dump(mode="json")
+
+
+def make_finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Finetuning:
+    """Return the fine-tuning that plain values and `key.sub=value` words describe. Raises `InputError`."""
+    return resolve_overrides(Source("command line", dict(values)), list(overrides))
+
+
+def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
+    """Apply `key.sub=value` words to values, and give what learns its usual optimizer. Raises `InputError`."""
+    asked = Source(source.name, copy.deepcopy(source.values))
+    apply_overrides(asked, [word for word in words if word.split("=")[0].split(".")[0] in OPTIMIZER_KEYS])
+    fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
+    apply_overrides(source, words, Finetuning)
+    fill_optimizer(source.values, asked.values)  # a word may have set the section anew
+    return check_finetuning(source)
+
+
+def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
+    """Put the usual optimizer under what is said of it; one with kind and rate, or of another kind, stays as it is."""
+    training = values.get("training") or {}
+    said = (training.get("optimizer") or {}) if isinstance(training, dict) else None
+    if not isinstance(said, dict) or ("kind" in said and "learning_rate" in said):
+        return
+    usual = usual_optimizer(asked).model_dump(mode="json")
+    if said.get("kind", usual["kind"]) == usual["kind"]:
+        values["training"] = training | {"optimizer": usual | said}
+
+
+def usual_optimizer(asked: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
+    """Return the optimizer of what learns: a recipe has its own, whole; what is added to a model has its rate."""
+    name, place = str(asked.get("model")), Path(str(asked.get("model")))
+    if not is_folder(place) and (name in names() or (place.suffix in (".yaml", ".yml") and is_file(place))):
+        source, changes = read_source(name), asked.get("recipe")
+        apply_overrides(source, format_overrides(changes if isinstance(changes, dict) else {}), Recipe)
+        return validate_config(source, Recipe).training.optimizer
+    tuning = asked.get("tuning")
+    kind = tuning.get("kind") if isinstance(tuning, dict) else None
+    usual = FineTraining().optimizer
+    return usual.model_copy(update={"learning_rate": RATES.get(str(kind), usual.learning_rate)})
+
+
+def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
+    """Read a file of this form. Raises `InputError` with file and line."""
+    if not is_file(path):
+        raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
+    source = read_yaml(file_text(path), str(path))
+    return resolve_overrides(source, list(overrides))
+
+
+def check_finetuning(source: Source) -> Finetuning:
+    """Check values. Raises `InputError`, a line for each fault."""
+    found = validate_config(source, Finetuning)
+    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
+        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
+                         where=source.where(("training", "micro_batch")), remedy="leave it out")
+    return found
+
+
+LONGEST_ROW = 512
+"""Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The files that were named."""
+
+    train: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """Return those that are there, so that they mean the same from everywhere."""
+        named = {"train": self.train, "held_out": self.held_out, "test": self.test}
+        return {key: [make_absolute(name) for name in names] for key, names in named.items() if names}
+
+
+def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
+                          files: DataFiles) -> tuple[Finetuning, Path | None]:
+    """Return the settings that a person means, and the folder where they gave one.
+
+    `what` is a kind of task, a file of settings, or the folder of a fine-tuning; of the words those that are no
+    `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. Raises `InputError`.
+    """
+    overrides, files = sort_finetuning_words(words, files)
+    place = Path(what)
+    if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
+        settings = read_finetuning(place / TUNED if is_folder(place) else place,
+                                   [*option_words(model, files), *overrides])
+        return settings, place if is_folder(place) else None
+    if what not in task_kinds():
+        raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
+    for value, option, example in ((model, "--model", "FOLDER"), (files.train, "--data", "train.tsv")):
+        if not value:
+            raise InputError(f"{option} is missing", where="command line", remedy=f"add {option} {example}")
+    assert model is not None, "looked at above"
+    values: dict[str, Any] = {"name": name_finetuning(what, model, files.train[0]), "model": locate_model(model),
+                              "task": {"kind": what}, "data": files.as_dict()}
+    return make_finetuning(values, overrides), None
+
+
+def sort_finetuning_words(words: Iterable[str], files: DataFiles) -> tuple[list[str], DataFiles]:
+    """Tell settings from further training files. Raises `InputError` for a word that is neither."""
+    overrides, more = [], list(files.train)
+    for word in words:
+        if is_override(word):
+            overrides.append(word)
+        elif files.train:
+            more.append(word)
+        else:
+            raise InputError(f"{word!r} is no setting", where="command line",
+                             remedy="write key.sub=value, or --data FILE for labelled rows")
+    return overrides, DataFiles(tuple(more), files.held_out, files.test)
+
+
+def option_words(model: str | None, files: DataFiles) -> Sequence[str]:
+    """Return what options change in settings that are there, as words."""
+    found = [f"data.{key}={names}" for key, names in files.as_dict().items()]
+    return found if model is None else [f"model={locate_model(model)!r}", *found]
+
+
+def locate_model(model: str) -> str:
+    """Return a model's path, so that it means the same from everywhere; a hub id as it is."""
+    return make_absolute(model) if path_exists(model) else model
+
+
+def task_kinds() -> list[str]:
+    """Name the kinds of task."""
+    union = get_args(TaskConfig)[0]
+    return [str(one.model_fields["kind"].default) for one in get_args(union)]
+
+
+def name_finetuning(kind: str, model: str, file: str) -> str:
+    """Name a fine-tuning after its data and its model."""
+    path = Path(file).absolute()
+    words = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", words).strip("-._") or kind

@@ -1,0 +1,338 @@
+"""What a fine-tuning starts with: a trained model or a recipe, and its body under the head that the task needs.
+
+A published family gets its own class for the task, so that the result can be written in its layout again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from saucier import config as c
+from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
+from saucier.checkpoints.hub import is_hub_id, resolve_folder
+from saucier.checkpoints.layout import Layout, classes_with, label_names, published_tree
+from saucier.checkpoints.published_folder import read_generation_defaults
+from saucier.config.base import Config, rewrite_config
+from saucier.config.questions import reads_pooled
+from saucier.config.visibility import SEPARATORS
+from saucier.errors import InputError
+from saucier.families import LAYOUTS
+from saucier.files import is_folder, read_object
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.load import load, set_token_spellings
+from saucier.jobs.finetuning.data import Splits
+from saucier.jobs.finetuning.predict import read_task_labels
+from saucier.jobs.finetuning.settings import Finetuning
+from saucier.jobs.writing.writer import special_token_options
+from saucier.model import Transformer, build
+from saucier.objectives.base import TokenIds
+from saucier.parts.provenance import Origin
+from saucier.recipes import Recipe
+from saucier.recipes.catalogue import names, recipe
+from saucier.recipes.source import format_overrides
+from saucier.tasks.task import RequiredHead
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.training import train_tokenizer
+
+
+class Start(Protocol):
+    """What a fine-tuning begins with."""
+
+    @property
+    def place(self) -> Path | None:
+        """The folder or hub id of the weights; None: there are none."""
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """How it writes, under the names of `saucier.generate`."""
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Return its tokenizer."""
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return its config, for a tokenizer that may have had tokens added."""
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Return the model, in float32 on the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStart:
+    """A model that is there: a folder, a run, or a hub id."""
+
+    name: str
+
+    @property
+    def place(self) -> Path:
+        """The folder or hub id."""
+        return Path(self.name)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its weights."""
+        return find_model_folder(resolve_folder(self.name))
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """What its generation_config.json says."""
+        return read_generation_defaults(self.folder, read_object(self.folder / "config.json"))
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Return the one in the folder."""
+        return load_tokenizer(self.name)
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return the config in the folder."""
+        from saucier.lens.subject import find_subject
+
+        return find_subject(str(self.folder)).model
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Load it."""
+        return load(self.name, dtype="float32", device="cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeStart:
+    """A recipe: random weights, and a tokenizer that is trained on the texts of the training rows."""
+
+    recipe: Recipe
+    seed: int
+
+    @property
+    def place(self) -> None:
+        """There is none."""
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """Nothing yet."""
+        return {}
+
+    def tokenizer(self, splits: Splits) -> Tokenizer:
+        """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give, or two."""
+        if self.recipe.target_tokenizer is not None:
+            raise InputError("a fine-tuning trains one tokenizer, and the recipe has two", where="target_tokenizer",
+                             remedy="cook the recipe on pairs, and fine-tune the run")
+        try:
+            return train_tokenizer(self.recipe.tokenizer, list(training_texts(splits, self.recipe.model)))
+        except InputError as error:
+            raise InputError(error.what, where=f"recipe.{error.where}", remedy=error.remedy) from error
+
+    def body(self, tokenizer: Tokenizer) -> c.Transformer:
+        """Return the recipe's model, as large as the tokenizer asks."""
+        return self.recipe.model_for(tokenizer.vocab_size)
+
+    def model(self, tokenizer: Tokenizer) -> Transformer:
+        """Build it."""
+        model = build(self.body(tokenizer), seed=self.seed)
+        set_token_spellings(model, tokenizer)
+        model.generation = dict(special_token_options(TokenIds.of(tokenizer.target)))
+        return model
+
+
+def open_start(settings: Finetuning) -> Start:
+    """Return what a fine-tuning begins with. Raises `InputError` for what is neither model nor recipe."""
+    name = settings.model
+    if is_folder(name) or is_hub_id(name):
+        if settings.recipe:
+            raise InputError("a model that is there cannot be changed", where="recipe",
+                             remedy="leave it out, or give a recipe with --model")
+        return TrainedStart(name)
+    if name not in names() and Path(name).suffix not in (".yaml", ".yml"):
+        raise InputError("no such folder, and no such recipe", where=name,
+                         remedy="give a folder, the id of a repository as owner/name, or a recipe")
+    if settings.tuning is not None:
+        raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
+                         remedy="leave tuning out, or give a folder")
+    return RecipeStart(recipe(name, [*length_override(settings), *format_overrides(settings.recipe)]),
+                       settings.training.seed)
+
+
+def length_override(settings: Finetuning) -> Iterator[str]:
+    """Yield the word that cuts a recipe's rows to those of the task, so that its model may have as few positions."""
+    wanted = settings.training.length
+    if wanted is not None and wanted < recipe(settings.model).training.length:
+        yield f"training.length={wanted}"
+
+
+def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
+    """Yield all that a body reads and writes in the training rows."""
+    task = splits.task
+    for one in splits.train:
+        yield from (part for part in (*task.around(one, body), *task.texts(one), *task.target_texts(one)) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskModelStart:
+    """A model that is ready to learn a task."""
+
+    model: Transformer
+    adopted: TransferReport
+    """What of it is new, and what was left behind."""
+
+
+def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokenizer, *, start: Path | None = None,
+                     seed: int = 0, fresh_head: bool = False, mix: c.LayerMix | None = None,
+                     device: torch.device | str = "cpu") -> TaskModelStart:
+    """Build the model for a task and give it the weights of another; parameters that are new are drawn from `seed`.
+
+    A head of the same kind that the other has is kept, unless a fresh one is asked for. With a `mix` the head reads all
+    layers, for which no family publishes a class; where that is new, so is the head. `start` is where the weights came
+    from; None: they were drawn. Raises `InputError` for a head with other labels, and for a body that the head does
+    not fit.
+    """
+    where = "model" if start is None else str(start)
+    other.published = published_with_tokenizer(other.published, other.config, tokenizer)
+    trained = () if start is None else read_task_labels(find_model_folder(resolve_folder(start)))
+    fits = tokenizer.vocab_size <= other.config.input_embed.vocab
+    known = labels_of_head(other, wanted, trained, where) if fits else None
+    if known is not None and known != wanted.labels and not fresh_head:
+        raise other_labels_error(known, wanted.labels, where)
+    document = with_labels(other.published, wanted.labels)
+    if known is not None and not fresh_head and mix in (None, other.config.mix):
+        other.published = document
+        return TaskModelStart(other.to(device), TransferReport((), ()))
+    published = None if mix else published_task_config(wanted, document, where)
+    name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
+    config = config.model_copy(update={"mix": mix}) if mix else config
+    model = build(config, seed=seed, device=device)
+    set_token_spellings(model, tokenizer)
+    removed = remove_unused_parts(other, config)
+    found = initialize_from(model, other)
+    model.generation, model.carried = other.generation, other.carried
+    model.origin = None if start is None else Origin.of(start, model, (*found.new, *found.wider))
+    model.published = with_labels({}, wanted.labels) if name is None else document | {"architectures": [name]}
+    return TaskModelStart(model, replace(found, left=found.left + removed))
+
+
+def published_with_tokenizer(document: dict[str, Any], config: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return a published config that knows the tokenizer's new tokens and its padding; empty where there is none."""
+    if not document:
+        return document
+    more = {"vocab_size": tokenizer.vocab_size} if tokenizer.vocab_size > config.embed.vocab else {}
+    if document.get("pad_token_id") is None and tokenizer.pad_id is not None:
+        more["pad_token_id"] = tokenizer.pad_id
+    return document | more
+
+
+def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ...] = (),
+                   where: str = "model") -> tuple[str, ...] | None:
+    """Return the labels of a head of the wanted kind that a model has already; None where it has none.
+
+    `told`: the labels of the task that it was trained on, for a model whose config has no names.
+    """
+    head = other.config.head
+    if head is None or head.kind != wanted.kind:
+        return None
+    classes = getattr(head, "classes", None)
+    if classes is None:
+        return wanted.labels
+    names = label_names(other.published, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
+    if not are_default_labels(names):
+        return names
+    if told and len(told) == classes:
+        return told
+    return wanted.labels if len(wanted.labels) == classes else names
+
+
+def name_labels(model: Transformer, folder: Path) -> None:
+    """Give a model the names of its outputs that stand beside it in a folder, where they are as many."""
+    labels = read_task_labels(folder)
+    if labels and len(labels) == getattr(model.config.head, "classes", None):
+        model.published = with_labels(model.published, labels)
+
+
+def are_default_labels(labels: tuple[str, ...]) -> bool:
+    """Say whether labels are only the numbers that a config has without names."""
+    return labels == tuple(f"LABEL_{number}" for number in range(len(labels)))
+
+
+def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:
+    """Return the error for a head that knows other labels."""
+    def listed(labels: tuple[str, ...]) -> str:
+        return f"{len(labels)} labels ({', '.join(labels[:4])}{', ...' if len(labels) > 4 else ''})"
+
+    return InputError(f"its head knows {listed(known)}, and the data have {listed(wanted)}", where=where,
+                      remedy="begin with a new head: fresh_head=true, or give task.labels in the head's order")
+
+
+def with_labels(document: dict[str, Any], labels: tuple[str, ...]) -> dict[str, Any]:
+    """Return a published config with other labels; the labels alone where there is none."""
+    if not labels:
+        return dict(document)
+    kept = {name: value for name, value in document.items() if name not in ("num_labels", "problem_type")}
+    return kept | {"id2label": {str(number): label for number, label in enumerate(labels)},
+                   "label2id": {label: number for number, label in enumerate(labels)}}
+
+
+def published_task_config(wanted: RequiredHead, document: dict[str, Any], where: str) -> tuple[str,
+                                                                                               c.Transformer] | None:
+    """Return the family's own class with such a head, and its tree; None where the family publishes none."""
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        return None
+    found = [name for name in classes_with(layout, document, wanted.kind, where)
+             if not wanted.labels or names_labels(layout, name)]
+    if not found:
+        return None
+    return found[0], published_tree(layout.spelled(layout, document), document, found[0], where)
+
+
+def names_labels(layout: Layout, published: str) -> bool:
+    """Say whether a class has labels with names; BERT's next-sentence classifier, for one, has none."""
+    return any(key.foreign == "id2label" for key in layout.classes[published].keys)
+
+
+def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:
+    """Return a body under a head of ours; an encoder-decoder that is not to write keeps its encoder alone."""
+    changes: dict[str, Any] = {"default_target": None} if wanted.kind != "language" else {}
+    if config.encoder is not None and wanted.kind != "language":
+        changes |= {"decoder": None, "decoder_embed": None}
+    vocab = max(config.embed.vocab, tokenizer.vocab_size)
+    changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
+    body = config.model_copy(update={**changes, "head": None})
+    changed = add_global_tokens(body.model_copy(update={"head": wanted.generic(body, tokenizer)}), tokenizer)
+    return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
+
+
+def add_global_tokens(config: c.Transformer, tokenizer: Tokenizer) -> c.Transformer:
+    """Return a tree with the global tokens that its head needs, where they are left to the batch.
+
+    A task's batches name none, and without one no vector would be of the whole text.
+    """
+    tokens = global_tokens(config.head, tokenizer)
+
+    def named(part: Config) -> Config:
+        left = isinstance(part, c.Global) and isinstance(part.otherwise, c.NoTokens)
+        return part.model_copy(update={"otherwise": tokens}) if left else part
+
+    return config if tokens is None else rewrite_config(config, named)
+
+
+def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens | None:
+    """Return the tokens that see all under a head: the first, or a question's where separators tell it; None for none.
+
+    Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150; there all of a choice's tokens are global, here the first.
+    """
+    match head:
+        case c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
+            return c.FirstToken()
+        case c.SpanHead():
+            separator = tokenizer.sep_id
+            told = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
+            return c.BeforeSeparator(token=separator) if told and separator is not None else c.FirstToken()
+    return None
+
+
+def remove_unused_parts(other: Transformer, config: c.Transformer) -> tuple[str, ...]:
+    """Take off a model what the task's model has no place for, and return the names of its parameters."""
+    before = [name for name, _ in other.named_parameters()]
+    other.head = None
+    drop_decoder(other, config)
+    after = {name for name, _ in other.named_parameters()}
+    return tuple(name for name in before if name not in after)

@@ -1,0 +1,157 @@
+"""An adapter merged into its base, after a comparison of both on text.
+
+Letters: B texts, L tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saucier import config as c
+from saucier.adaptation.lora import list_named_pairs, refuse_unmergeable
+from saucier.adaptation.lora import merge as merge_weights
+from saucier.checkpoints.hub import resolve_folder
+from saucier.errors import InputError
+from saucier.files import refuse_taken, write_atomically
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.load import load, open_adapter
+from saucier.folders.save import save_bare
+from saucier.jobs.finetuning.predict import copy_task
+from saucier.jobs.finetuning.start import name_labels
+from saucier.model import Transformer
+from saucier.recipes.catalogue import learned_length
+from saucier.text.reading.documents import read_documents
+from saucier.text.tokenizer.folder import copy_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+SENTENCES = (
+    "The committee published its report on Monday, three weeks later than promised.",
+    "She asked whether the soup was hot enough, and he said that it was.",
+    "Prices rose by 4.2 % in March; economists had expected half of that.",
+    "In 1905 a clerk in Bern wrote four papers that changed physics.",
+)
+"""What both are compared on where no text is given."""
+MOST, LENGTH = 16, 64
+"""Texts that are compared, and tokens of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge did."""
+
+    folder: Path
+    layout: str
+    pairs: int
+    """Maps that a pair of matrices changed."""
+    texts: int
+    tokens: int
+    difference: float
+    """Largest difference between an output with the adapter apart and one with it merged."""
+    size: float
+    """Largest output."""
+    effect: float | None
+    """Largest difference to the base model's outputs; None where these are of another kind."""
+    agreeing: float | None
+    """Share of the places at which both find the same token likeliest; None for a model that gives no tokens."""
+
+
+def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Path | None = None) -> Merged:
+    """Merge an adapter into its base, compare, and write the result into a new folder.
+
+    Raises `InputError` for an adapter that is no sum of weights, and for a target that is there already.
+    """
+    refuse_taken(out)
+    folder = find_model_folder(resolve_folder(adapter))
+    model = open_adapter(folder, base=base, dtype="float32", device="cpu")
+    refuse_unmergeable(model)
+    assert model.origin is not None, "an opened adapter knows its base"
+    tokenizer = load_adapter_tokenizer(folder, Path(model.origin.path))
+    batch = batch_inputs(model, tokenizer, text)
+    apart = compare_outputs(model, batch)
+    pairs = len(list_named_pairs(model))
+    merge_weights(model)
+    model.rewrites.clear()
+    together, mask = compare_outputs(model, batch), predicted_positions(batch)
+    bare = compare_outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
+    name_labels(model, folder)
+    layout, origin = "", Path(model.origin.path)
+
+    def write(place: Path) -> None:
+        nonlocal layout
+        layout = save_bare(model, place)
+        copy_task(folder, place)
+        copy_tokenizer(folder, place) or copy_tokenizer(origin, place)
+
+    write_atomically(out, write)
+    effect = largest_difference(bare, together) if bare.shape == together.shape else None
+    return Merged(out, layout, pairs, len(mask), int(mask.sum()), largest_difference(apart, together),
+                  float(together.abs().max()), effect, argmax_agreement(model, apart, together))
+
+
+def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:
+    """Return the tokenizer of an adapter or of its base; None where neither has one."""
+    for place in (folder, base):
+        try:
+            return load_tokenizer(place)
+        except InputError:
+            continue
+    return None
+
+
+def batch_inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | None) -> dict[str, Tensor]:
+    """Return texts as a batch; without a tokenizer ids that are drawn. Shapes: [B, L]."""
+    lines = SENTENCES if text is None else (line for one in read_documents([str(text)])
+                                            for line in one.text.splitlines() if line.strip())
+    texts = list(islice(lines, MOST))
+    if not texts:
+        raise InputError("there is no text to compare on", where=str(text), remedy="give a file with lines of text")
+    config = model.config
+    ids, mask = batch_ids(texts, tokenizer, config, config.input_embed.vocab)
+    if config.encoder is None or config.decoder is None:
+        return {"input_ids": ids, "attention_mask": mask}
+    written, real = batch_ids(texts, tokenizer and tokenizer.target, config, config.output_embed.vocab)
+    return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": written, "decoder_attention_mask": real}
+
+
+def batch_ids(texts: Sequence[str], tokenizer: Tokenizer | None, config: c.Transformer,
+              vocab: int) -> tuple[Tensor, Tensor]:
+    """Return texts as ids, or ids that are drawn, and what of them is real. Shapes: -> [B, L], [B, L]."""
+    room = min(LENGTH, learned_length(config) or LENGTH)
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randint(vocab, (16,), generator=generator).tolist() if tokenizer is None
+            else tokenizer.encode(one)[:room] for one in texts]
+    longest = max(len(row) for row in rows)
+    return (torch.tensor([row + [0] * (longest - len(row)) for row in rows]),
+            torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]))
+
+
+def compare_outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:
+    """Return what a model gives at the real tokens, or for each text."""
+    with torch.inference_mode():
+        output: Any = model.eval()(**batch)
+    found: Tensor = output.last_hidden_state if output.logits is None else output.logits
+    return found[predicted_positions(batch)] if found.dim() == 3 else found
+
+
+def predicted_positions(batch: dict[str, Tensor]) -> Tensor:
+    """Return where a model says something of a real token. Shapes: -> [B, L]."""
+    return batch.get("decoder_attention_mask", batch["attention_mask"]).bool()
+
+
+def largest_difference(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference."""
+    return float((one - other).abs().max())
+
+
+def argmax_agreement(model: Transformer, one: Tensor, other: Tensor) -> float | None:
+    """Return at which share of the places two outputs find the same token likeliest."""
+    if model.config.language_head is None:
+        return None
+    return float((one.argmax(-1) == other.argmax(-1)).float().mean())

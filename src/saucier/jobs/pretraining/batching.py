@@ -1,0 +1,301 @@
+"""From a recipe and its token stores to what the training loop takes: batches, corruption, objective, evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.config import Transformer, remembered_tokens
+from saucier.errors import InputError
+from saucier.jobs.pretraining.data import Store
+from saucier.jobs.run.language_pairs import pair_repeats, written_token_ids
+from saucier.objectives.base import ObjectiveInputs
+from saucier.objectives.build import BuiltObjective, build_objectives, join_objectives, plan_turns
+from saucier.objectives.checks import needs_language_ids
+from saucier.objectives.masked import ParallelCorruption
+from saucier.objectives.mixture import MixedBatches
+from saucier.recipes import Recipe
+from saucier.text.collocations import Collocations
+from saucier.text.config import LanguageData, list_languages
+from saucier.text.languages import LanguageBatches, LanguageMember, LanguageStore, compute_sampling_shares, set_language
+from saucier.text.rows.batch import Batches
+from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, PairEvaluation, TextEnds
+from saucier.text.rows.kinds import (
+    ConsecutiveOrder,
+    DocumentBorders,
+    DocumentSentencesRequest,
+    DrawnBorders,
+    FullSentencesRequest,
+    RunningRequest,
+    SegmentPairRequest,
+    SentencePairRequest,
+    TextPairRequest,
+)
+from saucier.text.rows.running import (
+    ConsecutiveBatches,
+    ConsecutiveEvaluation,
+    DocumentBatches,
+    DocumentEvaluation,
+    PackedBatches,
+    PackedEvaluation,
+)
+from saucier.text.rows.sentences import SentenceBatches, SentencePairBatches
+from saucier.text.rows.store import PairStore, TokenStore
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.training.evaluation import Evaluator, MixedEvaluator
+from saucier.training.processes import Processes
+from saucier.training.update import Evaluate, TrainingData
+
+
+class Countable(Protocol):
+    """Batches that end."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, step: int) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageTaggedBatches:
+    """Batches that end, of one language, which their rows tell where it is given."""
+
+    batches: Countable
+    language: int | None
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> Any:
+        return set_language(self.batches[step], self.language)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBatches:
+    """The first batches of an evaluation, until about `targets` tokens were seen; all of them where that is None."""
+
+    batches: Countable
+    targets: int | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        seen = 0
+        for step in range(len(self.batches)):
+            if self.targets is not None and seen >= self.targets:
+                return
+            rows = self.batches[step]
+            seen += int(rows.mask.sum() if hasattr(rows, "mask") else rows.target_lengths.sum())
+            yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class OneEpoch:
+    """Endless batches, ended after one epoch; for those that have no order of their own to be measured in."""
+
+    batches: Batches[Any]
+
+    def __len__(self) -> int:
+        return self.batches.steps_per_epoch
+
+    def __getitem__(self, step: int) -> Any:
+        return self.batches[step]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """What decides how rows are cut, beside the lesson."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+
+    @property
+    def model(self) -> Transformer:
+        """The model that will learn."""
+        return self.recipe.model_for(self.tokenizer.vocab_size)
+
+    def row_by_row(self) -> RowSettings:
+        """The same in batches of one row."""
+        one = self.recipe.training.model_copy(update={"batch": 1})
+        return replace(self, recipe=self.recipe.model_copy(update={"training": one}))
+
+
+def objective_inputs(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> ObjectiveInputs:
+    """Return what a recipe's objective is built from."""
+    training = recipe.training
+    return ObjectiveInputs(written_token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size),
+                           training.steps, training.length, training.seed, collocations)
+
+
+def build_run_objectives(recipe: Recipe, tokenizer: Tokenizer,
+                         collocations: Collocations | None = None) -> tuple[BuiltObjective, ...]:
+    """Build the objective of a recipe. Raises `InputError` where the tokenizer lacks a token that is needed."""
+    return build_objectives(recipe.objective, objective_inputs(recipe, tokenizer, collocations))
+
+
+def make_training_data(recipe: Recipe, tokenizer: Tokenizer, store: Store,
+                       lessons: Sequence[BuiltObjective]) -> TrainingData:
+    """Make what the loop learns from."""
+    row_settings = RowSettings(recipe, tokenizer)
+    batches = tuple(training_batches(row_settings, store, lesson) for lesson in lessons)
+    seed = recipe.training.seed
+    mixed = batches[0] if len(batches) == 1 else MixedBatches(plan_turns(lessons, seed), batches)
+    return TrainingData(mixed, *join_objectives(lessons, seed))
+
+
+def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[BuiltObjective], *,
+                   whole: bool, processes: Processes) -> Evaluate:
+    """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
+    measuring = EvaluatorBuilder(RowSettings(recipe, tokenizer), whole, processes)
+    parts = tuple(measuring.lesson(store, lesson) for lesson in lessons)
+    if len(parts) == 1:
+        return parts[0]
+    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(name_objectives(lessons)))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorBuilder:
+    """How held-out text is measured."""
+
+    row_settings: RowSettings
+    whole: bool
+    processes: Processes
+
+    def lesson(self, store: Store, lesson: BuiltObjective) -> Evaluator | MixedEvaluator:
+        """Return what measures one lesson, on each language by itself where there are several."""
+        if isinstance(lesson.corruption, ParallelCorruption):
+            return self.sides(store, lesson, lesson.corruption)
+        if not isinstance(store, LanguageStore):
+            return self.one(lesson, held_out_batches(self.row_settings, store, lesson, whole=self.whole), 1)
+        parts = tuple(self.one(lesson, self.language(one, lesson, number), len(store.members))
+                      for number, one in enumerate(store.members.values()))
+        return MixedEvaluator(tuple(language_shares(self.row_settings, store)), parts, tuple(store.members))
+
+    def sides(self, store: Store, lesson: BuiltObjective, corruption: ParallelCorruption) -> MixedEvaluator:
+        """Return what measures the tokens of each language of pairs, the same ones hidden each time."""
+        found = list_languages(self.row_settings.recipe.data)
+        alone = [replace(lesson, corruption=replace(corruption, language=number)) for number in range(len(found))]
+        parts = tuple(self.one(one, held_out_batches(self.row_settings, store, one, whole=self.whole), 1)
+                      for one in alone)
+        return MixedEvaluator((1.0,) * len(found), parts, found)
+
+    def language(self, store: TokenStore, lesson: BuiltObjective, number: int) -> Countable:
+        """Return the held-out batches of one language."""
+        return LanguageTaggedBatches(held_out_batches(self.row_settings, store, lesson, whole=self.whole),
+                                     number if needs_language_ids(lesson.config, self.row_settings.model) else None)
+
+    def one(self, lesson: BuiltObjective, batches: Countable, parts: int) -> Evaluator:
+        """Return what measures one lesson on some batches, which are one of `parts` to share the tokens among."""
+        targets = None if self.whole else self.row_settings.recipe.evaluation.tokens_while_training
+        rows: Iterable[Any] = FirstBatches(batches, targets and max(1, targets // parts))
+        return Evaluator(rows, lesson.corruption, lesson.objective.held_out(), self.row_settings.recipe.training.seed,
+                         self.processes)
+
+
+def name_objectives(lessons: Sequence[BuiltObjective]) -> Iterator[str]:
+    """Call each lesson by its kind, with a number where there are several of a kind."""
+    kinds = [lesson.config.kind for lesson in lessons]
+    for number, kind in enumerate(kinds):
+        yield kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
+
+
+def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Batches[Any]:
+    """Return the endless batches of a lesson."""
+    training, corruption = row_settings.recipe.training, lesson.corruption
+    if isinstance(store, LanguageStore) and not isinstance(lesson.material, TextPairRequest):
+        return language_batches(row_settings, store, lesson)
+    match lesson.material, store:
+        case TextPairRequest(), PairStore():
+            return BucketedPairs(store, batch_limits(row_settings, lesson), seed=training.seed,
+                                 times=pair_repeats(row_settings.recipe, store))
+        case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
+            return SentencePairBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
+        case (FullSentencesRequest() | DocumentSentencesRequest()) as kind, TokenStore():
+            return SentenceBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
+        case RunningRequest(order=ConsecutiveOrder()), TokenStore():
+            return ConsecutiveBatches(store, length=corruption.row_length(training.length), batch=training.batch,
+                                      seed=training.seed, overlap=corruption.overlap)
+        case RunningRequest(borders=DocumentBorders()), TokenStore():
+            return DocumentBatches(store, length=corruption.row_length(training.length), batch=training.batch,
+                                   seed=training.seed, overlap=corruption.overlap)
+        case RunningRequest(borders=borders), TokenStore():
+            return PackedBatches(store, length=corruption.row_length(training.length), batch=training.batch,
+                                 seed=training.seed, overlap=corruption.overlap,
+                                 shift=isinstance(borders, DrawnBorders))
+    raise wrong_data_error(lesson)
+
+
+def held_out_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective, *, whole: bool) -> Countable:
+    """Return the held-out batches of a lesson."""
+    evaluation, corruption = row_settings.recipe.evaluation, lesson.corruption
+    match lesson.material, store:
+        case TextPairRequest(), PairStore():
+            return PairEvaluation(store, batch_limits(row_settings, lesson))
+        case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
+            return OneEpoch(SentencePairBatches(store, kind, batch=evaluation.batch, where="data.held_out",
+                                                **sentence_frame(row_settings)))
+        case (FullSentencesRequest() | DocumentSentencesRequest()) as kind, TokenStore():
+            return OneEpoch(SentenceBatches(store, kind, batch=evaluation.batch, **sentence_frame(row_settings)))
+        case RunningRequest(order=ConsecutiveOrder()), TokenStore():
+            return ConsecutiveEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
+                                         batch=evaluation.batch, overlap=corruption.overlap,
+                                         before=remembered_tokens(row_settings.model) or 0)
+        case RunningRequest(borders=DocumentBorders()), TokenStore():
+            return DocumentEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
+                                      batch=evaluation.batch, overlap=corruption.overlap)
+        case RunningRequest(), TokenStore():
+            stride = evaluation.stride if whole and corruption.overlap else None
+            return PackedEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
+                                    batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
+    raise wrong_data_error(lesson)
+
+
+def language_batches(row_settings: RowSettings, store: LanguageStore, lesson: BuiltObjective) -> LanguageBatches:
+    """Return rows of several languages, each cut as those of one."""
+    training, told = row_settings.recipe.training, needs_language_ids(lesson.config, row_settings.model)
+    members = [LanguageMember(training_batches(row_settings.row_by_row(), one, lesson), number if told else None)
+               for number, one in enumerate(store.members.values())]
+    return LanguageBatches(members, language_shares(row_settings, store), batch=training.batch, seed=training.seed)
+
+
+def language_shares(row_settings: RowSettings, store: LanguageStore) -> NDArray[np.float64]:
+    """Return how often each language comes. Shapes: -> [N]."""
+    assert isinstance(row_settings.recipe.data, LanguageData), "a store of languages is made of nothing else"
+    return compute_sampling_shares(store.sizes, row_settings.recipe.data.alpha)
+
+
+def wrong_data_error(lesson: BuiltObjective) -> InputError:
+    """Return the error for a text that is not of the kind that an objective reads."""
+    wanted = "pairs" if isinstance(lesson.material, TextPairRequest) else "text"
+    return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
+
+
+class SentenceFrame(TypedDict):
+    """Arguments that all rows of sentences share."""
+
+    length: int
+    cls: int
+    sep: int
+    seed: int
+
+
+def sentence_frame(row_settings: RowSettings) -> SentenceFrame:
+    """Return the length of rows of sentences, and what stands around them."""
+    tokenizer, training = row_settings.tokenizer, row_settings.recipe.training
+    if tokenizer.cls_id is None or tokenizer.sep_id is None:
+        raise InputError("rows of sentences need the tokens cls and sep", where="tokenizer.special",
+                         remedy="name them, such as [CLS] and [SEP]")
+    return {"length": training.length, "cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "seed": training.seed}
+
+
+def batch_limits(row_settings: RowSettings, lesson: BuiltObjective) -> BatchLimits:
+    """Return how large a batch of pairs may be."""
+    training, tokenizer = row_settings.recipe.training, row_settings.tokenizer
+    return BatchLimits(batch=training.batch, length=lesson.corruption.row_length(training.length),
+                       ends=text_ends(tokenizer), target_ends=text_ends(tokenizer.target))
+
+
+def text_ends(tokenizer: Tokenizer) -> TextEnds:
+    """Return how a tokenizer ends a text."""
+    return TextEnds(tokenizer.sep_id if tokenizer.eos_id is None else tokenizer.eos_id, tokenizer.pad_id or 0)

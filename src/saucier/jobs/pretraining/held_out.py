@@ -1,0 +1,239 @@
+"""Measuring a model on held-out text: loss and bits per byte next to simpler methods, BLEU and chrF, and what they
+mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saucier.devices import AutocastDtype, autocast
+from saucier.generation.options import MaskPredict
+from saucier.jobs.pretraining.batching import RowSettings, make_evaluator, training_batches
+from saucier.jobs.pretraining.data import Store
+from saucier.jobs.run.language_pairs import group_by_direction, read_direction
+from saucier.jobs.writing.batches import map_in_batches
+from saucier.jobs.writing.writer import Writer
+from saucier.model import Transformer
+from saucier.objectives.base import IGNORED, Batch
+from saucier.objectives.build import BuiltObjective
+from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
+from saucier.recipes import Recipe
+from saucier.report.results import HeldOut, Score
+from saucier.tasks.language_baselines import Baseline, measure_baselines
+from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
+from saucier.text.reading.documents import Pair
+from saucier.text.rows.store import PairStore, TokenStore
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.training.evaluation import Evaluator, MixedEvaluator
+from saucier.training.processes import Processes
+
+
+def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
+                          scores: Sequence[Score] = ()) -> Iterator[str]:
+    """Yield what was measured."""
+    if held_out.bits_per_byte is not None:
+        yield from describe_bits_per_byte(held_out.bits_per_byte, baselines)
+    accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
+    perplexed = perplexity(held_out.loss, 1)
+    yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
+    if held_out.by_frequency is not None:
+        yield compare_with_frequencies(held_out.loss, held_out.by_frequency)
+    for score in scores:
+        yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
+
+
+def compare_with_frequencies(own: float, frequent: float) -> str:
+    """Say what the model knows beyond the frequencies of its targets."""
+    known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+    return f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
+
+
+def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
+    """Yield bits per byte beside simpler methods."""
+    others = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
+    yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
+    if baselines:
+        better = [baseline.name for baseline in baselines if baseline.bits_per_byte <= own]
+        yield f"not yet better than {' and '.join(better)}" if better else "better than all of them"
+
+
+MOST_TARGETS = 200_000
+"""Training targets of each lesson that are counted at most."""
+UNSEEN_COUNT = 0.5
+"""Added to every count, so that a token which was never a target is not impossible."""
+
+
+def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store, Store],
+                      lessons: Sequence[BuiltObjective]) -> float | None:
+    """Return nats a held-out target, under the shares of the targets in the training text.
+
+    `stores`: the training text and the held-out one. None where the recipe wants no such comparison, where an n-gram
+    model makes a better one (causal), and where no tokens are told first of all (replaced tokens).
+    """
+    told = all(one.objective.parts[0] == "tokens" and not isinstance(one.config, Causal) for one in lessons)
+    if not told or "unigram" not in recipe.evaluation.baselines:
+        return None
+    train, held_out = stores
+    row_settings, nats, targets = RowSettings(recipe, tokenizer), 0.0, 0
+    for lesson in lessons:
+        surprise = -np.log(target_frequencies(one_training_epoch(row_settings, train, lesson),
+                                              tokenizer.target.vocab_size))
+        evaluator = make_evaluator(recipe, tokenizer, held_out, (lesson,), whole=True, processes=Processes())
+        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one lesson"
+        for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
+            nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
+    return nats / max(1, targets)
+
+
+def one_training_epoch(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Iterator[Batch]:
+    """Yield the training batches of one epoch, corrupted as training does."""
+    batches, seed = training_batches(row_settings, store, lesson), row_settings.recipe.training.seed
+    for step in range(batches.steps_per_epoch):
+        yield lesson.corruption(batches[step], seed=seed, step=step)
+
+
+def target_frequencies(batches: Iterable[Batch], vocab: int) -> NDArray[np.float64]:
+    """Return how often each id is a target, of the first batches. Shapes: -> [vocab]."""
+    counts, seen = np.full(vocab, UNSEEN_COUNT), 0
+    for ids in target_ids(batches):
+        counts += np.bincount(ids, minlength=vocab)
+        seen += len(ids)
+        if seen >= MOST_TARGETS:
+            break
+    shared: NDArray[np.float64] = counts / counts.sum()
+    return shared
+
+
+def target_ids(batches: Iterable[Batch]) -> Iterator[NDArray[np.int64]]:
+    """Yield the ids that each batch asks for."""
+    for batch in batches:
+        labels: Tensor = batch["labels"]
+        yield labels[labels != IGNORED].numpy()
+
+
+def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator]:
+    """Yield what measures each part."""
+    if isinstance(evaluator, Evaluator):
+        yield evaluator
+    else:
+        for part in evaluator.parts:
+            yield from leaf_evaluators(part)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedModel:
+    """A model to be measured, and all that belongs to it."""
+
+    recipe: Recipe
+    model: Transformer
+    tokenizer: Tokenizer
+    dtype: AutocastDtype
+    lessons: tuple[BuiltObjective, ...]
+    """What it has learned, with the objective's own modules as they were trained."""
+
+
+def held_out_loss(found: EvaluatedModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
+    """Score all held-out targets once; return also what was learned beside the tokens."""
+    evaluate = make_evaluator(found.recipe, found.tokenizer, store, found.lessons, whole=True, processes=Processes())
+    with autocast(found.dtype, next(found.model.parameters()).device):
+        scores = evaluate(found.model)
+    size = store.target.bytes if isinstance(store, PairStore) else store.bytes
+    likelihood = scores_whole_texts(found.recipe.objective)
+    tokens = int(scores["targets"])
+    held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
+                       bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+    figures = {name: words for lesson in found.lessons for name, words in lesson.objective.figures.items()}
+    figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
+    return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
+
+
+def scores_whole_texts(objective: ObjectiveConfig) -> bool:
+    """Whether an objective gives a whole text its likelihood."""
+    return isinstance(objective, Causal) and objective.reads_all
+
+
+def baseline_scores(recipe: Recipe, train: Store, held_out: Store, texts: Iterator[str], vocab: int) -> tuple[Baseline,
+                                                                                                              ...]:
+    """Score what a language model has to beat; nothing for other objectives."""
+    if not scores_whole_texts(recipe.objective) or not isinstance(train, TokenStore) or not isinstance(held_out,
+                                                                                                       TokenStore):
+        return ()
+    return measure_baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
+
+
+def translation_scores(found: EvaluatedModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
+    """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
+
+    Where languages are told, each direction is scored by itself, with its target language; their mean stands first.
+    """
+    if not isinstance(found.recipe.objective, SequenceToSequence | ConditionalMasked):
+        return ()
+    chosen = group_by_direction(pairs, found.recipe.evaluation.limit)
+    scores = [score for decoding in list_decodings(found.recipe) for way in chosen
+              for score in score_direction(found, chosen[way], decoding)]
+    return tuple([*mean_scores(scores), *scores] if len(chosen) > 1 else scores)
+
+
+def score_direction(found: EvaluatedModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+    """Translate the sources of pairs of one direction, and score what is written."""
+    references, way = [pair.target for pair in pairs], pairs[0].way
+    written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
+    about = f"{len(pairs):,} held-out pairs, {decoding.words}; "
+    first, second = (Score(name=name + (f" {way}" if way else "") + decoding.suffix, value=score.score,
+                           note=about + score.signature)
+                     for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
+    return first, second
+
+
+def mean_scores(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """Return the mean of each score over the directions."""
+    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
+    return tuple(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
+                 for name, values in kinds.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A way to translate."""
+
+    options: Mapping[str, Any]
+    """Those of generation."""
+    words: str
+    """What a report says of it."""
+    suffix: str = ""
+    """What tells its scores from those of others."""
+
+
+def list_decodings(recipe: Recipe) -> tuple[Decoding, ...]:
+    """Return the ways in which translations are scored; samples are written in the last of them."""
+    evaluation = recipe.evaluation
+    if isinstance(recipe.objective, ConditionalMasked):
+        return tuple(with_iterations(count, evaluation.length_candidates) for count in evaluation.iterations)
+    beams = evaluation.beams
+    return (Decoding({"num_beams": beams, "length_penalty": evaluation.length_penalty, "early_stopping": beams > 1},
+                     f"beam {beams}"),)
+
+
+def with_iterations(count: int, lengths: int) -> Decoding:
+    """Return Mask-Predict with so many iterations."""
+    strategy = MaskPredict(iterations=count, length_candidates=lengths)
+    return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
+
+
+def translate_texts(found: EvaluatedModel, sources: Sequence[str], decoding: Decoding | None = None,
+                    languages: tuple[str, str] | None = None) -> list[str]:
+    """Translate texts, sorted by length so that little is padded; they come back in their order.
+
+    Raises `InputError` for languages that the tokenizer has not.
+    """
+    evaluation, decoding = found.recipe.evaluation, decoding or list_decodings(found.recipe)[-1]
+    way = None if languages is None else read_direction(found, *languages)
+    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
+                    learned=found.recipe.objective, direction=way)
+    return map_in_batches(sources, evaluation.batch, lambda some: writer.translate(some, decoding.options))

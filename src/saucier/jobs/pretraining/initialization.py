@@ -1,0 +1,261 @@
+"""Runs that start with trained models: the recipe that follows from them, their tokenizer, their weights.
+
+Either one model is trained further on other text, or an encoder-decoder is initialized from models of one stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import processors
+
+from saucier import config as c
+from saucier.adaptation.starting_weights import WarmStartReport, warm_start
+from saucier.adaptation.tuning import RATES
+from saucier.checkpoints.hub import resolve_folder
+from saucier.errors import InputError
+from saucier.families.bart import with_source_encoder
+from saucier.families.encoder_decoder import joined
+from saucier.files import read_object
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.load import load
+from saucier.lens.subject import find_subject
+from saucier.model import Transformer
+from saucier.opened import RunFolder, run_folder_of
+from saucier.recipes import Recipe
+from saucier.recipes.catalogue import build_recipe, learned_length
+from saucier.recipes.recipe import WarmStart
+from saucier.recipes.source import Source, apply_overrides
+from saucier.text.tokenizer.language_tokens import frames_with_language
+from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer, load_tokenizer
+
+LENGTH = 256
+"""Tokens in a row, where the model can take more."""
+TRAINING: dict[str, Any] = {
+    "steps": 1000, "batch": 16, "evaluate_every": 200,
+    "optimizer": {"kind": "adamw", "learning_rate": 5e-5, "weight_decay": 0.01},
+    "schedule": {"kind": "linear", "warmup": 60}}
+"""What is usual for going on from published weights: a low rate, a short warmup. Gururangan et al. 2020, table 13,
+arXiv:2004.10964, takes 1e-4 at batches of 2048."""
+PAIRS: dict[str, Any] = {"kind": "sequence_to_sequence"}
+"""All that a model between two vocabularies can learn."""
+TWO_STAGES: dict[str, Any] = {"kind": "sequence_to_sequence", "first_stage": {}}
+"""How a model learns to read another language by a new encoder. Source: Lewis et al. 2020, §3.4, arXiv:1910.13461."""
+
+
+def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layers: int | None = None) -> Recipe:
+    """Return the recipe for going on with a model on other text.
+
+    What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
+    the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
+    another; `objective.kind=...` says otherwise. A model between two vocabularies, or of several languages that has
+    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of so many blocks reads
+    sources of another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives
+    it a vocabulary of its own, learned from the sources.
+    Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
+    """
+    folder = resolve_folder(start)
+    tokenizer = load_tokenizer(folder)
+    model = language_model_config(find_model_folder(folder))
+    learned, data = (TWO_STAGES, {"kind": "pairs"}) if source_layers is not None \
+        else choose_objective_and_data(model, tokenizer, folder)
+    model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
+    length = min(LENGTH, learned_length(model) or LENGTH)
+    values: dict[str, Any] = {"name": name_continued_run(start), "about": f"Goes on from {start.name}",
+                              "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
+                              "objective": learned, "training": continued_training(overrides) | {"length": length}}
+    source = Source(f"what follows from {start}", values)
+    apply_overrides(source, overrides)
+    enlarge_vocabulary(source.values)
+    if source_layers is not None and source.values["tokenizer"].get("kind") != "ready":
+        separate_source_vocabulary(source.values, tokenizer)
+    return build_recipe(source)
+
+
+def continued_training(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return how the model is trained, at a rate that suits what of it learns."""
+    kind = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
+    optimizer = TRAINING["optimizer"]
+    return TRAINING | {"optimizer": optimizer | {"learning_rate": RATES.get(kind, optimizer["learning_rate"])}}
+
+
+def name_continued_run(start: Path) -> str:
+    """Name the run after the model."""
+    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
+    return f"{words or 'model'}-continued"
+
+
+def language_model_config(folder: Path) -> c.Transformer:
+    """Return the tree of a model with a head that gives tokens: its own, or its family's."""
+    found = find_subject(str(folder)).model
+    if found.language_head is not None or isinstance(found.head, c.AdaptiveHead | c.ReplacedTokenHead):
+        return found
+    from saucier.checkpoints.layout import class_of, published_tree
+    from saucier.families import LAYOUTS
+
+    document, where = read_object(folder / "config.json"), str(folder / "config.json")
+    layout = LAYOUTS.get(str(document.get("model_type")))
+    if layout is None:
+        raise InputError("this model gives no tokens, so it cannot go on with text", where=where,
+                         remedy="give a model with a language head")
+    spelled = layout.spelled(layout, document)
+    return published_tree(spelled, document, class_of(layout, document, "language", where), where)
+
+
+def ready_tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Describe a tokenizer that is there, with the special tokens that it has."""
+    named = {role: tokenizer.names[role] for role in ROLES if role in tokenizer.names}
+    return {"kind": "ready", "vocab": tokenizer.vocab_size,
+            "special": named | {"sentinels": len(tokenizer.sentinel_ids)}}
+
+
+def tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Describe the tokenizer of a model that is there, or those of both sides."""
+    return {"tokenizer": ready_tokenizer_settings(tokenizer),
+            "target_tokenizer": ready_tokenizer_settings(tokenizer.target) if tokenizer.has_own_target else None}
+
+
+def choose_objective_and_data(model: c.Transformer, tokenizer: Tokenizer, start: Path) -> tuple[dict[str, Any],
+                                                                                                dict[str, Any]]:
+    """Choose what is learned, and of which data. Raises `InputError` where the tokenizer has no token for it."""
+    if tokenizer.has_own_target:
+        return PAIRS, {"kind": "pairs"}
+    hides = tokenizer.mask_id is not None or tokenizer.sentinel_ids
+    if model.encoder is not None and model.decoder is not None and not hides and frames_with_language(tokenizer):
+        return keep_learned_settings(PAIRS, start), {"kind": "pairs", "languages": {}}
+    return keep_learned_settings(choose_objective(model, tokenizer), start), {"kind": "text"}
+
+
+def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Choose what is learned. Raises `InputError` where the tokenizer has no token for it."""
+    if model.encoder is None:
+        return {"kind": "causal"}
+    if model.decoder is not None and len(tokenizer.sentinel_ids) > 1:
+        return {"kind": "span_corruption"}
+    if tokenizer.mask_id is None:
+        raise InputError("the tokenizer has neither a mask token nor sentinels to hide text with", where="tokenizer",
+                         remedy="use a model whose tokenizer has one")
+    if isinstance(model.head, c.ReplacedTokenHead):
+        return {"kind": "replaced"}
+    return {"kind": "masked" if model.decoder is None else "denoising"}
+
+
+def keep_learned_settings(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
+    """Return the objective with the settings that the model's own run has for it, where it stands in a run."""
+    own = read_learned_objective(start)
+    return own if own is not None and own["kind"] == chosen["kind"] else chosen
+
+
+def read_learned_objective(start: Path) -> dict[str, Any] | None:
+    """Return the objective of the run that a model stands in; None: it stands in none."""
+    run = RunFolder(run_folder_of(start))
+    return run.recipe().objective.model_dump(mode="json") if run.is_run else None
+
+
+def separate_source_vocabulary(values: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Give the new encoder the vocabulary that the recipe says, and the targets that of the model."""
+    values["target_tokenizer"] = ready_tokenizer_settings(tokenizer.target)
+    embed = values["model"]["source"]["embed"]
+    embed["vocab"] = values["tokenizer"].get("vocab", embed["vocab"])
+
+
+def enlarge_vocabulary(values: dict[str, Any]) -> None:
+    """Make room for the tokens that are added, in the tokenizer and in the model."""
+    tokenizer, model = values["tokenizer"], values["model"]
+    extend = tokenizer.get("extend", 0)
+    if isinstance(extend, int) and extend > 0 and tokenizer.get("kind") == "ready" and "embed" in model:
+        tokenizer["vocab"] += extend
+        for embed in (model["embed"], model.get("decoder_embed")):
+            if embed:
+                embed["vocab"] = max(embed["vocab"], tokenizer["vocab"])
+
+
+WARM_START_LENGTH = 128
+"""Tokens of a side, where the model can take more."""
+WARM_START_TRAINING: dict[str, Any] = {
+    "steps": 1000, "batch": 32, "evaluate_every": 200,
+    "optimizer": {"kind": "adamw", "learning_rate": 3e-4, "weight_decay": 0.01},
+    "schedule": {"kind": "linear", "warmup": 100}}
+"""A rate between those of warm and of random weights, since the cross-attention is new."""
+
+
+def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: bool = False,
+                      overrides: Iterable[str] = ()) -> Recipe:
+    """Return the recipe for learning from pairs with an encoder-decoder whose sides begin with two models' weights.
+
+    A side without a model has the shape of the other one, and random weights; `warm_start.encoder=null` makes a side's
+    weights random where a model gives the shape. Raises `InputError` for models that do not fit together.
+    """
+    given = [one for one in (encoder, decoder) if one is not None]
+    if not given:
+        raise InputError("neither side has a model to begin with", where="command line",
+                         remedy="give --encoder or --decoder, or both")
+    folders = [resolve_folder(one) for one in given]
+    trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
+    tokenizer = load_start_tokenizers(folders, shared=shared)
+    model = joined(trees[0], trees[-1], shared=shared)
+    length = min(WARM_START_LENGTH, learned_length(model) or WARM_START_LENGTH)
+    warm = {"tokenizer": absolute_or_hub_id(given[0]), "encoder": absolute_or_hub_id(encoder),
+            "decoder": absolute_or_hub_id(decoder),
+            "target_tokenizer": absolute_or_hub_id(given[-1]) if tokenizer.has_own_target else None}
+    values: dict[str, Any] = {
+        "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
+        "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
+        **tokenizer_settings(tokenizer), "objective": {"kind": "sequence_to_sequence"},
+        "training": WARM_START_TRAINING | {"length": length}}
+    source = Source("what follows from --encoder and --decoder", values)
+    apply_overrides(source, overrides)
+    return build_recipe(source)
+
+
+def absolute_or_hub_id(folder: Path | None) -> str | None:
+    """Return a path that means the same from everywhere, or a hub id as it is."""
+    return None if folder is None else str(folder.absolute() if folder.exists() else folder)
+
+
+def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
+    """Return the tokenizer of both models, or those of both sides. Raises `InputError` for two where sides share."""
+    first, last = (load_tokenizer(folder) for folder in (folders[0], folders[-1]))
+    if first.backend.get_vocab() == last.backend.get_vocab():
+        return add_target_tokens(first)
+    if shared:
+        raise InputError("the two models have different tokenizers", where=str(folders[1]),
+                         remedy="leave --shared out: sides that share their weights have one vocabulary")
+    return first.beside(add_target_tokens(last))
+
+
+def warm_start_tokenizer(start: WarmStart) -> Tokenizer:
+    """Load the tokenizer of a warm start, with that of targets beside it where it is another one."""
+    first = load_tokenizer(start.tokenizer)
+    return add_target_tokens(first) if start.target_tokenizer is None else \
+        first.beside(add_target_tokens(load_tokenizer(start.target_tokenizer)))
+
+
+def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """Give a tokenizer what targets need: a token that begins one, and one that ends it.
+
+    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token behind it. The end token
+    stands at padding, too, where there is no token for it.
+    """
+    for role, instead in (("bos", "cls"), ("eos", "sep"), ("pad", "eos")):
+        if role not in tokenizer.names and instead in tokenizer.names:
+            tokenizer.names[role] = tokenizer.names[instead]
+    end = tokenizer.eos_id
+    if end is None:
+        raise InputError("the tokenizer has no token that ends a text", where="tokenizer",
+                         remedy="use a model whose tokenizer has one")
+    if tokenizer.encode("a")[-1] != end:
+        name = tokenizer.names["eos"]
+        tokenizer.backend.post_processor = processors.TemplateProcessing(
+            single=["$A", name], pair=["$A", name, "$B:1", f"{name}:1"], special_tokens=[(name, end)])
+    return tokenizer
+
+
+def initialize_sides(model: Transformer, start: WarmStart) -> WarmStartReport:
+    """Give both sides of a model their weights. Raises `InputError` for weights that do not fit."""
+    encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
+                        for folder in (start.encoder, start.decoder))
+    return warm_start(model, encoder=encoder, decoder=decoder)

@@ -1,0 +1,318 @@
+"""The samples of a run: what the finished model makes of held-out text, by what it has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice, zip_longest
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from saucier.devices import move_batch
+from saucier.files import write_text
+from saucier.generation.generate import generate
+from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
+from saucier.jobs.pretraining.held_out import EvaluatedModel, translate_texts
+from saucier.jobs.run.language_pairs import group_by_direction
+from saucier.jobs.writing.writer import Writer, special_token_options
+from saucier.model import Transformer
+from saucier.objectives.base import Batch, TokenIds
+from saucier.objectives.checks import needs_language_ids
+from saucier.objectives.config import (
+    Bidirectional,
+    Causal,
+    ChosenTokens,
+    ConditionalMasked,
+    EveryToken,
+    Masked,
+    MaskedSides,
+    Permutation,
+    Replaced,
+    SequenceToSequence,
+    TranslationMasked,
+)
+from saucier.objectives.permutation import read_memory
+from saucier.objectives.prediction import AuxiliaryLoss, Prediction, select_model_inputs
+from saucier.objectives.replaced_tokens import ReplacedTokens
+from saucier.report.results import Sample
+from saucier.text.config import list_languages
+from saucier.text.languages import LanguageCorpus
+from saucier.text.languages import set_language as told_language
+from saucier.text.reading.corpus import PairCorpus
+from saucier.text.reading.documents import Document, Pair
+from saucier.text.rows.batch import PairRows
+from saucier.text.rows.bucketed import make_text_rows
+from saucier.text.rows.store import encode_sentences
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+RULE = "─" * 80
+STEP = 2**30
+"""Number of the step that samples are corrupted for: that of no update."""
+LONGEST_TOKEN = 20
+"""Characters of a text that are looked at for each token that is wanted."""
+
+
+def make_samples(found: EvaluatedModel, prepared_data: PreparedData) -> tuple[Sample, ...]:
+    """Let the model show what it has learned."""
+    wanted = found.recipe.sampling.samples
+    match found.lessons[0].config:
+        case Causal():
+            return tuple(sample_continuations(found, sample_prompts(found, prepared_data)))
+        case Bidirectional():
+            return tuple(sample_next_tokens(found, spread_documents(prepared_data, wanted)))
+        case SequenceToSequence() | ConditionalMasked():
+            return tuple(sample_translations(found,
+                                             alternate_directions(group_by_direction(held_out_pairs(prepared_data),
+                                                                                     wanted), wanted)))
+        case Permutation():
+            return tuple(sample_permuted_tokens(found, spread_documents(prepared_data, wanted)))
+        case TranslationMasked() | MaskedSides():
+            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(prepared_data), wanted))))
+        case Replaced(learns=EveryToken() | ChosenTokens()):
+            return tuple(sample_replaced_tokens(found, spread_documents(prepared_data, wanted)))
+        case Masked() | Replaced() if not is_encoder_decoder(found.model):
+            return tuple(sample_masked_tokens(found, spread_documents(prepared_data, wanted)))
+        case _:
+            return tuple(sample_denoised_texts(found, spread_documents(prepared_data, wanted)))
+
+
+def is_encoder_decoder(model: Transformer) -> bool:
+    """Say whether an encoder reads, and a decoder writes."""
+    return model.config.encoder is not None and model.config.decoder is not None
+
+
+def held_out_pairs(prepared_data: PreparedData) -> Iterator[Pair]:
+    """Yield the held-out pairs; none where the text is no pairs."""
+    return iter(prepared_data.corpus.held_out) if isinstance(prepared_data.corpus, PairCorpus) else iter(())
+
+
+def held_out_documents(prepared_data: PreparedData) -> Iterator[Document]:
+    """Yield the held-out documents; none where the text is pairs."""
+    return iter(()) if isinstance(prepared_data.corpus, PairCorpus) else iter(iterate_held_out(prepared_data.corpus))
+
+
+def spread_documents(prepared_data: PreparedData, count: int) -> list[Document]:
+    """Return held-out documents, evenly spread over all of them, so that the samples differ."""
+    if isinstance(prepared_data.corpus, LanguageCorpus):
+        return list(islice(prepared_data.corpus.documents("held_out"), count))
+    every = max(1, len(prepared_data.held_out) // max(1, count))
+    whole = (document for document in held_out_documents(prepared_data) if document.part == 0)
+    return list(islice(whole, every // 2, None, every))[:count]
+
+
+def sample_prompts(found: EvaluatedModel, prepared_data: PreparedData) -> list[tuple[str, str]]:
+    """Return (prompt, where it comes from)."""
+    sampling = found.recipe.sampling
+    if sampling.prompts:
+        return [(prompt, "the recipe") for prompt in sampling.prompts]
+    documents = spread_documents(prepared_data, sampling.samples)
+    tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
+    return [(tokenizer.decode(encode_first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
+            for document in documents]
+
+
+def sample_continuations(found: EvaluatedModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
+    """Write on from each prompt."""
+    writer = Writer(found.model, found.tokenizer, found.recipe.training.length, found.recipe.objective)
+    for number, (prompt, source) in enumerate(prompts):
+        text = writer.continue_text(prompt, found.recipe.sampling, seed=found.recipe.sampling.seed + number)
+        yield Sample(prompt=prompt, text=text, source=source)
+
+
+def alternate_directions(groups: dict[str, list[Pair]], count: int) -> list[Pair]:
+    """Take pairs of each direction in turns."""
+    turns = (pair for together in zip_longest(*groups.values()) for pair in together if pair is not None)
+    return list(islice(turns, count))
+
+
+def sample_translations(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+    """Translate held-out sources."""
+    written: dict[Pair, str] = {}
+    for some in group_by_direction(iter(pairs), None).values():
+        written |= zip(some, translate_texts(found, [one.source for one in some], languages=some[0].languages),
+                       strict=True)
+    for pair in pairs:
+        where = Path(pair.where).name
+        yield Sample(prompt=pair.source, text=written[pair], reference=pair.target,
+                     source=f"{pair.way}, {where}" if pair.way else where)
+
+
+def sample_masked_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+    """Hide words of held-out texts as in training, and let the model fill them in."""
+    tokenizer, length = found.tokenizer, found.recipe.training.length - 2
+    for number, document in enumerate(documents):
+        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length))
+        batch = corrupt_text(found, ids, number)
+        hidden = batch["labels"][0] >= 0
+        batch.pop("draws", None)
+        with torch.no_grad():
+            logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
+        filled = batch["input_ids"][0].clone()
+        filled[hidden] = logits[0, hidden].argmax(-1)
+        given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
+        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
+                     reference=tokenizer.decode(ids))
+
+
+def sample_next_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+    """Let the model tell each token of held-out texts from those before it; the first ones it is given."""
+    tokenizer = found.tokenizer
+    for document in documents:
+        ids = encode_first_tokens(document.text, tokenizer, found.recipe.training.length)
+        with torch.no_grad():
+            told = found.model(torch.tensor([ids], device=next(found.model.parameters()).device)).logits[0].argmax(-1)
+        written = [[ids[0], *told[:-1].tolist()], ids]
+        text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
+        yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
+                     source=Path(document.source).name, reference=true)
+
+
+def describe_auxiliary_predictions(found: EvaluatedModel) -> tuple[AuxiliaryLoss, ...]:
+    """Return what is learned beside the tokens."""
+    objective = found.lessons[0].objective
+    return objective.beside if isinstance(objective, Prediction) else ()
+
+
+def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+    """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
+    """
+    tokenizer = found.tokenizer
+    for number, pair in enumerate(pairs):
+        source, target = (np.array([tokenizer.encode(text)], dtype=np.int64) for text in (pair.source, pair.target))
+        here = np.array([number])
+        rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
+        batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
+        yield fill_masked_row(found, move_batch(batch, next(found.model.parameters()).device), pair.where)
+
+
+def fill_masked_row(found: EvaluatedModel, batch: Batch, source: str) -> Sample:
+    """Let the model fill in the first row of a batch."""
+    labels, tokenizer = batch.pop("labels")[0], found.tokenizer
+    with torch.no_grad():
+        logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
+    given, labels, best = (one[:count_real_tokens(batch)]
+                           for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
+    true, written = (torch.where(labels >= 0, one, given).tolist() for one in (labels, best))
+    return Sample(prompt=tokenizer.decode(given.tolist(), skip_special_tokens=False), text=tokenizer.decode(written),
+                  source=Path(source).name, reference=tokenizer.decode(true))
+
+
+def count_real_tokens(batch: Batch) -> int:
+    """Count the tokens of the first row."""
+    return int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
+
+
+def sample_replaced_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+    """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
+    tokenizer, objective = found.tokenizer, found.lessons[0].objective
+    assert isinstance(objective, ReplacedTokens), "as the config says"
+    for number, document in enumerate(documents):
+        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer,
+                                                              found.recipe.training.length - 2))
+        with torch.no_grad():
+            filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
+            flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
+        yield Sample(prompt=decode_with_marks(tokenizer, filled.ids[0].tolist(), filled.replaced[0].tolist()),
+                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()),
+                     source=Path(document.source).name, reference=tokenizer.decode(ids))
+
+
+def sample_permuted_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+    """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
+    tokenizer, corruption = found.tokenizer, found.lessons[0].corruption
+    length = found.recipe.training.length - 2
+    for number, document in enumerate(documents):
+        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length + corruption.overlap))
+        with torch.no_grad():
+            batch = corrupt_text(found, ids, number)
+            batch = read_memory(found.model, batch) if "earlier" in batch else batch
+            labels = batch.pop("labels")[0]
+            best = found.model(**batch).logits[0].argmax(-1)
+        here, known = batch["input_ids"][0].clone(), labels >= 0
+        places = batch["target_mapping"][0, known].argmax(-1)
+        true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
+        here[places] = best[known]
+        yield Sample(prompt=decode_with_marks(tokenizer, true, marks, "[...]"),
+                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=Path(document.source).name,
+                     reference=decode_with_marks(tokenizer, true, marks))
+
+
+def decode_with_marks(tokenizer: Tokenizer, ids: list[int], marks: list[bool], instead: str | None = None) -> str:
+    """Decode a text with brackets around marked tokens, or something else in their place; split words are in pieces."""
+    groups = groupby(zip(ids, marks, strict=True), key=lambda pair: pair[1])
+    texts = [(is_marked, tokenizer.decode([number for number, _ in group]).strip()) for is_marked, group in groups]
+    return " ".join((instead or f"[{text}]") if is_marked else text for is_marked, text in texts if text)
+
+
+def sample_denoised_texts(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+    """Damage held-out texts as in training, and let the model write what it has learned to write of them."""
+    tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
+    length = found.lessons[0].corruption.row_length(found.recipe.training.length)
+    for number, document in enumerate(documents):
+        tokens, starts = encode_first_sentences(document.text, tokenizer, length)
+        batch = corrupt_text(found, tokens, number, starts)
+        whole = batch.get("decoder_input_ids") is not None
+        labels, given = batch["labels"][0], batch["input_ids"]
+        learned = (labels >= 0).nonzero()[:, 0]
+        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may stand in one row
+        behind = 0 if whole else given.shape[1]
+        room = found.recipe.training.length - max(1, behind)
+        most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
+        begun = {} if behind else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
+        written = generate(found.model, given, max_new_tokens=max(1, most),
+                           **special_token_options(ids) | begun)[0, behind:]
+        yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
+                     text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
+                     reference=decode_spans(tokenizer, labels[learned].tolist()))
+
+
+def encode_first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
+    """Return the first ids of a text, without reading all of a long one."""
+    return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
+
+
+def encode_first_sentences(text: str, tokenizer: Tokenizer, count: int) -> tuple[list[int], list[int]]:
+    """Return the first ids of a text, encoded sentence by sentence, and where sentences start."""
+    (ids, starts), = encode_sentences([text[: LONGEST_TOKEN * count]], tokenizer)
+    return ids[:count], [start for start in starts if start < count]
+
+
+def add_frame_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """Put [CLS] and [SEP] around a text, where there are such tokens."""
+    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
+    return [*begin, *ids, *end]
+
+
+def corrupt_text(found: EvaluatedModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
+    """Make a batch of one text as in training; `sentences` is where they start."""
+    tokens, here = np.array([ids], dtype=np.int64), np.array([number])
+    rows = make_text_rows(tokens, np.array([len(ids)]), row=here, item=here,
+                          sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
+    languages = list_languages(found.recipe.data)
+    if languages and needs_language_ids(found.lessons[0].config, found.model.config):
+        rows = told_language(rows, number % len(languages))
+    batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
+    return move_batch(batch, next(found.model.parameters()).device)
+
+
+def decode_spans(tokenizer: Tokenizer, ids: list[int]) -> str:
+    """Decode spans with their sentinels, without the other special tokens."""
+    keep = set(tokenizer.sentinel_ids)
+    return tokenizer.decode([number for number in ids if number in keep or number not in tokenizer.special_ids],
+                            skip_special_tokens=False)
+
+
+def format_samples(samples: tuple[Sample, ...]) -> str:
+    """Return the text of samples.txt."""
+    parts = []
+    for number, sample in enumerate(samples, start=1):
+        parts += [RULE, f"{number}. {sample.source}", RULE, f"[given]   {sample.prompt}", f"[written] {sample.text}"]
+        parts += [f"[true]    {sample.reference}"] if sample.reference else []
+        parts.append("")
+    return "\n".join(parts)
+
+
+def write_samples(path: Path, samples: tuple[Sample, ...]) -> None:
+    """Write samples.txt."""
+    write_text(path, format_samples(samples))

@@ -1,0 +1,89 @@
+"""What a person sees of a job: one heading per stage with a few lines under it, and tables. Plain text in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+PIPE_WIDTH = 160
+"""Columns of output that goes to a file or another program."""
+
+
+def print_table(what: RenderableType) -> None:
+    """Print something for a person."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPE_WIDTH)
+    console.print(what, soft_wrap=False)
+
+
+def print_json(value: Any) -> None:
+    """Print something for a program."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+QUOTE_BAR = "│ "
+STAGE_WIDTH = 12
+"""Columns of the stage's name; everything else stands to the right of it."""
+
+
+def standard_output() -> Console:
+    """Return standard output; in a pipe lines are never folded."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=10_000)
+
+
+@dataclass(slots=True)
+class RunConsole:
+    """Speaks, and keeps the time of each stage. A silent one says nothing (the other processes of a group)."""
+
+    silent: bool = False
+    heard: Callable[[str, float], None] = lambda stage, seconds: None
+    """Told of every stage that ended, with its seconds."""
+    console: Console = field(default_factory=standard_output)
+    waiting: str = ""
+    """The stage whose name was not printed yet."""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Enter a stage."""
+        self.waiting, begin = name, time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waiting = ""
+            self.heard(name, time.perf_counter() - begin)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line; the first of a stage carries its name."""
+        name, self.waiting = self.waiting, ""
+        self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(text, style=style))
+
+    def note(self, text: str) -> None:
+        """Print a line that matters less."""
+        self.say(text, style="dim")
+
+    def quote(self, text: str) -> None:
+        """Print a text that a model wrote, line by line, with a bar before it."""
+        width = max(20, self.console.width - STAGE_WIDTH - len(QUOTE_BAR))
+        for line in text.strip("\n").splitlines():
+            for part in textwrap.wrap(line, width, drop_whitespace=False) or [""]:
+                self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + Text(part, style="italic"))
+
+    def heading(self, text: str) -> None:
+        """Print what this is all about."""
+        self.put(Text(text, style="bold"))
+        self.put(Text(""))
+
+    def put(self, text: Text) -> None:
+        """Print, unless silent."""
+        if not self.silent:
+            self.console.print(text)

@@ -1,0 +1,178 @@
+"""`passport.json`: what a run was made from and by, so that it can be repeated and the repetition be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+import saucier
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.files import read_object, write_text
+from saucier.opened import PASSPORT_FILE
+
+LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
+BLOCK = 1 << 20
+
+
+class Code(Config):
+    """Which program ran."""
+
+    version: str
+    """Of the package."""
+    sha256: str
+    """Of all of Saucier's own files."""
+
+
+class RunOutcome(Config):
+    """What came out. Equal inputs on equal machines give equal outcomes."""
+
+    step: int
+    """The update whose weights were evaluated, the best one."""
+    weights: str
+    """SHA-256 of the evaluated checkpoint's weights."""
+    loss: float
+    """On held-out text, nats a token."""
+    samples: str
+    """SHA-256 of samples.txt."""
+
+
+class Passport(Config):
+    """What a run was made from and by, and what came out."""
+
+    recipe: str
+    """Its name; recipe.yaml has all of it."""
+    code: Code
+    """The program."""
+    environment: dict[str, str]
+    """Libraries, processor, threads, device, number format."""
+    seeds: dict[str, int]
+    """Where all random numbers come from."""
+    data: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of the training text, the held-out text and the tokenizer."""
+    start: str | None = None
+    """The model or run whose weights and tokenizer it began with; None: random weights."""
+    begun: str
+    """Time, in UTC."""
+    ended: str | None = None
+    """Time, in UTC; None until it is finished."""
+    parts: int = 1
+    """How often the run was started; 1 when it was never interrupted."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Wall-clock seconds of each stage, over all parts."""
+    outcome: RunOutcome | None = None
+    """None until the run is finished."""
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run folder, atomically."""
+        write_text(folder / PASSPORT_FILE, self.model_dump_json(indent=2) + "\n")
+
+    def timed(self, stage: str, seconds: float) -> Passport:
+        """Return a passport with time added to a stage."""
+        return self.model_copy(update={"seconds": self.seconds | {stage: self.seconds.get(stage, 0.0) + seconds}})
+
+    def in_environment(self, **found: str) -> Passport:
+        """Return a passport that knows more of its environment."""
+        return self.model_copy(update={"environment": self.environment | found})
+
+
+def new_passport(recipe: str, seeds: dict[str, int], start: Path | None = None) -> Passport:
+    """Begin a passport."""
+    origin = None if start is None else start_origin(start)
+    return Passport(recipe=recipe, code=code_version(), environment=describe_environment(), seeds=seeds, start=origin,
+                    begun=utc_now())
+
+
+def start_passport(folder: Path, name: str, seeds: dict[str, int], start: Path | None) -> Passport:
+    """Begin the passport of a run, or count another part of the one that its folder holds."""
+    if (folder / PASSPORT_FILE).is_file():
+        found = read_passport(folder)
+        return found.model_copy(update={"parts": found.parts + 1})
+    return new_passport(name, seeds, start)
+
+
+def start_origin(start: Path) -> str:
+    """Say which model a run begins with, from everywhere alike: a folder by its whole path, a hub id as it is."""
+    return str(start.absolute() if start.exists() else start)
+
+
+def read_passport(folder: Path) -> Passport:
+    """Read the passport of a run folder. Raises `InputError` where there is none."""
+    path = folder / PASSPORT_FILE
+    if not path.is_file():
+        raise InputError("has no passport.json", where=str(folder),
+                         remedy="give a run folder that `saucier cook` made")
+    try:
+        return Passport.model_validate(read_object(path))
+    except ValidationError as error:
+        raise InputError(f"not a passport: {str(error).splitlines()[0]}", where=str(path),
+                         remedy="cook again into a new folder") from error
+
+
+def utc_now() -> str:
+    """Return the time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@cache
+def code_version() -> Code:
+    """Return the version and the digest of Saucier's own files."""
+    root = Path(saucier.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".yaml")):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return Code(version=saucier.__version__, sha256=digest.hexdigest())
+
+
+def describe_environment() -> dict[str, str]:
+    """Return what else may change the last bits of a result. Nothing in it names the machine or the person."""
+    import torch
+
+    from saucier.machine import count_cores, processor_name
+
+    found = {"python": platform.python_version(), "system": platform.system(), "processor": processor_name(),
+             "cores": str(count_cores()), "threads": str(torch.get_num_threads())}
+    return found | {name: library_version(name) for name in LIBRARIES}
+
+
+def library_version(library: str) -> str:
+    """Return the installed version of a library."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Digest:
+    """The SHA-256 of texts that stream by; filled while the iterator is read."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self.sum = hashlib.sha256()
+
+    def over(self, items: Iterable[Any], *fields: str) -> Iterator[Any]:
+        """Pass items on, adding their fields."""
+        for item in items:
+            for name in fields:
+                text = str(getattr(item, name)).encode()
+                self.sum.update(len(text).to_bytes(8, "little") + text)
+            yield item
+
+    def text(self) -> str:
+        """Return the digest as it stands in a passport."""
+        return self.sum.hexdigest()

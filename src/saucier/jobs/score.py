@@ -1,0 +1,368 @@
+"""The job of `saucier score`: files in, scores with intervals out, two methods compared, and the tables of all
+that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from saucier.errors import InputError, suggest_name
+from saucier.tasks.matching import MatchedRows, PairedRow, as_kind, group_rows, guess_kind, match
+from saucier.tasks.metrics.classes import ClassScore
+from saucier.tasks.metrics.metric import Metric, influence
+from saucier.tasks.prediction_files import Golds, read_golds, read_predictions
+from saucier.tasks.scores import KINDS, Score, metrics_for, offered_metrics, per_class, score_difference, scored
+
+LEVEL = 0.05
+TOGETHER = {"tokens": " ", "texts": " ‖ "}
+"""Columns that hold a list of texts, and what stands between them."""
+MOST_DIFFERENT = 5
+"""Rows shown on either side where two methods differ most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """What to score, as a person says it."""
+
+    files: tuple[str, ...]
+    """One file of predictions, or two to compare."""
+    gold: str | None = None
+    column: str | None = None
+    """Of the golds."""
+    kind: str | None = None
+    metrics: tuple[str, ...] = ()
+    group: str | None = None
+    """A column: rows with the same value in it are one ranking."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDifference:
+    """How much the first file scores above the second by one metric."""
+
+    name: str
+    difference: float
+    low: float
+    high: float
+    bootstrap_p: float
+    p: float
+    """Of approximate randomization."""
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A row on which the two files differ."""
+
+    id: str
+    gold: Any
+    first: Any
+    second: Any
+    text: str
+    """The row's first text, where its file has one."""
+    worth: float
+    """By how much the first one's answer is worth more, in points of the first metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreReport:
+    """All that `saucier score` says."""
+
+    kind: str
+    guessed: bool
+    rows: int
+    read_as: str
+    matched: str
+    names: tuple[str, ...]
+    missing: tuple[int, ...]
+    """Null predictions of each file."""
+    scores: tuple[tuple[Score, ...], ...]
+    """Of each file."""
+    classes: tuple[ClassScore, ...] = ()
+    """Of one file alone."""
+    compared: tuple[MetricDifference, ...] = ()
+    apart: tuple[Disagreement, ...] = ()
+    disagreeing: int = 0
+    """Rows on which the two files say something else."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Give everything, null where a number is not defined."""
+        found: dict[str, Any] = _json_value(asdict(self))
+        return found
+
+
+def _json_value(value: Any) -> Any:
+    """Replace what JSON cannot say."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {name: _json_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_json_value(one) for one in value]
+        case _:
+            return value
+
+
+def score_files(asked: ScoreRequest) -> ScoreReport:
+    """Read, match, score and compare.
+
+    Errors: `InputError` as told in `predictions`, `golds` and `matching`, and for a metric or kind that is none.
+    """
+    golds = read_golds(asked.gold, asked.column) if asked.gold else None
+    found = [match(read_predictions(name), golds) for name in asked.files]
+    check_same_rows(asked.files, found)
+    if asked.group:
+        found = [group_rows(one, asked.group) for one in found]
+    kind = asked.kind or ("rankings" if asked.group else guess_kind(found[0]))
+    if kind not in KINDS:
+        raise InputError(f"no kind of task {kind!r}", where="--kind", remedy=suggest_name(kind, list(KINDS)))
+    found = [as_kind(one, kind) for one in found]
+    return build_report(asked, kind, found, golds)
+
+
+def check_same_rows(names: Sequence[str], found: Sequence[MatchedRows]) -> None:
+    """Raise `InputError` where two files that bring their own golds are not about the same rows."""
+    first = found[0]
+    for name, other in zip(names, found, strict=True):
+        if len(first.rows) != len(other.rows):
+            raise InputError(f"{len(other.rows)} rows, but {names[0]} has {len(first.rows)}", where=name,
+                             remedy="compare predictions for the same rows")
+        for one, two in zip(first.rows, other.rows, strict=True):
+            if one.gold != two.gold or one.name != two.name:
+                what = f"the row {two.name!r} with gold {two.gold!r}" if two.name != one.name else \
+                    f"gold {two.gold!r} for {two.name!r}"
+                raise InputError(f"has {what}, but {names[0]} has {one.name!r} with {one.gold!r} there",
+                                 where=two.where, remedy="compare predictions for the same rows, in the same order")
+
+
+def build_report(asked: ScoreRequest, kind: str, found: Sequence[MatchedRows], golds: Golds | None) -> ScoreReport:
+    """Score what was matched."""
+    truth, answers = found[0].golds, [one.predictions for one in found]
+    metrics = choose_metrics(asked.metrics, kind, truth, answers)
+    classes = per_class(kind, truth, answers[0]) if len(found) == 1 else ()
+    scores = tuple(scored(metrics, truth, one, asked.seed) for one in answers)
+    read_as = f"{asked.gold}, {golds.read_as}" if golds else "in the predictions"
+    head = ScoreReport(kind, asked.kind is None, len(truth), read_as, found[0].how, short_names(asked.files),
+                       tuple(one.missing for one in found), scores, classes)
+    return head if len(found) == 1 else add_comparison(head, metrics, found, asked.seed)
+
+
+def short_names(files: Sequence[str]) -> tuple[str, ...]:
+    """Name files by what tells them apart: `A` and `B` for `runs/A/held-out.jsonl` and `runs/B/held-out.jsonl`."""
+    stems = tuple(Path(name).stem for name in files)
+    if len({*stems}) == len(stems):
+        return stems
+    parts = [Path(name).parts for name in files]
+    first = common_rows(parts)
+    last = common_rows([one[:first - 1 if first else None:-1] for one in parts])
+    found = tuple("/".join(one[first:len(one) - last]) for one in parts)
+    return found if all(found) and len({*found}) == len(found) else tuple(
+        f"{stem} ({number})" for number, stem in enumerate(stems, start=1))
+
+
+def common_rows(rows: Sequence[Sequence[str]]) -> int:
+    """Return how many first items of all rows are the same."""
+    return next((place for place, items in enumerate(zip(*rows, strict=False)) if len({*items}) > 1),
+                min(map(len, rows)))
+
+
+def choose_metrics(names: Sequence[str], kind: str, golds: Sequence[Any], answers: Sequence[Sequence[Any]]) \
+        -> tuple[Metric, ...]:
+    """Take the metrics that were asked for, or the usual ones. Raises `InputError` for a name that is none."""
+    if not names:
+        return metrics_for(kind, golds, *answers)
+    known = {slug(metric.name): metric for metric in offered_metrics(kind, golds, *answers)}
+    for name in names:
+        if slug(name) not in known:
+            raise InputError(f"no metric {name!r} of {kind}", where="--metric",
+                             remedy=suggest_name(slug(name), list(known)))
+    return tuple(known[slug(name)] for name in names)
+
+
+def slug(name: str) -> str:
+    """Write a metric's name as an option: `entity F1 (iob2)` is entity-f1-iob2."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def add_comparison(head: ScoreReport, metrics: Sequence[Metric], found: Sequence[MatchedRows],
+                   seed: int) -> ScoreReport:
+    """Compare two files by every metric, and find the rows where they differ most."""
+    first, second = found
+    lines = []
+    for metric in metrics:
+        one = score_difference(metric, first.golds, (first.predictions, second.predictions), seed=seed)
+        lines.append(MetricDifference(metric.name, one.value, one.low, one.high, one.p, one.units_p,
+                                      verdict(one.value, one.units_p, (one.low, one.high), metric, head.names)))
+    unequal = sum(one.prediction != two.prediction for one, two in zip(first.rows, second.rows, strict=True))
+    return replace(head, compared=tuple(lines), apart=most_different(metrics[0], first, second), disagreeing=unequal)
+
+
+def verdict(value: float, p: float, ends: tuple[float, float], metric: Metric, names: Sequence[str]) -> str:
+    """Say which file is better, where both the test and the interval say so."""
+    if p > LEVEL or not (ends[0] > 0 or ends[1] < 0):
+        return "not told apart by these rows"
+    return f"{names[0] if (value > 0) == (metric.better == 'higher') else names[1]} is better"
+
+
+def most_different(metric: Metric, first: MatchedRows, second: MatchedRows) -> tuple[Disagreement, ...]:
+    """List the rows whose answers are worth most for either side, by the first metric."""
+    worth = influence(*(metric.measure(first.golds, one.predictions) for one in (first, second)))
+    worth = worth if metric.better == "higher" else -worth
+    order = np.argsort(-worth, kind="stable")
+    places = [*order[:MOST_DIFFERENT], *order[::-1][:MOST_DIFFERENT]]
+    return tuple(Disagreement(first.rows[place].name, first.rows[place].gold, first.rows[place].prediction,
+                              second.rows[place].prediction, text_of(first.rows[place]), float(worth[place]))
+                 for place in dict.fromkeys(map(int, places))
+                 if first.rows[place].prediction != second.rows[place].prediction and abs(worth[place]) > 0)
+
+
+def text_of(row: PairedRow) -> str:
+    """Give the first text beside a row: a column of its own, the texts that `finetune` and `predict` write, or words.
+    """
+    texts = [value if isinstance(value, str) else TOGETHER[name].join(map(str, value))
+             for name, value in row.extras.items()
+             if isinstance(value, str) or (name in TOGETHER and isinstance(value, list))]
+    return max(texts[:2], key=len, default="")
+
+
+WIDEST = 40
+"""Characters of an answer that are shown."""
+LONGEST_NAME = 24
+"""Characters of a file's name in a heading."""
+MOST_CLASSES = 60
+
+
+def render_report(found: ScoreReport) -> RenderableType:
+    """Lay a report out for a person."""
+    parts: list[RenderableType] = [Text(line, style="dim") for line in opening_lines(found)]
+    parts += [Text(), scores_table(found)]
+    if found.classes:
+        parts += [Text(), classes_table(found)]
+    if found.compared:
+        parts += [Text(), comparison_table(found), *map(Text, verdict_lines(found)), Text(), *disagreement_lines(found)]
+    return Group(*parts)
+
+
+def opening_lines(found: ScoreReport) -> list[str]:
+    """Say what was scored, and as what."""
+    guess = " (guessed from the values; --kind changes it)" if found.guessed else ""
+    lines = [f"{found.rows:,} rows scored as {found.kind}{guess}", f"golds: {found.read_as}; matched {found.matched}"]
+    lines += [f"{name}: {count:,} rows have no prediction (null)"
+              for name, count in zip(found.names, found.missing, strict=True) if count]
+    return lines
+
+
+def format_score(value: float, *, signed: bool = False) -> str:
+    """Write a score with four digits behind the point; two for those that go to 100."""
+    if not math.isfinite(value):
+        return "not defined"
+    digits = 4 if abs(value) < 9.99995 else 2
+    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def format_interval(low: float, high: float, *, signed: bool = False) -> str:
+    """Write an interval."""
+    return f"{format_score(low, signed=signed)} … {format_score(high, signed=signed)}" if math.isfinite(low) else ""
+
+
+def new_table(*headings: str) -> Table:
+    """Make a table of ours: the first column is a name, which may be folded, the others are numbers."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", style="" if place else "cyan",
+                         no_wrap=bool(place), overflow="fold")
+    return table
+
+
+def scores_table(found: ScoreReport) -> Table:
+    """Show every metric with its interval; of two files beside one another, narrow enough for 80 columns."""
+    if len(found.names) == 1:
+        table = new_table("", "score", "95 % interval", "count", "")
+        for [one] in zip(*found.scores, strict=True):
+            table.add_row(one.name, format_score(one.value), format_interval(one.low, one.high), f"{one.count:,}",
+                          one.unit)
+        return table
+    table = new_table("(95 % interval)", *map(shorten_name, found.names), "")
+    for row in zip(*found.scores, strict=True):
+        cells = [f"{format_score(one.value)} ({format_interval(one.low, one.high)})" for one in row]
+        table.add_row(row[0].name, *cells, f"{row[0].count:,} {row[0].unit}")
+    return table
+
+
+def shorten_name(name: str) -> str:
+    """Shorten a name in its middle."""
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[:half - 1]}…{name[-half:]}"
+
+
+def score_line(one: Score) -> str:
+    """Write one score in a line: `accuracy 0.8730 (0.8492 … 0.8935, 872 rows)`."""
+    return f"{one.name} {format_score(one.value)} ({format_interval(one.low, one.high)}, {one.count:,} {one.unit})"
+
+
+def classes_table(found: ScoreReport) -> Table:
+    """Show every class, the most frequent ones where there are many."""
+    table = new_table("class", "precision", "recall", "F1", "count", "predicted")
+    shown = sorted(found.classes, key=lambda one: -one.count)[:MOST_CLASSES]
+    for one in [row for row in found.classes if row in shown]:
+        table.add_row(one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1),
+                      f"{one.count:,}", f"{one.predicted:,}")
+    if len(found.classes) > len(shown):
+        table.add_row(f"… {len(found.classes) - len(shown)} more, with --json")
+    return table
+
+
+def comparison_table(found: ScoreReport) -> Table:
+    """Show how far two files are apart by each metric."""
+    first, second = map(shorten_name, found.names)
+    table = new_table(f"{first} − {second}", "difference", "95 % interval", "p (exchanged)", "p (bootstrap)")
+    for one in found.compared:
+        table.add_row(one.name, format_score(one.difference, signed=True),
+                      format_interval(one.low, one.high, signed=True), f"{one.p:.2g}", f"{one.bootstrap_p:.2g}")
+    return table
+
+
+def verdict_lines(found: ScoreReport) -> list[str]:
+    """Say which file is better, by which metrics."""
+    said = dict.fromkeys(one.verdict for one in found.compared)
+    return [f"{verdict}: {', '.join(one.name for one in found.compared if one.verdict == verdict)}" for verdict in said]
+
+
+def disagreement_lines(found: ScoreReport) -> list[RenderableType]:
+    """Show the rows where two files differ most."""
+    head = Text(f"They differ on {found.disagreeing:,} of {found.rows:,} rows; what each answer is worth "
+                f"({found.scores[0][0].name}):", style="dim")
+    if not found.apart:
+        return [head]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("id", "worth", "gold", *map(shorten_name, found.names), "text"):
+        table.add_column(heading, justify="right" if heading == "worth" else "left",
+                         no_wrap=heading in ("id", "worth"), overflow="fold")
+    for one in found.apart:
+        cells = (one.gold, one.first, one.second, one.text)
+        table.add_row(Text(one.id, style="cyan"), format_worth(one), *(Text(shorten_value(value)) for value in cells))
+    return [head, table]
+
+
+def format_worth(one: Disagreement) -> str:
+    """Write how much a row's answer is worth."""
+    return f"{one.worth:+.2g}".replace("-", "−")
+
+
+def shorten_value(value: Any) -> str:
+    """Write a value in few letters."""
+    text = value if isinstance(value, str) else f"{value:.4g}" if isinstance(value, float) else \
+        json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= WIDEST else text[:WIDEST - 1] + "…"

@@ -1,0 +1,1 @@
+"""Letting a trained model write: texts, translations, lines of files, and where it looks meanwhile."""

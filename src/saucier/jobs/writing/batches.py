@@ -1,0 +1,161 @@
+"""Letting a model write for every line or row of files, in batches; back-translation makes pairs of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from saucier.errors import InputError
+from saucier.files import write_text
+from saucier.jobs.run.language_pairs import Direction
+from saucier.jobs.writing.writer import GenerationSettings, Writer
+from saucier.opened import OpenModel
+from saucier.recipes.catalogue import learned_length
+from saucier.text.reading.documents import read_documents
+from saucier.text.reading.sources import find_sources, read_lines
+
+
+def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]], list[str]],
+                   told: Callable[[int], None] | None = None) -> list[str]:
+    """Apply `write` to batches of texts; the results come back in the order of the texts. `told` hears how many are
+    done.
+    """
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    results = [""] * len(texts)
+    for start in range(0, len(order), size):
+        numbers = order[start:start + size]
+        for number, text in zip(numbers, write([texts[number] for number in numbers]), strict=True):
+            results[number] = text
+        if told is not None:
+            told(start + len(numbers))
+    return results
+
+
+LONGEST_SOURCE = 512
+"""The longest source, in tokens, of a model that can take any length and was not trained here."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTexts:
+    """One text for each source."""
+
+    sources: list[str]
+    texts: list[str]
+    cut: int
+    """Sources that were longer than the model takes, and were cut."""
+
+    @property
+    def lines(self) -> str:
+        """One line for each text; line ends inside a text become spaces."""
+        return "".join(" ".join(text.splitlines()) + "\n" for text in self.texts)
+
+
+def source_texts(files: Sequence[str], column: str | None) -> Iterator[str]:
+    """Yield a text for each line of a text file, empty ones too, so that lines stay aligned, and each row of a table.
+
+    Raises `InputError` for files that cannot be read.
+    """
+    for source in find_sources(files):
+        if source.format == "txt":
+            yield from (line.strip() for _, line in read_lines(source))
+        else:
+            yield from (document.text for document in read_documents([source.name], column=column))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWriter:
+    """A model that writes for many sources."""
+
+    opened: OpenModel
+    generation_settings: GenerationSettings
+    direction: Direction | None = None
+    batch: int = 32
+
+    @property
+    def writer(self) -> Writer:
+        """The model and its tokenizer, and how long a source may be."""
+        recipe = self.opened.recipe
+        room = learned_length(self.opened.model.config) or LONGEST_SOURCE
+        return Writer(self.opened.model, self.opened.tokenizer, min(room, recipe.training.length) if recipe else room,
+                      recipe.objective if recipe else None, self.direction)
+
+    def write(self, sources: Sequence[str], told: Callable[[int], None] | None = None) -> WrittenTexts:
+        """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""
+        if self.generation_settings.samples > 1:
+            raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
+        writer, seed = self.writer, self.generation_settings.seed
+        options = self.generation_settings.asked(self.opened.model.config)
+        full = [number for number, source in enumerate(sources) if source.strip()]
+        done, cut = [0], [0]
+
+        def some(texts: list[str]) -> list[str]:
+            cut[0] += sum(len(writer.start(text)) > writer.longest for text in texts)
+            drawn = {"seed": seed + done[0]} if seed is not None and options.get("do_sample") else {}
+            done[0] += len(texts)
+            return writer.translate(texts, options | drawn)
+
+        texts = [""] * len(sources)
+        for number, text in zip(full, map_in_batches([sources[number] for number in full], self.batch, some, told),
+                                strict=True):
+            texts[number] = text
+        return WrittenTexts(list(sources), texts, cut[0])
+
+
+def write_lines(path: Path, written: WrittenTexts) -> None:
+    """Write one line for each text. Raises `InputError` for a file that is there."""
+    refuse_existing(path)
+    write_text(path, written.lines)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise `InputError` for a file that is there."""
+    if path.exists():
+        raise InputError("is there already", where=str(path), remedy="give another name, or remove it")
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticPairs:
+    """Pairs whose source a model has written, and whose target is a text as it was."""
+
+    pairs: list[tuple[str, str]]
+    empty: int
+    """Texts that nothing was written for, or that hold nothing; they are left out."""
+    cut: int
+    """Texts that were longer than the model takes."""
+    beyond: int
+    """Texts that were not looked at, since enough were asked for."""
+
+    @property
+    def words(self) -> str:
+        """Say what was written, and what became of the rest."""
+        lost = {"empty": self.empty, "cut": self.cut, "beyond the limit": self.beyond}
+        told = "".join(f", {count:,} {name}" for name, count in lost.items() if count)
+        return f"{len(self.pairs):,} pairs{told}"
+
+
+def back_translate(batched: BatchWriter, texts: Sequence[str], limit: int | None = None) -> SyntheticPairs:
+    """Write a source for each text of the target language, by a model of the other direction.
+
+    Source: Sennrich et al. 2016, §3.2, arXiv:1511.06709; beams there, samples in Edunov et al. 2018, §3,
+    arXiv:1808.09381.
+    """
+    chosen = list(texts)[:limit]
+    written = batched.write(chosen)
+    lines = zip(written.texts, chosen, strict=True)
+    pairs = [(join_lines(source), join_lines(target)) for source, target in lines if source.strip() and target.strip()]
+    return SyntheticPairs(pairs, len(chosen) - len(pairs), written.cut, len(texts) - len(chosen))
+
+
+def join_lines(text: str) -> str:
+    """Return a text that a cell can hold."""
+    return " ".join(text.split())
+
+
+def write_pairs_table(path: Path, made: SyntheticPairs, columns: tuple[str, str]) -> None:
+    """Write the pairs as a table. Raises `InputError` for a file that is there, and where there is no pair."""
+    refuse_existing(path)
+    if not made.pairs:
+        raise InputError("the model wrote nothing for any of the texts", where=str(path),
+                         remedy="use a model that has learned to translate")
+    write_text(path, "".join(f"{source}\t{target}\n" for source, target in (columns, *made.pairs)))

@@ -1,0 +1,293 @@
+"""Letting a model write: texts continued or translated, and the mask tokens of a text filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from saucier import config as c
+from saucier.config import LengthHead, sees_prefix
+from saucier.errors import InputError
+from saucier.generation.chains import walk
+from saucier.generation.generate import generate
+from saucier.generation.options import ChainStrategy, MaskPredict, Strategy
+from saucier.generation.search import Listener, TextStream
+from saucier.jobs.run.language_pairs import Direction
+from saucier.model import Transformer
+from saucier.objectives.base import TokenIds
+from saucier.objectives.config import Causal, Noisy, ObjectiveConfig, SequenceToSequence, Single, list_single_objectives
+from saucier.opened import OpenModel
+from saucier.recipes.catalogue import learned_length
+from saucier.recipes.recipe import Sampling
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A model and its tokenizer."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    longest: int
+    """The most tokens of a text that it was trained on."""
+    learned: ObjectiveConfig | None = None
+    """What it has learned; None: to write on."""
+    direction: Direction | None = None
+    """Between which languages it translates; None: its own, or none."""
+
+    @property
+    def ids(self) -> TokenIds:
+        """The special ids of what is written."""
+        return TokenIds.of(self.tokenizer.target)
+
+    def padded(self, rows: Sequence[Sequence[int]], *, left: bool) -> tuple[Tensor, Tensor]:
+        """Fill rows up to one length. Shapes: -> ids [B, L], mask [B, L]."""
+        width = max(map(len, rows))
+        fill = self.tokenizer.pad_id or 0
+        gaps = [width - len(row) for row in rows]
+        ids = [[fill] * gap + list(row) if left else list(row) + [fill] * gap for row,
+               gap in zip(rows, gaps, strict=True)]
+        mask = [[0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap for row,
+                gap in zip(rows, gaps, strict=True)]
+        device = next(self.model.parameters()).device
+        return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+    def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+        """Write the target of each source; `options` are those of generation, the likeliest one without any."""
+        rows = [self.start(text)[: self.longest] for text in sources]
+        ids, mask = self.padded(rows, left=not self.is_encoder_decoder)
+        written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
+                           max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
+                           **self.special | {"do_sample": False} | dict(options) | self.begun)
+        return [self.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
+
+    @property
+    def special(self) -> dict[str, Any]:
+        """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
+        return {name: self.model.generation.get(name, number)
+                for name, number in special_token_options(self.ids).items()}
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The options that begin a target in its language."""
+        return {} if self.direction is None else dict(self.direction.options)
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether an encoder reads what is given, and a decoder writes."""
+        return self.model.config.encoder is not None and self.model.config.decoder is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a target is written whole at once."""
+        return isinstance(self.model.config.head, LengthHead)
+
+    def before(self, ids: Tensor) -> int:
+        """Return how many tokens of what is written were there before: a start token, or all that was given."""
+        return 1 if self.is_encoder_decoder else ids.shape[1]
+
+    def start(self, prompt: str) -> list[int]:
+        """Return the ids of what is given: a source in its frame, or a text to go on with behind what begins a text.
+
+        A decoder that has learned to write targets behind their sources gets a source, as it was trained on.
+        """
+        if self.direction is not None:
+            return self.direction.encode(prompt, self.tokenizer)
+        if self.is_encoder_decoder or isinstance(self.asked, SequenceToSequence):
+            return self.tokenizer.encode(prompt)
+        ids = self.tokenizer.encode(prompt, add_special_tokens=False)
+        end = [] if self.ids.eos is None else [self.ids.eos]
+        if isinstance(self.asked, Noisy):
+            return ids + end
+        begin = end if self.ids.bos is None else [self.ids.bos]
+        return begin + ids
+
+    @property
+    def asked(self) -> Single | None:
+        """The objective that a decoder alone is asked by: that of a language model, if it has learned it, or else the
+        first."""
+        known = () if self.learned is None else list_single_objectives(self.learned)
+        return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
+
+    def prefix(self, ids: Tensor) -> Tensor | None:
+        """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
+        stack = self.model.config.decoder
+        language = sees_prefix(stack) and isinstance(self.asked, Causal)
+        return ids.new_zeros(len(ids)) if language else None
+
+    def room(self, used: int, wanted: int) -> int:
+        """Return how many tokens can still be written."""
+        longest = learned_length(self.model.config)
+        return wanted if longest is None else max(1, min(wanted, longest - used))
+
+    def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
+        """Write on from a prompt; only what is new is returned."""
+        generation_settings = GenerationSettings(tokens=sampling.tokens, temperature=sampling.temperature,
+                                                 top_k=sampling.top_k, top_p=sampling.top_p,
+                                                 repetition_penalty=sampling.repetition_penalty, seed=seed)
+        return self.write(prompt, generation_settings)[0]
+
+    def write(self, prompt: str, generation_settings: GenerationSettings,
+              listener: Listener | None = None) -> list[str]:
+        """Write on from a prompt, or translate it; only what is new is returned."""
+        ids = self.start(prompt)
+        if not ids:
+            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
+                             remedy="give some text")
+        given = torch.tensor([ids], device=next(self.model.parameters()).device)
+        used = self.before(given)
+        written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer.target,
+                           listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
+                           max_new_tokens=self.room(used, generation_settings.tokens),
+                           **self.special | generation_settings.asked(self.model.config) | self.begun)
+        return [self.tokenizer.target.decode(row[used:]) for row in written.tolist()]
+
+
+def special_token_options(ids: TokenIds) -> dict[str, Any]:
+    """Return the special ids under the names that generation knows."""
+    found = {"eos_token_id": ids.eos, "pad_token_id": ids.filler, "decoder_start_token_id": ids.decoder_start}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSettings:
+    """How to write, as a person says it."""
+
+    tokens: int = 200
+    temperature: float = 0.8
+    """0 takes the likeliest token every time."""
+    top_k: int | None = None
+    top_p: float | None = None
+    beams: int = 1
+    length_penalty: float = 1.0
+    repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+    stop: tuple[str, ...] = ()
+    samples: int = 1
+    seed: int | None = None
+    compile: bool = False
+    strategy: MaskPredict | None = None
+    """How a text is written whole, by a model that does."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether the text is final while it is written, and only one."""
+        return self.beams == 1 and self.samples == 1
+
+    def asked(self, config: c.Transformer) -> dict[str, Any]:
+        """Return what a model reads of all this, under the names that generation knows.
+
+        Where a text is written whole, nothing is drawn, and there are no beams.
+        """
+        if isinstance(config.head, LengthHead):
+            return {"strategy": self.strategy, "num_return_sequences": self.samples}
+        return self.options()
+
+    def options(self) -> dict[str, Any]:
+        """Return all this under the names that generation knows."""
+        drawn = self.beams == 1 and self.temperature > 0
+        found: dict[str, Any] = {
+            "do_sample": drawn, "num_beams": self.beams, "num_return_sequences": self.samples,
+            "stop_strings": self.stop,
+            "repetition_penalty": self.repetition_penalty, "no_repeat_ngram_size": self.no_repeat_ngram}
+        if self.beams > 1:
+            found |= {"length_penalty": self.length_penalty, "early_stopping": True}
+        return found | ({"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
+                        if drawn else {})
+
+
+def write_freely(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *,
+                 direction: Direction | None = None, speak: Callable[[str], None] | None = None) -> list[str]:
+    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
+    longest = opened.recipe.training.length if opened.recipe else generation_settings.tokens
+    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None,
+                    direction)
+    if speak is None:
+        return writer.write(prompt, generation_settings)
+    if writer.whole:
+        speak("".join(writer.write(prompt, generation_settings)))
+        return []
+    before = [prompt] if opened.model.config.encoder is None else []
+
+    def aloud(piece: str) -> None:
+        speak("".join([*before, piece]))  # the prompt with the first piece: options that are refused come before both
+        before.clear()
+
+    stream = TextStream(opened.tokenizer.target, aloud)
+    written = writer.write(prompt, generation_settings, stream)
+    stream.close()
+    aloud("")
+    return written
+
+
+CHAINS = ("gibbs", "metropolis_hastings")
+"""Strategies that fill in the mask tokens of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilledTexts:
+    """Texts, and how the chains went."""
+
+    texts: list[str]
+    proposed: int
+    accepted: int
+
+    @property
+    def words(self) -> str | None:
+        """Say how many proposals were taken; None where the strategy proposes nothing."""
+        if not self.proposed:
+            return None
+        return f"took {self.accepted:,} of {self.proposed:,} proposals ({self.accepted / self.proposed:.0%})"
+
+
+def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
+    """Understand `gibbs steps=200 order=sequential`: a kind, and its settings. Raises `InputError`."""
+    kind, *settings = said.split() or [""]
+    values: dict[str, Any] = {"kind": kind}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"{setting!r} is no setting", where="--strategy", remedy="write name=value")
+        values[name] = yaml.safe_load(value)
+    if kind in CHAINS and tokenizer.mask_id is None:
+        raise InputError("the tokenizer has no mask token", where="--strategy",
+                         remedy="leave it out, or use a masked language model")
+    known = {"mask": tokenizer.mask_id} if kind in CHAINS else {}
+    try:
+        adapter: TypeAdapter[Strategy] = TypeAdapter(Strategy)
+        return adapter.validate_python(known | values)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = " ".join(str(part) for part in fault["loc"][1:])
+        raise InputError(f"{place}: {fault['msg']}".removeprefix(": "), where="--strategy",
+                         remedy="docs/masked-generation.md lists the kinds and their settings") from error
+
+
+def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of a text in its frame, with so many open places behind it. Raises `InputError` without any."""
+    token = tokenizer.mask_id
+    assert token is not None, "read_strategy refuses such a tokenizer"
+    name = str(tokenizer.id_to_token(token))
+    ids = tokenizer.encode(" ".join(part for part in (prompt, *[name] * masks) if part))
+    if token not in ids:
+        raise InputError(f"there is no {name} in the text, so nothing is to be written", where="prompt",
+                         remedy=f"write {name} where words are wanted, or --masks 12 for so many behind the text")
+    return ids
+
+
+def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
+               masks: int = 0) -> FilledTexts:
+    """Let an opened model write where the prompt has mask tokens. Raises `InputError`."""
+    tokenizer = opened.tokenizer
+    ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=next(opened.model.parameters()).device)
+    done = walk(opened.model, ids, torch.ones_like(ids), strategy=strategy,
+                num_return_sequences=generation_settings.samples, seed=generation_settings.seed,
+                top_k=generation_settings.top_k, top_p=generation_settings.top_p,
+                temperature=generation_settings.temperature or None, suppress_tokens=tuple(tokenizer.special_ids))
+    return FilledTexts([tokenizer.decode(row) for row in done.ids.tolist()], done.proposed, done.accepted)

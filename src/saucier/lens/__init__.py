@@ -1,0 +1,1 @@
+"""Looking at models: their anatomy, their differences, what attends to what, and number formats."""

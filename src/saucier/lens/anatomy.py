@@ -1,0 +1,245 @@
+"""`saucier show`: the anatomy of a model as a tree of parts and the memory it needs, or that of an adapter. No
+torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from saucier.config import MemoryEstimate, Node, Transformer, anatomy, estimate_memory
+from saucier.errors import InputError
+from saucier.files import path_exists, read_object
+from saucier.plain import format_bytes, format_quantity
+
+FORMATS = {"float32": 4, "bfloat16": 2}
+"""Number formats whose memory is shown, with their bytes for one value."""
+HEADINGS: tuple[tuple[str, JustifyMethod], ...] = (
+    ("part", "left"), ("shape", "left"), ("parameters", "right"), ("FLOPs/token", "right"))
+PURPOSES = ("weights", "gradients", "optimizer", "activations", "cache")
+"""What memory is for: the fields of `config.Memory`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """The memory for one use of a model: `batch` sequences of `length` tokens in a number format."""
+
+    use: str
+    dtype: str
+    batch: int
+    length: int
+    memory: MemoryEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """All that `saucier show` prints. `length` is the sequence length that FLOPs are counted at."""
+
+    name: str
+    about: str
+    anatomy: Node
+    length: int
+    needs: tuple[MemoryNeed, ...]
+
+
+def describe_model(
+    name: str, config: Transformer, *, length: int, batch: int = 1, about: str = "", states: int = 2,
+) -> Description:
+    """Count a model: `batch` rows of `length` tokens in training, one row in generation (or one pass of an encoder).
+
+    `states` is the number of 32-bit values that the optimizer keeps for a parameter.
+    """
+    use = "generation" if config.decoder else "inference"
+    training = [MemoryNeed("training", dtype, batch, length,
+                           estimate_memory(config, batch=batch, length=length, training=True, optimizer_states=states,
+                                           value_bytes=size)) for dtype, size in FORMATS.items()]
+    inference = [MemoryNeed(use, dtype, 1, length,
+                            estimate_memory(config, batch=1, length=length, training=False, value_bytes=size))
+                 for dtype, size in FORMATS.items()]
+    return Description(name, about, anatomy(config, length), length, (*training, *inference))
+
+
+def description_as_json(description: Description) -> dict[str, Any]:
+    """Return the description as plain values, for `--json`."""
+    plain = asdict(description)
+    for need, row in zip(description.needs, plain["needs"], strict=True):
+        row["memory"]["total"] = need.memory.total
+    return plain
+
+
+def anatomy_rows(node: Node, guides: str = "", tail: str = "") -> Iterator[tuple[str, Node]]:
+    """Yield every part below `node`, itself first, with the lines of the tree that lead to it."""
+    yield guides + tail, node
+    below = guides + {"": "", "├─ ": "│  ", "└─ ": "   "}[tail]
+    for index, child in enumerate(node.children):
+        yield from anatomy_rows(child, below, "└─ " if index == len(node.children) - 1 else "├─ ")
+
+
+def part_name(guides: str, node: Node) -> Text:
+    """Return the first column: guides, name, and `× 12` where twelve equal parts are folded into one."""
+    text = Text(guides, style="dim")
+    text.append(node.name, style="bold" if node.children else "default")
+    return text.append(f" × {node.times}", style="bold yellow") if node.times > 1 else text
+
+
+def part_detail(node: Node) -> Text:
+    """Return what kind of part it is, where its name does not say so, and its particulars."""
+    kind = "" if node.kind in (node.name, "repeat", "stack", "block", "linear") else node.kind.replace("_", " ")
+    return Text(", ".join(part for part in (kind, node.detail) if part), style="cyan")
+
+
+def anatomy_cells(guides: str, node: Node) -> tuple[Text, str, str, str, Text]:
+    """Return one line of the tree."""
+    parameters = f"{node.parameters:,}" if node.parameters else ""
+    flops = format_quantity(node.flops) if node.flops else ""
+    return part_name(guides, node), node.shape, parameters, flops, part_detail(node)
+
+
+def anatomy_table(description: Description) -> Table:
+    """Return the tree of parts as a table; only its last column folds where the screen is narrow."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    lines = [anatomy_cells(guides, node) for guides, node in anatomy_rows(description.anatomy)]
+    for place, (heading, side) in enumerate(HEADINGS):
+        width = max(len(heading), *(len(line[place]) for line in lines))
+        table.add_column(heading, justify=side, no_wrap=True, min_width=width)
+    table.add_column("what", overflow="fold")
+    for place, line in enumerate(lines):
+        table.add_row(*line, style="bold" if place == 0 else None)
+    return table
+
+
+def memory_table(description: Description) -> Table:
+    """Return the memory for training and for inference, in each number format; a purpose of none is left out."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
+    table.add_column("memory", no_wrap=True)
+    for need in description.needs:
+        table.add_column(f"{need.use}\n{need.dtype}\n{need.batch} × {need.length}", justify="right", no_wrap=True)
+    for purpose in PURPOSES:
+        sizes = [getattr(need.memory, purpose) for need in description.needs]
+        if any(sizes):
+            table.add_row(purpose, *(format_bytes(size) if size else "" for size in sizes))
+    table.add_row("together", *(format_bytes(need.memory.total) for need in description.needs), style="bold")
+    return table
+
+
+def headline(description: Description) -> Text:
+    """Return one line: name, size, cost of a token."""
+    node = description.anatomy
+    text = Text(description.name, style="bold green")
+    cost = f"{format_quantity(node.flops)}FLOPs a token forward, three times that in training"
+    text.append(f"  {node.parameters:,} parameters, {cost}")
+    return text.append(f" (at {description.length} tokens)", style="dim")
+
+
+def render_description(description: Description) -> Group:
+    """Return what `saucier show` prints."""
+    parts: list[Text | Table | str] = [headline(description)]
+    if description.about:
+        parts.append(Text(description.about, style="dim"))
+    parts += ["", anatomy_table(description)]
+    if any(node.times > 1 for _, node in anatomy_rows(description.anatomy)):
+        parts.append(Text("× n: so many parts like the one below; the line counts all of them, those below it one.",
+                          style="dim"))
+    return Group(*parts, "", memory_table(description))
+
+
+CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterDescription:
+    """What an adapter is."""
+
+    folder: str
+    kind: str
+    layout: str
+    base: str
+    parameters: int
+    """Values that it holds."""
+    base_parameters: int | None
+    """Those of the base model; None where that is not on this machine."""
+    bytes: int
+    settings: dict[str, Any]
+    """What tells one adapter of a kind from another."""
+
+    @property
+    def share(self) -> float | None:
+        """Values of the adapter for each of the base."""
+        return self.parameters / self.base_parameters if self.base_parameters else None
+
+
+def is_adapter(path: Path) -> bool:
+    """Say whether a folder holds an adapter and no model."""
+    return (path / CONFIG).is_file() and not (path / "config.json").is_file()
+
+
+def describe_adapter(path: Path) -> AdapterDescription:
+    """Read an adapter's folder. Raises `InputError` for one that cannot be read."""
+    document = read_object(path / CONFIG)
+    base = str(document.get("base_model_name_or_path"))
+    own = document.get("peft_type") == OWN
+    rewrites = document.get("rewrites") or []
+    if not isinstance(rewrites, list) or not all(isinstance(one, dict) for one in rewrites):
+        raise InputError("rewrites is no list of what was changed", where=str(path / CONFIG),
+                         remedy="the file was changed; write it again")
+    kind = " + ".join(str(one.get("kind")) for one in rewrites) if own else str(document.get("peft_type"))
+    chosen = ("r", "lora_alpha", "target_modules", "modules_to_save", "num_virtual_tokens")
+    settings = {f"{place}": one for place, one in enumerate(rewrites)} if own else {
+        name: document[name] for name in chosen if document.get(name)}
+    parameters, size = count_weight_values(path)
+    return AdapterDescription(str(path), kind, "our own form, which PEFT does not read" if own else "PEFT", base,
+                              parameters, count_base_parameters(path, base), size, settings)
+
+
+def count_weight_values(folder: Path) -> tuple[int, int]:
+    """Count the values of an adapter's weights, by the header where they are safetensors, and the bytes of the file.
+
+    Raises `InputError` for weights that are missing or broken.
+    """
+    from math import prod
+
+    if not (folder / WEIGHTS).is_file() and (folder / PICKLED).is_file():
+        from saucier.checkpoints.weight_files import PickledShard
+
+        shard = PickledShard(folder / PICKLED)
+        return sum(tensor.numel() for tensor in shard.tensors.values()), shard.path.stat().st_size
+    from safetensors import SafetensorError, safe_open
+
+    file = folder / WEIGHTS
+    if not file.is_file():
+        raise InputError("no such file", where=str(file), remedy="fetch the whole folder")
+    try:
+        with safe_open(file, framework="np") as opened:
+            count = sum(prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118  # no dict
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"not a whole safetensors file ({error})", where=str(file), remedy="copy it again") from error
+    return count, file.stat().st_size
+
+
+def count_base_parameters(path: Path, base: str) -> int | None:
+    """Count the parameters of the base model, where it is on this machine."""
+    from saucier.config import parameters
+    from saucier.lens.subject import find_subject
+
+    found = next((place for place in (path / base, Path(base)) if path_exists(place / "config.json")), None)
+    return None if found is None else parameters(find_subject(str(found)).model)
+
+
+def adapter_as_json(shown: AdapterDescription) -> dict[str, Any]:
+    """Return plain values."""
+    return asdict(shown) | {"share": shown.share}
+
+
+def adapter_lines(shown: AdapterDescription) -> list[str]:
+    """Return what a person reads."""
+    share = "" if shown.share is None else f", {shown.share:.2%} of the base's {shown.base_parameters:,}"
+    return [f"{shown.folder}: an adapter, {shown.kind}, in the layout of {shown.layout}" if shown.layout == "PEFT"
+            else f"{shown.folder}: an adapter, {shown.kind}, in {shown.layout}",
+            f"{shown.parameters:,} parameters{share}; {format_bytes(shown.bytes)}", f"base model: {shown.base}",
+            *(f"{name}: {value}" for name, value in shown.settings.items())]

@@ -1,0 +1,134 @@
+"""`saucier diff`: what differs between two recipes or configs, and only that, by path. No torch.
+
+Two nested values go in, a list of differences comes out; `render` draws them side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+ABSENT = "-"
+"""Printed where one side has no such key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path whose values differ. A side that has no such key is told from one that says null by `missing`."""
+
+    path: str
+    left: Any
+    right: Any
+    missing: str | None = None
+    """`left` or `right`, where that side has no such key."""
+
+
+def differences(left: Any, right: Any, path: str = "") -> Iterator[Difference]:
+    """Yield what differs, in the order in which the left side says it.
+
+    Values of different `kind` are one difference when they have different keys: those would mean nothing side by side.
+    """
+    left, right = key_items(left), key_items(right)
+    if not (isinstance(left, dict) and isinstance(right, dict)) or are_unlike_parts(left, right):
+        if left != right:
+            yield Difference(path, left, right)
+        return
+    for key in [*left, *(key for key in right if key not in left)]:
+        below = f"{path}.{key}" if path else key
+        if key in left and key in right:
+            yield from differences(left[key], right[key], below)
+        else:
+            yield Difference(below, left.get(key), right.get(key), "right" if key in left else "left")
+
+
+def are_unlike_parts(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Say whether two parts are of different kinds that do not even have the same settings."""
+    return left.get("kind") != right.get("kind") and left.keys() != right.keys()
+
+
+def key_items(value: Any) -> Any:
+    """Give the items of a list of parts names, so that a part that was put in between does not shift the others."""
+    if not isinstance(value, list | tuple) or not any(isinstance(item, dict) for item in value):
+        return list(value) if isinstance(value, tuple) else value
+    named: dict[str, Any] = {}
+    for index, item in enumerate(value):
+        name = part_name(item) or str(index)
+        named[name if name not in named else f"{name} {index}"] = item
+    return named
+
+
+STRUCTURE = {"layers", "block", "sublayers", "inner"}
+"""Keys that every path through a stack goes through; a person reads `decoder.attention.projection`."""
+RESIDUAL = re.compile(r"(sublayers\.[^.]+)\.kind$")
+"""The kind of what is around a sublayer: pre, post or sandwich."""
+
+
+def shorten_diff_path(path: str) -> str:
+    """Leave out of a path what only holds the tree together; `--json` has it whole."""
+    path = RESIDUAL.sub(r"\1.residual", path)
+    return ".".join(key for key in path.split(".") if key not in STRUCTURE) or path
+
+
+def part_name(item: Any) -> str | None:
+    """Return the name of a sublayer: the kind of what its residual holds."""
+    inner = item.get("inner") if isinstance(item, dict) else None
+    kind = inner.get("kind") if isinstance(inner, dict) else None
+    return {"gated_feed_forward": "feed_forward"}.get(kind, kind) if kind else None
+
+
+def format_value(value: Any, depth: int = 2) -> str:
+    """Write a value on one line: `rotary(base=10000)` for a part, or plainly; what is too deep in it as `(...)`."""
+    value = key_items(value)
+    if isinstance(value, dict):
+        return format_part(value, depth)
+    if isinstance(value, list):
+        return "[" + ", ".join(format_value(item, depth) for item in value) + "]"
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def format_part(part: dict[str, Any], depth: int) -> str:
+    """Write a part with its settings, those left out that are none."""
+    kind = str(part.get("kind", ""))
+    settings = {key: item for key, item in part.items() if key != "kind" and item is not None}
+    inside = ", ".join(f"{key}={format_value(item, depth - 1)}" for key, item in settings.items()) if depth else "..."
+    return f"{kind}({inside})" if settings or not kind else kind
+
+
+def diff_as_json(found: list[Difference]) -> list[dict[str, Any]]:
+    """Return the differences as plain values, for `--json`."""
+    return [{key: value for key, value in asdict(one).items() if key != "missing" or value} for one in found]
+
+
+def format_sides(difference: Difference) -> tuple[str, str]:
+    """Return both sides as they are printed."""
+    left, right = format_value(difference.left), format_value(difference.right)
+    return (ABSENT if difference.missing == "left" else left), (ABSENT if difference.missing == "right" else right)
+
+
+def fold_rows(found: list[Difference]) -> list[tuple[list[str], str, str]]:
+    """Put neighbouring paths that end in the same key and show the same change into one row."""
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for difference in found:
+        left, right = format_sides(difference)
+        together.setdefault((difference.path.rpartition(".")[2], left, right), []).append(difference.path)
+    return [(paths, left, right) for (_, left, right), paths in together.items()]
+
+
+def render_diff(names: tuple[str, str], found: list[Difference]) -> Table | Text:
+    """Return what `saucier diff` prints: a row for each change, after the paths where it happens."""
+    if not found:
+        return Text(f"{names[0]} and {names[1]} say the same", style="green")
+    table = Table(box=None, pad_edge=False, header_style="bold green", padding=(0, 3, 0, 0))
+    table.add_column("", no_wrap=True, style="cyan")
+    for name in names:
+        table.add_column(Text(name), overflow="fold")
+    for paths, left, right in fold_rows(found):
+        table.add_row(Text("\n".join(map(shorten_diff_path, paths))), Text(left), Text(right))
+    return table

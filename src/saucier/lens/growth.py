@@ -1,0 +1,195 @@
+"""How the cost of a model grows with the length of its text: measured, fitted, and drawn. Letters: L length."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from torch import nn
+
+from saucier import config as c
+from saucier.config import parameters
+from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choose_device
+from saucier.errors import InputError
+from saucier.lens.attention_patterns import PatternText, lengthen_positions
+from saucier.lens.heat_map import figure_file
+from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
+from saucier.model import Transformer, build
+
+REPEATS = 3
+"""A length is read so often; the quickest counts."""
+LARGEST = 1_000_000_000
+"""Parameters that are built for a measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPoint:
+    """What one length costs."""
+
+    length: int
+    seconds: float
+    """Of the whole model, one text."""
+    attention: float
+    """Of all its self-attentions, their maps included."""
+    memory: int
+    """Bytes, the most that was held on top of the model."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"length": self.length, "seconds": self.seconds, "attention_seconds": self.attention,
+                "memory_bytes": self.memory}
+
+
+def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: bool = False, limit: float = 120.0,
+                   heard: Callable[[GrowthPoint], None] = lambda _: None) -> Iterator[GrowthPoint]:
+    """Yield what each length costs, shortest first; stop before one that would take the rest of `limit` seconds.
+
+    With `training` a pass is forwards and backwards. Tables of positions are made as long as the longest text.
+    Raises `InputError` for lengths and models that cannot be measured.
+    """
+    if min(lengths, default=0) < 1:
+        raise InputError("a text has at least one token", where="--lengths", remedy="give lengths such as 512,1024")
+    longest = lengthen_positions(config, max(lengths))
+    if (count := parameters(longest)) > LARGEST:
+        raise InputError(f"{count:,} parameters are too many to measure here", where="model",
+                         remedy="make it smaller, such as model.layers=2, or give shorter --lengths")
+    device = choose_device("auto")
+    model = build(longest, seed=0, device=device).train(training)
+    dtype, _ = choose_autocast_dtype("auto", device)
+    begin = time.perf_counter()
+    for length in sorted(set(lengths)):
+        found = measure_length(model, length, dtype, training=training)
+        heard(found)
+        yield found
+        if 4 * REPEATS * found.seconds > limit - (time.perf_counter() - begin):
+            return
+
+
+def read_lengths(text: str) -> list[int]:
+    """Read lengths as a person writes them: `512,1024,2048`. Raises `InputError`."""
+    try:
+        return sorted({int(one.replace("_", "")) for one in text.split(",")})
+    except ValueError:
+        raise InputError(f"{text!r} are no lengths", where="--lengths", remedy="write 512,1024,2048") from None
+
+
+def measure_length(model: Transformer, length: int, dtype: AutocastDtype, *, training: bool) -> GrowthPoint:
+    """Measure one length: memory first, then the quickest of some passes."""
+    inputs = {name: value.to(next(model.parameters()).device)
+              for name, value in PatternText(length, global_tokens=1).inputs(model.config, 1).items()}
+    watch = AttentionClock(model)
+    trim_memory()
+    before, peaks = resident_memory(), reset_peak_memory()
+    run_once(model, inputs, dtype, training=training)
+    memory = max(0, peak_resident_memory() - before) if peaks else 0
+    seconds, attention = math.inf, math.inf
+    for _ in range(REPEATS):
+        watch.seconds = 0.0
+        begin = time.perf_counter()
+        run_once(model, inputs, dtype, training=training)
+        seconds, attention = min(seconds, time.perf_counter() - begin), min(attention, watch.seconds)
+    watch.stop()
+    return GrowthPoint(length, seconds, attention, memory)
+
+
+def run_once(model: Transformer, inputs: dict[str, Any], dtype: AutocastDtype, *, training: bool) -> None:
+    """Read the text once, without a head; in training also backwards."""
+    device = next(model.parameters()).device
+    with torch.set_grad_enabled(training), autocast(dtype, device):
+        vectors = model(**inputs, compute_logits=False).last_hidden_state
+    if training:
+        vectors.float().square().mean().backward()
+        model.zero_grad(set_to_none=True)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class AttentionClock:
+    """Counts the seconds inside the self-attentions of a model, forwards."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Begin to watch."""
+        self.seconds, self.began = 0.0, 0.0
+        parts = [part for part in model.modules() if isinstance(getattr(part, "config", None), c.SelfAttention)]
+        self.hooks = [hook for part in parts for hook in (part.register_forward_pre_hook(self.enter),
+                                                          part.register_forward_hook(self.leave))]
+
+    def enter(self, *_: Any) -> None:
+        """An attention begins."""
+        self.began = time.perf_counter()
+
+    def leave(self, _: nn.Module, __: Any, ___: Any) -> None:
+        """It ends."""
+        self.seconds += time.perf_counter() - self.began
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        for hook in self.hooks:
+            hook.remove()
+
+
+def fit_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float | None:
+    """Return x where the cost grows as length to the x, fitted by least squares of logarithms; None for one length."""
+    if len(lengths) < 2 or min(costs) <= 0:
+        return None
+    return float(np.polyfit(np.log(lengths), np.log(costs), 1)[0])
+
+
+def fit_exponents(points: Sequence[GrowthPoint]) -> dict[str, float | None]:
+    """Return with which power of the length each cost grows."""
+    lengths = [one.length for one in points]
+    return {"seconds": fit_exponent(lengths, [one.seconds for one in points]),
+            "attention_seconds": fit_exponent(lengths, [one.attention for one in points]),
+            "memory_bytes": fit_exponent(lengths, [float(one.memory) for one in points])}
+
+
+def growth_as_json(points: Sequence[GrowthPoint]) -> dict[str, Any]:
+    """Return plain values."""
+    return {"points": [one.as_json() for one in points], "exponents": fit_exponents(points)}
+
+
+def growth_table(points: Sequence[GrowthPoint]) -> Table:
+    """Return a line for each length, and the exponents below."""
+    found = Table(box=None, pad_edge=False)
+    for name in ("tokens", "model, ms", "attention, ms", "tokens/s", "memory, MB"):
+        found.add_column(name, justify="right")
+    for one in points:
+        found.add_row(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention:,.1f}",
+                      f"{one.length / one.seconds:,.0f}", f"{one.memory / 1e6:,.0f}" if one.memory else "")
+    powers = fit_exponents(points)
+    found.add_row("grows as", *(f"L^{power:.2f}" if power is not None else ""
+                                for power in (powers["seconds"], powers["attention_seconds"])), "",
+                  "" if powers["memory_bytes"] is None else f"L^{powers['memory_bytes']:.2f}")
+    return found
+
+
+def save_growth(points: Sequence[GrowthPoint], name: str, path: Path) -> None:
+    """Draw seconds and memory over length, both on logarithmic scales.
+
+    Errors: `InputError` for another suffix than those of pictures, or without matplotlib.
+    """
+    lengths, powers = [one.length for one in points], fit_exponents(points)
+    drawn = (("seconds", {"model": ("seconds", [one.seconds for one in points]),
+                          "self-attentions": ("attention_seconds", [one.attention for one in points])}),
+             ("MB on top of the model", {"memory": ("memory_bytes", [one.memory / 1e6 for one in points])}))
+    with figure_file(path, (9.0, 3.6)) as figure:
+        figure.suptitle(name)
+        for axes, (unit, curves) in zip(figure.subplots(1, 2), drawn, strict=True):
+            for label, (key, values) in curves.items():
+                power = powers[key]
+                axes.loglog(lengths, values, marker="o",
+                            label=label if power is None else f"{label}, grows as $L^{{{power:.2f}}}$")
+            axes.set_xlabel("tokens")
+            axes.set_ylabel(unit)
+            axes.set_xticks(lengths, [f"{one:,}" for one in lengths])
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+            axes.legend(fontsize=7)
+        figure.tight_layout()

@@ -1,0 +1,101 @@
+"""What `show`, `diff` and `plan` look at: a recipe by name or file, a run, or a saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier.config import Transformer
+from saucier.errors import InputError, suggest_name
+from saucier.files import is_file, read_object
+from saucier.recipes import Recipe, recipe
+
+OUR_TYPE = "saucier"
+"""`model_type` of a model in our own layout."""
+DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
+"""Keys that tell a person about a recipe; they change nothing of what is cooked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to look at, and the recipe that it belongs to, where there is one."""
+
+    name: str
+    model: Transformer
+    recipe: Recipe | None = None
+
+
+def find_subject(text: str, overrides: Sequence[str] = ()) -> Subject:
+    """Find what a person means: a recipe's name, a recipe file, a run folder, or a model folder.
+
+    Raises `InputError` when there is no such thing. Of a published folder only the config is read.
+    """
+    path = Path(text)
+    if is_file(path / "recipe.yaml"):
+        return subject_of_recipe(recipe(path / "recipe.yaml", overrides), text)
+    if is_file(path / "config.json"):
+        return read_saved_model(path, overrides)
+    found = recipe(text, overrides)
+    return subject_of_recipe(found, found.name)
+
+
+def subject_of_recipe(found: Recipe, name: str) -> Subject:
+    """Wrap a recipe."""
+    return Subject(name, found.model, found)
+
+
+def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
+    """Read the config of a saved model, in a published layout or in ours."""
+    if overrides:
+        raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
+    document, where = read_object(path / "config.json"), str(path / "config.json")
+    model_type = str(document.get("model_type"))
+    if model_type == OUR_TYPE:
+        from saucier.checkpoints.own_folder import read_config
+
+        return Subject(str(path), read_config(path))
+    from saucier.checkpoints.layout import published_tree, saved_class
+    from saucier.families import LAYOUTS
+
+    if model_type not in LAYOUTS:
+        raise InputError(f"model_type {model_type[:80]!r} is not known", where=where,
+                         remedy=suggest_name(model_type, [OUR_TYPE, *LAYOUTS]))
+    layout = LAYOUTS[model_type]
+    name = saved_class(document, layout, where)
+    return Subject(f"{path} ({name})", published_tree(layout.spelled(layout, document), document, name, where))
+
+
+def comparable_values(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return plain values of both that can be laid side by side.
+
+    Two recipes of one family are compared by its hyper-parameters, other models by their trees of parts; the rest of
+    a recipe is compared where both have one.
+    """
+    if left.recipe is None or right.recipe is None:
+        return paired_trees(left, right)
+    plain = [recipe_settings(left.recipe), recipe_settings(right.recipe)]
+    if left.recipe.family != right.recipe.family or left.recipe.family == "own":
+        plain = [one | model for one, model in zip(plain, paired_trees(left, right), strict=True)]
+    return plain[0], plain[1]
+
+
+def recipe_settings(one: Recipe) -> dict[str, Any]:
+    """Return what a recipe says about the work itself."""
+    return {key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE}
+
+
+def paired_trees(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both trees of parts; the only stack of an encoder is laid beside the only stack of a decoder."""
+    found = [one.model.model_dump(mode="json") for one in (left, right)]
+    single = [[side for side in ("encoder", "decoder") if model[side]] for model in found]
+    if all(len(sides) == 1 for sides in single) and single[0] != single[1]:
+        found = [name_only_stack(model, sides[0]) for model, sides in zip(found, single, strict=True)]
+    return {"model": found[0]}, {"model": found[1]}
+
+
+def name_only_stack(model: dict[str, Any], side: str) -> dict[str, Any]:
+    """Call the only stack of a model `stack`, and say which side it is."""
+    rest = {key: value for key, value in model.items() if key not in ("encoder", "decoder")}
+    return {"side": side, "stack": model[side]} | rest

@@ -1,0 +1,131 @@
+"""Run folders and saved models opened for use: weights, tokenizer, and the recipe where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from saucier.checkpoints.adapter_folder import is_adapter_folder
+from saucier.checkpoints.hub import resolve_folder
+from saucier.errors import InputError
+from saucier.files import is_file, list_entries, path_exists
+from saucier.folders.kinds import find_base
+from saucier.folders.load import check_tokenizer_fits, load
+from saucier.model import Transformer
+from saucier.recipes import Recipe, recipe
+from saucier.text.tokenizer.folder import TOKENIZER_FILES
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+PASSPORT_FILE = "passport.json"
+
+UNSTARTED_FILES = ("recipe.yaml", PASSPORT_FILE)
+"""What stands in a folder whose run has read nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def recipe_file(self) -> Path:
+        """The resolved recipe."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The trained tokenizer, as transformers reads it too."""
+        return self.path / "tokenizer"
+
+    @property
+    def train_store(self) -> Path:
+        """The tokens that are learned from."""
+        return self.path / "store" / "train"
+
+    @property
+    def held_out_store(self) -> Path:
+        """The tokens that are measured with."""
+        return self.path / "store" / "held_out"
+
+    @property
+    def data_file(self) -> Path:
+        """What was read, and what became of it."""
+        return self.path / "store" / "data.json"
+
+    @property
+    def samples(self) -> Path:
+        """Texts that the model wrote."""
+        return self.path / "samples.txt"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run was begun here."""
+        return is_file(self.recipe_file)
+
+    @property
+    def is_unstarted(self) -> bool:
+        """Whether nothing came of a run that was begun: its text or its settings were refused."""
+        return all(one.name in UNSTARTED_FILES for one in list_entries(self.path))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was evaluated, which is done last."""
+        return (self.path / "evaluation.json").is_file()
+
+    def recipe(self) -> Recipe:
+        """Read the run's recipe."""
+        return recipe(self.recipe_file)
+
+
+def run_folder_of(path: Path) -> Path:
+    """Return the run folder of a checkpoint, `RUN/checkpoints/step-N`; any other folder stays as it is."""
+    place = path.absolute()
+    return place.parent.parent if place.parent.name == "checkpoints" else path
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model ready to use."""
+
+    path: Path
+    model: Transformer
+    tokenizer: Tokenizer
+    recipe: Recipe | None
+
+    def needed_recipe(self) -> Recipe:
+        """Return the recipe, for those who cannot do without. Raises `InputError` where there is none."""
+        if self.recipe is None:
+            raise InputError("has no recipe.yaml", where=str(self.path),
+                             remedy="give a run folder that `saucier cook` made")
+        return self.recipe
+
+
+def find_run(path: Path) -> RunFolder:
+    """Return a run folder. Raises `InputError` for anything else."""
+    folder = RunFolder(path)
+    if not folder.is_run:
+        what = "no such folder" if not path_exists(path) else "is not a run folder (it has no recipe.yaml)"
+        raise InputError(what, where=str(path), remedy="give one that `saucier cook` made")
+    return folder
+
+
+def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None) -> OpenModel:
+    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, to ask it.
+
+    `dtype` "auto" is the format that the device multiplies fastest. `base`: of an adapter, instead of the one that it
+    names. Raises `InputError` for what is no such folder.
+    """
+    model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)
+    folder = RunFolder(run_folder_of(path))
+    tokenizer = load_model_tokenizer(folder.path, base)
+    check_tokenizer_fits(model, tokenizer, str(path))
+    return OpenModel(path, model, tokenizer, folder.recipe() if folder.is_run else None)
+
+
+def load_model_tokenizer(path: str | Path, base: str | None = None) -> Tokenizer:
+    """Load the tokenizer of a folder; where an adapter comes without one, that of its base."""
+    folder = resolve_folder(path)
+    if not is_adapter_folder(folder) or any((folder / name).is_file() for name in TOKENIZER_FILES):
+        return load_tokenizer(folder)
+    return load_tokenizer(base or find_base(folder))

@@ -1,0 +1,208 @@
+"""From hidden vectors to one vector for a whole text; `Reading` is what a head may read.
+
+Letters: B batch, L length, D dim, E width of the vector, J layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.parts.inputs import Inputs
+from saucier.parts.linear import ACTIVATIONS, Linear
+from saucier.parts.norms import Dropout, build_norm
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a head may read: the hidden vectors, the pooled one, and what came with the batch."""
+
+    hidden: Tensor
+    """[B, L, D]."""
+    pooled: Tensor | None = None
+    """[B, D]."""
+    ids: Tensor | None = None
+    """[B, L], the ids of the side that the hidden vectors belong to."""
+    source: Tensor | None = None
+    """[B, S], the ids that the encoder of an encoder-decoder read."""
+    mask: Tensor | None = None
+    """[B, L], True where a token is real; None when all are."""
+    inputs: Inputs | None = None
+    """Everything that was given by name."""
+    choices: int | None = None
+    """Number of texts in each group of choices; None where the ids were [B, L]."""
+
+
+class Head(Protocol):
+    """Anything that stands on a body."""
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Return the fields of `Output` that this head fills."""
+        ...
+
+
+class Pooler(nn.Module):
+    """Dense layer and activation on the first token. Source: Devlin et al. 2019, code release."""
+
+    def __init__(self, config: c.Pooler, dim: int) -> None:
+        """Build the dense layer."""
+        super().__init__()
+        self.dense = Linear(dim, dim) if config.dense else None
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Shapes: hidden [B, L, D] -> [B, D]."""
+        first = hidden[:, 0]
+        return self.activation(first if self.dense is None else self.dense(first))
+
+
+def pick_vector(pick: c.Pick, reading: Reading) -> Tensor:
+    """Return the vector of each text. Shapes: -> [B, D]. Raises `InputError` where the batch lacks what it needs."""
+    hidden = reading.hidden
+    match pick:
+        case c.Pooled():
+            assert reading.pooled is not None, "check() refuses a head that needs a pooler where there is none"
+            return reading.pooled
+        case c.First():
+            return hidden[:, 0]
+        case c.FirstUnmasked():
+            return hidden[:, 0] if reading.mask is None else take_positions(hidden, reading.mask.int().argmax(-1))
+        case c.Last():
+            return hidden[:, -1]
+        case c.LastToken(padding=padding):
+            return last_token_vector(hidden, reading.ids, padding)
+        case c.EndToken(token=token):
+            return end_token_vector(hidden, reading.ids if reading.source is None else reading.source, token)
+        case c.Mean():
+            return mean_vector(hidden, reading.mask)
+        case c.MeanAll():
+            return hidden.mean(1)
+        case c.Chosen():
+            places = (reading.inputs or {}).get("mc_token_ids")
+            return hidden[:, -1] if places is None else take_positions(hidden, places.flatten())
+
+
+def take_positions(hidden: Tensor, places: Tensor) -> Tensor:
+    """Shapes: hidden [B, L, D], places [B] -> [B, D]."""
+    return hidden[torch.arange(len(hidden), device=hidden.device), places]
+
+
+def last_token_vector(hidden: Tensor, ids: Tensor | None, padding: int | None) -> Tensor:
+    """The last position that is not padding; the last of all where the ids are not known. Shapes: -> [B, D]."""
+    if padding is None or ids is None:
+        return hidden[:, -1]
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return take_positions(hidden, (places * (ids != padding)).argmax(-1))
+
+
+def end_token_vector(hidden: Tensor, ids: Tensor | None, token: int) -> Tensor:
+    """The last position that holds the token; a decoder beside an encoder is read where the source has it.
+
+    Shapes: -> [B, D].
+    """
+    if ids is None:
+        raise InputError("the head looks for the end-of-text token, and there are only vectors", where="input_ids",
+                         remedy="give ids")
+    found = (ids == token).sum(1)
+    if bool((found != found[0]).any()) or int(found[0]) == 0:
+        raise InputError(f"rows hold {found.tolist()} end tokens (id {token})", where="input_ids",
+                         remedy="give every row equally many, at least one")
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return take_positions(hidden, (places * (ids == token)).argmax(-1))
+
+
+def mean_vector(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean over real tokens. Shapes: hidden [B, L, D], mask [B, L] -> [B, D]."""
+    if mask is None:
+        return hidden.mean(1)
+    kept = mask[..., None].to(hidden.dtype)
+    return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
+
+
+class EmbeddingHead(nn.Module):
+    """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
+
+    def __init__(self, config: c.EmbeddingHead, dim: int, language: nn.Module | None = None) -> None:
+        """Build the maps and the norm, with the language head that stands beside."""
+        super().__init__()
+        self.config = config
+        widths = config.widths(dim)
+        self.maps = nn.ModuleList(Linear(width, one.width, bias=one.bias)
+                                  for one, width in zip(config.maps, widths, strict=False))
+        self.norm = build_norm(config.norm, widths[-1]) if config.norm else None
+        self.language = language
+
+    def forward(self, reading: Reading) -> Tensor:
+        """Shapes: hidden [B, L, D], mask [B, L] -> [B, E]."""
+        vector = torch.cat([pool_vectors(one, reading) for one in self.config.pooling], -1)
+        for one, map_ in zip(self.config.maps, self.maps, strict=True):
+            vector = ACTIVATIONS[one.activation](map_(vector))
+        vector = vector if self.norm is None else self.norm(vector)
+        return nn.functional.normalize(vector, dim=-1) if self.config.normalize else vector
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """The vectors [B, E], which stand for the pooler's where there is none."""
+        vector = self(reading)
+        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
+
+
+def pool_vectors(pooling: c.Pooling, reading: Reading) -> Tensor:
+    """Return one vector a text. Shapes: -> [B, D]."""
+    hidden = reading.hidden
+    kept = torch.ones_like(hidden[..., 0]) if reading.mask is None else reading.mask.to(hidden.dtype)
+    match pooling:
+        case c.Pooled() | c.First():
+            return pick_vector(pooling, reading)
+        case c.FirstReal():
+            return take_positions(hidden, kept.argmax(-1))
+        case c.LastReal():
+            return take_positions(hidden, (kept * torch.arange(kept.shape[1], device=kept.device)).argmax(-1))
+        case c.MaxReal():
+            return hidden.masked_fill(kept[..., None] == 0, -1e9).amax(1)
+        case c.MeanReal():
+            return weighted_sum(hidden, kept) / sum_weights(kept)
+        case c.MeanRoot():
+            return weighted_sum(hidden, kept) / sum_weights(kept).sqrt()
+        case c.WeightedMean():
+            weights = kept * kept.cumsum(-1)  # a token's place among the real ones, so that padding changes nothing
+            return weighted_sum(hidden, weights) / sum_weights(weights)
+
+
+def weighted_sum(hidden: Tensor, weights: Tensor) -> Tensor:
+    """Shapes: hidden [B, L, D], weights [B, L] -> [B, D]."""
+    return (hidden * weights[..., None].to(hidden.dtype)).sum(1)
+
+
+def sum_weights(weights: Tensor) -> Tensor:
+    """Shapes: weights [B, L] -> [B, 1], their sum."""
+    return weights.sum(1, keepdim=True).clamp(min=1e-9)
+
+
+class LayerMix(nn.Module):
+    """`γ Σ_j s_j h_j`, s = softmax of trained weights. Source: Peters et al. 2018, §3.2, eq 1, arXiv:1802.05365."""
+
+    def __init__(self, config: c.LayerMix, dim: int, layers: int) -> None:
+        """Build weights for so many layers, the embedding among them."""
+        super().__init__()
+        self.config = config
+        self.weights, self.scale = nn.Parameter(torch.empty(layers)), nn.Parameter(torch.empty(1))
+        self.norm = build_norm(config.norm, dim) if config.norm else None
+        self.dropout = Dropout(config.dropout)
+
+    def begin(self) -> None:
+        """Begin with the plain mean."""
+        self.weights.zero_()
+        self.scale.fill_(self.config.scale)
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Shapes: J times [B, L, D] -> [B, L, D]."""
+        layers = torch.stack(tuple(states))
+        normed = layers if self.norm is None else self.norm(layers)
+        shares = (self.scale * self.weights.softmax(0)).to(normed.dtype)
+        return self.dropout(torch.tensordot(shares, normed, dims=1))  # type: ignore[no-any-return]

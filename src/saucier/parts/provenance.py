@@ -1,0 +1,75 @@
+"""Provenance of a model: where its weights came from, and which rewrites were applied to it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a model's weights came from."""
+
+    path: str
+    """A folder, or a hub id."""
+    digest: str
+    """Of the weights that are as they were there."""
+    unlike: frozenset[str] = frozenset()
+    """Parameters that the origin does not have, or has otherwise."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Of each other parameter, what tells its values from others."""
+    tokenizer: str | None = None
+    """The folder of the tokenizer that belongs to the model as it is; None: there is none, or the shape was changed."""
+
+    @classmethod
+    def of(cls, path: str | Path, model: nn.Module, unlike: Collection[str] = (), *,
+           tokenizer: Path | None = None) -> Origin:
+        """Return the origin of a model that has its weights from a folder or hub id, all but some."""
+        place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
+        return cls(place, digest_weights(model, unlike), frozenset(unlike), mark_parameters(model, unlike),
+                   None if tokenizer is None else str(tokenizer.absolute()))
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One rewrite that was done."""
+
+    by: Any
+    """Its config, a member of `saucier.adaptation.tuning.Tuning`."""
+    frozen: frozenset[str]
+    """Parameters that it stopped from learning."""
+
+
+SAMPLED_VALUES = 64
+"""Values of each parameter that a digest reads."""
+
+
+def digest_weights(model: nn.Module, without: Collection[str] = ()) -> str:
+    """Return what tells a model's weights from others: names, shapes, and a sample of the values.
+
+    The values are rounded to bfloat16, so that the number format of a copy does not matter. `without`: names of
+    parameters that are left out.
+    """
+    found = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        if name not in without:
+            found.update(sample_parameter(name, parameter))
+    return found.hexdigest()[:32]
+
+
+def mark_parameters(model: nn.Module, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the same for each parameter by itself, in few letters."""
+    return {name: hashlib.sha256(sample_parameter(name, parameter)).hexdigest()[:8]
+            for name, parameter in model.named_parameters() if name not in without}
+
+
+def sample_parameter(name: str, parameter: Tensor) -> bytes:
+    """Return a parameter's name, shape, and a sample of its values."""
+    sample = parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED_VALUES)].to(torch.bfloat16)
+    return f"{name} {tuple(parameter.shape)}\n".encode() + sample.cpu().contiguous().view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,335 @@
+"""`EncodedExamples`: examples as rows of tokens, special tokens around texts, windows over long texts, and the
+batches that are made of them. Numpy until the last moment.
+
+Axes: N rows, U units (a row, or the rows of one group of choices), B units of a batch, L positions, W windows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from saucier.errors import InputError
+from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
+from saucier.text.rows.batch import Ints
+from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
+from saucier.text.tokenizer.model_inputs import spell_tokens, spell_words
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Rows of different lengths, one behind another. Shapes: values [sum of lengths], offsets [N + 1]."""
+
+    values: Ints
+    offsets: Ints
+    fill: int
+    """What stands at padding."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], fill: int) -> Ragged:
+        """Lay rows one behind another."""
+        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+        values = np.fromiter((value for row in rows for value in row), dtype=np.int64, count=int(lengths.sum()))
+        return cls(values, np.concatenate([[0], np.cumsum(lengths)]), fill)
+
+    @property
+    def lengths(self) -> Ints:
+        """Length of each row. Shapes: [N]."""
+        return np.diff(self.offsets)
+
+    def row(self, number: int) -> Ints:
+        """Return one row. Shapes: [its length]."""
+        return self.values[self.offsets[number]:self.offsets[number + 1]]
+
+    def taken(self, rows: Ints) -> Ragged:
+        """Return some rows, in a new order. Shapes: rows [B]."""
+        return Ragged.of([self.row(number).tolist() for number in rows.tolist()], self.fill)
+
+    def joined(self, groups: Sequence[Ints]) -> Ragged:
+        """Return rows of several rows each, one behind another. Shapes: groups R lists of row numbers."""
+        return Ragged.of([[value for number in rows for value in self.row(number).tolist()] for rows in groups],
+                         self.fill)
+
+    def padded(self, rows: Ints) -> Ints:
+        """Return rows, filled up to the longest on the right. Shapes: [B] -> [B, L]."""
+        found = np.full((len(rows), int(self.lengths[rows].max(initial=1))), self.fill, dtype=np.int64)
+        for line, number in zip(found, rows.tolist(), strict=True):
+            values = self.row(number)
+            line[:len(values)] = values
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What did not fit into the rows."""
+
+    rows: int = 0
+    """Rows that were longer than the limit."""
+    tokens: int = 0
+    """Tokens that were left out of them."""
+    targets: int = 0
+    """Labels, entities or answers that were lost with them."""
+    what: str = "labels"
+    """What a person calls these."""
+    dropped: int = 0
+    """Rows of these that were left out altogether."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCharacters:
+    """The characters of a sheet's tokens, for models that read them."""
+
+    numbers: Ragged
+    """Which row of the table each token has."""
+    table: NDArray[np.int16]
+    """[different tokens, characters]."""
+
+    @classmethod
+    def of(cls, ids: Ragged, tokenizer: Tokenizer, *, longest: int, unknown: Mapping[int, str]) -> TokenCharacters:
+        """Spell tokens; `unknown`: words that the vocabulary has not, by where they stand in `ids.values`."""
+        known, numbers = np.unique(ids.values, return_inverse=True)
+        words = sorted(set(unknown.values()))
+        places = {word: len(known) + number for number, word in enumerate(words)}
+        numbers[list(unknown)] = [places[word] for word in unknown.values()]
+        table = np.concatenate([spell_tokens(tokenizer, known.tolist(), longest), spell_words(words, longest)])
+        return cls(Ragged(numbers, ids.offsets, 0), table)
+
+    def of_rows(self, rows: Ints) -> NDArray[np.int16]:
+        """Return the characters of some rows. Shapes: [B] -> [B, L, characters]."""
+        return self.table[self.numbers.padded(rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedExamples:
+    """Encoded examples.
+
+    Shapes: each of `wide` N rows, `flat` and `item` [U] or [U, ...].
+    """
+
+    wide: Mapping[str, Ragged]
+    """Arguments of the model, and labels, with a value for each position; `input_ids` is among them."""
+    flat: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Labels with a value for each unit."""
+    item: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The example that each unit was made of."""
+    cut: Truncation = Truncation()
+    """What was lost."""
+    beside: Mapping[str, Ragged] = field(default_factory=dict)
+    """With a value for each position too, for the task alone: what it needs to understand the model's outputs."""
+    part: Ints | None = None
+    """[U], which task of a mixture each unit belongs to; None where there is one task."""
+    spelled: TokenCharacters | None = None
+    """The characters of each token, where the model reads them."""
+    group: int = 1
+    """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each unit, of its longest row, on each side. Shapes: [U, sides]."""
+        sides = [self.wide[name] for name in ("input_ids", "decoder_input_ids", "labels") if name in self.wide]
+        different = [side for number, side in enumerate(sides) if number == 0
+                     or not np.array_equal(side.offsets, sides[0].offsets)]
+        return np.stack([side.lengths.reshape(-1, self.group).max(axis=1) for side in different], axis=1)
+
+    def batch(self, units: Ints) -> Batch:
+        """Return what the model and its objective read of some units. Shapes: [B] -> [B, L], or [B, group, L]."""
+        rows = (units[:, None] * self.group + np.arange(self.group)).ravel()
+        found: Batch = {}
+        for name, ragged in self.wide.items():
+            values = ragged.padded(rows)
+            found[name] = self.shaped(values)
+            if name in MASK_OF_INPUT:
+                found[MASK_OF_INPUT[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
+        if self.spelled is not None:
+            found["characters"] = to_int_tensor(self.spelled.of_rows(rows))
+        for name, column in self.flat.items():
+            chosen = column[units]
+            found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" \
+                else to_int_tensor(chosen)
+        return found
+
+    def shaped(self, values: NDArray[Any]) -> torch.Tensor:
+        """Put the rows of a unit side by side. Shapes: [B * group, L] -> [B, group, L], or the same."""
+        return to_int_tensor(values if self.group == 1 else values.reshape(-1, self.group, values.shape[1]))
+
+
+def take_rows(sheet: EncodedExamples, rows: Ints) -> EncodedExamples:
+    """Return some rows of a sheet without groups, as if there were no others. Shapes: rows [N']."""
+    wide = {name: Ragged.of([one.row(row).tolist() for row in rows.tolist()], one.fill)
+            for name, one in sheet.wide.items()}
+    return EncodedExamples(wide, {name: column[rows] for name, column in sheet.flat.items()}, sheet.item[rows],
+                           sheet.cut)
+
+
+def join_encoded(sheets: Sequence[EncodedExamples]) -> EncodedExamples:
+    """Put sheets of the same inputs one behind another."""
+    def end_to_end(parts: Sequence[Ragged]) -> Ragged:
+        starts = np.cumsum([0, *(len(one.values) for one in parts)])
+        offsets = [one.offsets[:-1] + start for one, start in zip(parts, starts, strict=False)]
+        return Ragged(np.concatenate([one.values for one in parts]), np.concatenate([*offsets, starts[-1:]]),
+                      parts[0].fill)
+
+    first = sheets[0]
+    lost = {name: sum(getattr(one.cut, name) for one in sheets) for name in ("rows", "tokens", "targets", "dropped")}
+    return EncodedExamples({name: end_to_end([one.wide[name] for one in sheets]) for name in first.wide},
+                           {name: np.concatenate([one.flat[name] for one in sheets]) for name in first.flat},
+                           np.concatenate([one.item for one in sheets]),
+                           replace(first.cut, **lost),
+                           part=None if first.part is None else np.concatenate([one.part for one in sheets
+                                                                                if one.part is not None]))
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """The units of a batch."""
+
+    sheet: EncodedExamples
+    units: Ints
+    row: Ints
+    """Their numbers in the global batch."""
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def select(self, part: slice) -> EncodedRows:
+        """Take some of them (a micro-batch)."""
+        return EncodedRows(self.sheet, self.units[part], self.row[part])
+
+
+class EncodedBatches(BucketedBatches[EncodedRows]):
+    """Endless batches of units of about one length, in an order that depends on the seed."""
+
+    def __init__(self, sheet: EncodedExamples, batch: int, *, seed: int = 0) -> None:
+        """Plan batches of at most `batch` units."""
+        super().__init__(LengthPlan(sheet.lengths, BatchLimits(batch=batch), seed),
+                         functools.partial(EncodedRows, sheet))
+
+
+def order_by_length(sheet: EncodedExamples, batch: int) -> Iterator[EncodedRows]:
+    """Yield every unit once, shortest first."""
+    plan = LengthPlan(sheet.lengths, BatchLimits(batch=batch), 0)
+    for step in range(plan.batches):
+        units = plan.ordered_batch(step)
+        yield EncodedRows(sheet, units, np.arange(len(units)))
+
+
+@dataclass(frozen=True, slots=True)
+class CollateExamples:
+    """Units to a batch; nothing is drawn."""
+
+    overlap: ClassVar[int] = 0
+
+    def row_length(self, length: int) -> int:
+        """The same."""
+        return length
+
+    def __call__(self, rows: EncodedRows, *, seed: int, step: int) -> Batch:
+        """Pad them."""
+        return rows.sheet.batch(rows.units)
+
+
+LENGTH_COUNTS = 0.01
+"""What a token of a window's length adds to the context of a place. Source: Devlin et al. 2019, code release."""
+
+
+@dataclass(frozen=True, slots=True)
+class FramedRow:
+    """One row."""
+
+    ids: list[int]
+    types: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The special tokens that a tokenizer puts before, between and behind the texts of a row."""
+
+    borders: tuple[tuple[int, ...], ...]
+    """One more than there are texts."""
+    border_types: tuple[tuple[int, ...], ...]
+    """The segments of these tokens."""
+    text_types: tuple[int, ...]
+    """The segment of each text."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, sample: str, texts: int) -> Frame:
+        """Read the frame off a row of `texts` texts of one token each, the first of `sample`.
+
+        Raises `InputError` where the sample has no tokens.
+        """
+        parts = [tokenizer.encodings([sample], False)[0] for _ in range(texts)]
+        if not parts[0].ids:
+            raise InputError(f"the tokenizer makes no token of {sample[:40]!r}", where="data",
+                             remedy="give texts in a language that it knows")
+        for part in parts:
+            part.truncate(1)
+        done = tokenizer.backend.post_process(parts[0], parts[1] if texts > 1 else None, True)
+        borders: list[list[int]] = [[]]
+        types: list[list[int]] = [[]]
+        own: list[int] = []
+        for number, kind, text in zip(tokenizer.published_ids(done.ids), done.type_ids, done.sequence_ids, strict=True):
+            if text is None:
+                borders[-1].append(number)
+                types[-1].append(kind)
+            else:
+                own.append(kind)
+                borders.append([])
+                types.append([])
+        return cls(tuple(map(tuple, borders)), tuple(map(tuple, types)), tuple(own))
+
+    @property
+    def size(self) -> int:
+        """How many tokens it takes of a row."""
+        return sum(map(len, self.borders))
+
+    def room(self, length: int, taken: int = 0, *, what: str, where: str, remedy: str) -> int:
+        """Return how many tokens a row has for a text beside `taken` others. Raises `InputError` where it has none."""
+        room = length - self.size - taken
+        if room < 1:
+            raise InputError(f"rows of {length} tokens have no room {what}", where=where, remedy=remedy)
+        return room
+
+    def row(self, *texts: Sequence[int]) -> FramedRow:
+        """Put texts into it."""
+        ids, types = list(self.borders[0]), list(self.border_types[0])
+        for place, text in enumerate(texts):
+            ids += [*text, *self.borders[place + 1]]
+            types += [*[self.text_types[place]] * len(text), *self.border_types[place + 1]]
+        return FramedRow(ids, types)
+
+    def start(self, *before: int) -> int:
+        """Return where a text begins, behind others of these lengths."""
+        return sum(before) + sum(map(len, self.borders[:len(before) + 1]))
+
+
+def split_windows(length: int, room: int, step: int) -> list[tuple[int, int]]:
+    """Return where windows of at most `room` tokens begin and end; each begins `step` tokens behind the one before.
+
+    Source: Devlin et al. 2019, code release (document stride).
+    """
+    starts = [0]
+    while starts[-1] + room < length:
+        starts.append(starts[-1] + step)
+    return [(start, min(start + room, length)) for start in starts]
+
+
+def assign_owners(spans: Sequence[tuple[int, int]]) -> Ints:
+    """Return for each token the window in which it has most context on its poorer side; of equal ones the first.
+
+    Source: Devlin et al. 2019, code release (maximal context). Shapes: -> [N].
+    """
+    places = np.arange(spans[-1][1])
+    starts, stops = np.array(spans, dtype=np.int64).T[:, :, None]
+    context = np.minimum(places - starts, stops - 1 - places) + LENGTH_COUNTS * (stops - starts)
+    found: Ints = np.where((places >= starts) & (places < stops), context, -1.0).argmax(axis=0)
+    return found

@@ -1,0 +1,228 @@
+"""Files of golds (a column of a table, the tags of a CoNLL file, the answers of a SQuAD file) and of predictions
+(JSONL, a row an object `{"id": "train.tsv:17", "prediction": ..., "gold": ..., ...}`).
+
+A prediction is a text (a class, an answer), a number, a list of texts (tags, labels) or of numbers (scores), or
+null.
+The gold may be in the row or in another file; whatever else a row holds (its text, probabilities) is kept as
+`extras`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from saucier.errors import InputError, suggest_name
+from saucier.files import write_text
+from saucier.tasks.file_formats import read_answers, read_member
+from saucier.text.reading.sources import SourceFile, find_sources, read_lines
+from saucier.text.reading.tables import TableRow, make_missing_column_error, read_rows
+
+COLUMNS = ("gold", "label", "labels", "score", "tags", "answers", "answer", "target", "summary", "summaries",
+           "translation", "reference", "references", "output", "completion")
+"""Where golds are looked for, in this order."""
+LOOKED_AT = 2_000
+"""Lines by which a CoNLL file is told from a table."""
+CONLL = (".conll", ".iob", ".iob2", ".bio")
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """What is right for one row."""
+
+    gold: Any
+    ids: tuple[str, ...]
+    """By which a prediction may name it: an id of its own, then file and line."""
+    where: str
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """The row's other columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Golds:
+    """The golds of a file, and what they were read as."""
+
+    rows: tuple[Gold, ...]
+    read_as: str
+    """Such as `column 'label'`, for the reader to see."""
+
+
+def read_golds(name: str, column: str | None = None) -> Golds:
+    """Read the golds of a file. `column` names where they stand; otherwise one of `COLUMNS` is taken.
+
+    Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
+    """
+    [source] = find_sources([name])
+    if is_conll(source):
+        found = tuple(_sentences(source))
+        return Golds(_not_empty(found, source), "CoNLL: a word a line, its tag last")
+    first = next(read_rows(source, None), None)
+    if first is not None and "qas" in first.cells:
+        return Golds(_not_empty(tuple(_questions(source)), source), "SQuAD: the answers of each question")
+    column = column or _column(list(first.cells) if first else [], source)
+    return Golds(_not_empty(tuple(_cells(source, column)), source), f"column {column!r}")
+
+
+def _not_empty(found: tuple[Gold, ...], source: SourceFile) -> tuple[Gold, ...]:
+    if not found:
+        raise InputError("holds no golds", where=source.name, remedy="name the labelled file")
+    return found
+
+
+def _column(known: Sequence[str], source: SourceFile) -> str:
+    found = [name for name in COLUMNS if name in known]
+    if not found:
+        raise InputError(f"which column holds the golds? There are {', '.join(known)}", where=source.name,
+                         remedy=f"say which, for example --column {known[-1] if known else 'label'}")
+    return found[0]
+
+
+def _cells(source: SourceFile, column: str) -> Iterator[Gold]:
+    for row in read_rows(source, None):
+        where = f"{source.name}, line {row.line}"
+        if column not in row.cells:
+            raise make_missing_column_error(column, list(row.cells), where)
+        extras = {name: value for name, value in row.cells.items() if name != column}
+        yield Gold(_references(row.cells[column]), _ids(row, source), where, extras)
+
+
+def _references(value: Any) -> Any:
+    """Take the texts out of SQuAD's answers; leave all else."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "text" in one for one in value):
+        return [one["text"] for one in value]
+    return value
+
+
+def _ids(row: TableRow, source: SourceFile) -> tuple[str, ...]:
+    own = next((str(row.cells[name]) for name in ("id", "_id") if row.cells.get(name) is not None), None)
+    return (*(() if own is None else (own,)), *row_names(source, row.line))
+
+
+def row_names(source: SourceFile, line: int) -> tuple[str, str]:
+    """Name a row by its file and line, without the folder and with."""
+    return f"{Path(source.name).name}:{line}", f"{source.name}:{line}"
+
+
+def _questions(source: SourceFile) -> Iterator[Gold]:
+    for row in read_rows(source, None):
+        where = f"{source.name}, line {row.line}"
+        for question in read_member(row.cells, "qas", list, where):
+            text, number = read_member(question, "question", str, where), str(question.get("id"))
+            where_asked = f"{where}, question {number}"
+            yield Gold([answer for answer, _ in read_answers(question.get("answers"), where_asked)], (number,),
+                       where_asked, {"question": text})
+
+
+def is_conll(source: SourceFile) -> bool:
+    """Tell whether a file has a word a line and empty lines between sentences."""
+    if source.format not in ("txt", "tsv"):
+        return False
+    if Path(source.name).suffix.lower() in CONLL:
+        return True
+    seen = [line for _, line in islice(read_lines(source), LOOKED_AT)]
+    widths = {len(_words(line)) for line in seen if line.strip()}
+    return len(widths) == 1 and widths.pop() > 1 and any(not line.strip() for line in seen[:-1])
+
+
+def _words(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
+
+
+def _sentences(source: SourceFile) -> Iterator[Gold]:
+    held: list[list[str]] = []
+    start = 1
+    for number, line in read_lines(source):
+        if line.strip():
+            start = start if held else number
+            held.append(_words(line))
+        elif held:
+            yield _sentence(held, source, start)
+            held = []
+    if held:
+        yield _sentence(held, source, start)
+
+
+def _sentence(held: list[list[str]], source: SourceFile, start: int) -> Gold:
+    short = next((place for place, words in enumerate(held) if len(words) < 2), None)
+    if short is not None:
+        raise InputError(f"has a word without a tag: {held[short][0]!r}", where=f"{source.name}, line {start + short}",
+                         remedy="write the word, a tab and its tag")
+    return Gold([words[-1] for words in held], row_names(source, start), f"{source.name}, line {start}",
+                {"tokens": [words[0] for words in held]})
+
+
+ID, PREDICTION, GOLD = "id", "prediction", "gold"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRow:
+    """One row. `gold` is None where the file has none, or says null; `has_gold` tells which."""
+
+    prediction: Any
+    gold: Any = None
+    id: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+    """File and line, for errors."""
+    has_gold: bool = False
+
+
+def write_predictions(path: Path, predicted: Iterable[PredictionRow]) -> None:
+    """Write predictions, atomically; an id or a gold only where there is one."""
+    write_text(path, "".join(as_line(one) + "\n" for one in predicted))
+
+
+def as_line(one: PredictionRow) -> str:
+    """Write a row as JSON, in one line."""
+    return json.dumps(as_row(one), ensure_ascii=False)
+
+
+def as_row(one: PredictionRow) -> dict[str, Any]:
+    """Give the object that is written."""
+    head = ({} if one.id is None else {ID: one.id}) | {PREDICTION: one.prediction}
+    return head | ({GOLD: one.gold} if one.has_gold or one.gold is not None else {}) | dict(one.extras)
+
+
+def read_predictions(name: str) -> list[PredictionRow]:
+    """Read a file of predictions.
+
+    Errors: `InputError` with file and line for a row without a prediction, an id that occurs twice, and what `tables`
+    finds wrong with the file.
+    """
+    [source] = find_sources([name])
+    found = [_predicted(row, f"{source.name}, line {row.line}") for row in read_rows(source, None)]
+    if not found:
+        raise InputError("holds no predictions", where=name, remedy="leave it out")
+    _check_ids(found)
+    return found
+
+
+def _predicted(row: TableRow, where: str) -> PredictionRow:
+    if PREDICTION not in row.cells:
+        raise InputError(f"has no {PREDICTION!r}; it has {', '.join(row.cells) or 'nothing'}", where=where,
+                         remedy=_nearest_remedy(list(row.cells)))
+    extras = {name: value for name, value in row.cells.items() if name not in (ID, PREDICTION, GOLD)}
+    number = row.cells.get(ID)
+    return PredictionRow(row.cells[PREDICTION], row.cells.get(GOLD), None if number is None else str(number), extras,
+                         where, GOLD in row.cells)
+
+
+def _nearest_remedy(names: list[str]) -> str:
+    close = suggest_name(PREDICTION, names) if names else ""
+    found = close.removeprefix("did you mean ").rstrip("?")
+    return f"rename {found} to 'prediction'" if close.startswith("did") else \
+        'write rows such as {"id": "dev.tsv:2", "prediction": "positive"}'
+
+
+def _check_ids(found: list[PredictionRow]) -> None:
+    seen: dict[str, str] = {}
+    for one in found:
+        if one.id is not None and one.id in seen:
+            raise InputError(f"the id {one.id!r} stands in {seen[one.id]} already", where=one.where,
+                             remedy="give each row an id of its own, or leave the ids out")
+        if one.id is not None:
+            seen[one.id] = one.where

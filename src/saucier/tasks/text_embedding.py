@@ -1,0 +1,250 @@
+"""Texts as vectors: pairs, scored pairs, labelled pairs, triplets; saved as sentence-transformers reads them.
+
+Axes: N examples, T different texts, E width of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.objectives import labels as objectives
+from saucier.objectives.base import Objective
+from saucier.tasks.config import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
+from saucier.tasks.encoded_examples import EncodedExamples, Truncation
+from saucier.tasks.examples import LABEL, NEGATIVE, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, read_cells
+from saucier.tasks.labelled_texts import encode_texts
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import list_columns
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+TOGETHER, APART = "together", "apart"
+MOST_SIMILARITIES = 1 << 24
+"""Cosines that are held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup(Example):
+    """Texts that are compared, and how near they are meant to be."""
+
+    texts: tuple[str, ...]
+    """A text, its pair, maybe a wrong one."""
+    score: float | None = None
+    """How near they are: a score, or 1 and 0; None where that is not told."""
+
+
+UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
+          "(task.learns.kind=cosine reads scores, contrastive reads labels)")
+"""What is said of pairs that are learned from as if all were near."""
+
+
+def unread_scores(source: SourceFile, asked: Mapping[str, str | None]) -> str | None:
+    """Return the column of a file that looks like a label or a score, and is no text that was asked for."""
+    usual = {*LABEL.usual, *SCORE.usual} - {*asked.values()}
+    return next((name for name in list_columns(source) if name in usual), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingTask(Task[TextGroup]):
+    """Vectors by which texts are compared."""
+
+    config: Embedding
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is read of a labelled file."""
+        needed = replace(PAIR, needed=True)
+        match self.config.learns:
+            case InBatch():
+                return TEXT, needed, NEGATIVE
+            case CosineScore():
+                return TEXT, needed, SCORE
+            case ContrastivePairs():
+                return TEXT, needed, LABEL
+            case TripletTexts():
+                return TEXT, needed, replace(NEGATIVE, needed=True)
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
+        """Yield groups of texts."""
+        wanted = self.columns if labelled else (TEXT, replace(PAIR, needed=True))
+        asked = {column.role: getattr(self.config, column.role) for column in wanted}
+        idle = labelled and isinstance(self.config.learns, InBatch) and unread_scores(source, asked)
+        for row in read_cells(source, wanted, asked):
+            if idle:
+                tally[UNREAD.format(column=idle)] += 1
+            texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
+            yield TextGroup(row.example.place, row.example.name, texts, self.score(row) if labelled else None)
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> TextGroup:
+        """Two texts that are compared."""
+        if len(texts) != 2:
+            raise InputError("there is nothing to compare the text with", where="--text",
+                             remedy="give two texts with ||| between; `saucier.embed` gives the vectors themselves")
+        return TextGroup(example.place, example.name, texts)
+
+    def score(self, row: Cells) -> float | None:
+        """Read how near the texts of a row are."""
+        match self.config.learns:
+            case CosineScore():
+                return row.number("score")
+            case ContrastivePairs(together=together):
+                return float(row.word("label") == together)
+            case _:
+                return None
+
+    def learned(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
+        """Take the lowest and the highest score from the file; labels must be of both kinds."""
+        found = [one.score for one in examples if one.score is not None]
+        learns, where = self.config.learns, examples[0].place.file
+        if found and len(set(found)) < 2:
+            raise InputError("has the same score or label in every row", where=where,
+                             remedy="give pairs that are near and pairs that are not (task.learns.together=LABEL)")
+        if not isinstance(learns, CosineScore):
+            return self
+        bounds = {"low": min(found) if learns.low is None else learns.low,
+                  "high": max(found) if learns.high is None else learns.high}
+        changed = learns.model_copy(update=bounds)
+        return replace(self, config=self.config.model_copy(update={"learns": changed}))
+
+    @property
+    def wanted(self) -> RequiredHead:
+        """The mean of a text's vectors, scaled to length one."""
+        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.EmbeddingHead()
+
+        return RequiredHead("embedding", generic)
+
+    def sheet(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
+        """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.
+
+        Groups of an asking file (without a third text) are pairs.
+        """
+        group = len(examples[0].texts)
+        for one in examples:
+            if len(one.texts) != group:
+                raise InputError(f"has {len(one.texts)} texts, and others have {group}", where=str(one.place),
+                                 remedy="give files with the same columns")
+        wide, cut = encode_texts([text for one in examples for text in one.texts], None, encoding)
+        scores = [one.score for one in examples if one.score is not None]
+        flat = {"labels": self.targets(scores)} if len(scores) == len(examples) else {}
+        return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=group)
+
+    def targets(self, scores: Sequence[float]) -> Any:
+        """Move scores into 0 … 1. Shapes: [N]."""
+        low, high = self.bounds
+        return ((np.array(scores) - low) / (high - low)).astype(np.float32)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The scores that cosines 0 and 1 stand for."""
+        learns = self.config.learns
+        if isinstance(learns, CosineScore) and learns.low is not None and learns.high is not None:
+            return learns.low, learns.high
+        return 0.0, 1.0
+
+    @property
+    def objective(self) -> Objective:
+        """What `learns` says."""
+        match self.config.learns:
+            case InBatch(scale=scale):
+                return objectives.InBatchNegatives(scale)
+            case CosineScore():
+                return objectives.Cosine()
+            case ContrastivePairs(margin=margin):
+                return objectives.Contrastive(margin)
+            case TripletTexts(margin=margin):
+                return objectives.Triplets(margin)
+
+    @property
+    def scored_as(self) -> str:
+        """As numbers, as one of two classes, or by the rank of the right text."""
+        match self.config.learns:
+            case CosineScore():
+                return "numbers"
+            case ContrastivePairs():
+                return "classes"
+            case _:
+                return "ranks"
+
+    def answers(self, reading: Predictor, examples: Sequence[TextGroup], sheet: EncodedExamples) -> list[Answer]:
+        """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
+        texts = list(dict.fromkeys(text for one in examples for text in one.texts))
+        places = {text: place for place, text in enumerate(texts)}
+        vectors = compute_vectors(reading, unique_texts(sheet, examples, places))
+        groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
+        return self.compared(vectors, groups)
+
+    def compared(self, vectors: Tensor, groups: Tensor) -> list[Answer]:
+        """Turn vectors into answers. Shapes: vectors [T, E] of length one, groups [N, G]."""
+        near = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(-1)
+        match self.config.learns:
+            case CosineScore():
+                low, high = self.bounds
+                return [Answer(low + one * (high - low), None, {"cosine": round(one, 4)}) for one in near.tolist()]
+            case ContrastivePairs(margin=margin):
+                return [Answer(TOGETHER if 1 - one < margin / 2 else APART, None, {"cosine": round(one, 4)})
+                        for one in near.tolist()]
+            case _:
+                return [Answer(float(rank), None, {"cosine": round(one, 4)})
+                        for rank, one in zip(rank_candidates(vectors, groups).tolist(), near.tolist(), strict=True)]
+
+    def gold(self, example: TextGroup) -> Json:
+        """The score, whether they belong together, or rank 1."""
+        match self.config.learns:
+            case CosineScore():
+                return example.score
+            case ContrastivePairs():
+                return None if example.score is None else TOGETHER if example.score else APART
+            case _:
+                return 1.0
+
+    def texts(self, example: TextGroup) -> tuple[str, ...]:
+        """All texts of the group."""
+        return example.texts
+
+    def classes(self, example: TextGroup) -> Sequence[str]:
+        """Whether they belong together, where that is learned."""
+        gold = self.gold(example)
+        return (gold,) if isinstance(gold, str) else ()
+
+
+def unique_texts(sheet: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
+    """Return a sheet of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
+    first = np.zeros(len(places), dtype=np.int64)
+    rows = [places[text] for one in examples for text in one.texts]
+    for row, place in reversed(list(enumerate(rows))):
+        first[place] = row
+    wide = {name: ragged.taken(first) for name, ragged in sheet.wide.items()}
+    return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
+
+
+def compute_vectors(reading: Predictor, sheet: EncodedExamples) -> Tensor:
+    """Return the vectors of all texts, of length one, on the CPU. Shapes: T rows -> [T, E]."""
+    found: dict[int, Tensor] = {}
+    for units, _, output in reading.outputs(sheet):
+        assert output.embeddings is not None, "the head gives vectors"
+        found |= dict(zip(units.tolist(), F.normalize(output.embeddings.float(), dim=-1).cpu(), strict=True))
+    return torch.stack([found[unit] for unit in range(len(sheet))])
+
+
+def rank_candidates(vectors: Tensor, groups: Tensor) -> Tensor:
+    """Return the rank of each text's pair among all pairs and wrong texts, from 1; of equals it is the last.
+
+    Shapes: vectors [T, E], groups [N, G] -> [N].
+    """
+    candidates = vectors[torch.unique(groups[:, 1:])]
+    size, found = max(1, MOST_SIMILARITIES // len(candidates)), []
+    for part in groups.split(size):
+        asked = vectors[part[:, 0]]
+        own = (asked * vectors[part[:, 1]]).sum(-1, keepdim=True)
+        found.append((asked @ candidates.T >= own - 1e-6).sum(-1).clamp_min(1))
+    return torch.cat(found)

@@ -1,0 +1,352 @@
+"""A mixture: several tasks whose answers are texts, learned by one model at rates that are a pure function of
+seed and step, each scored by its own metrics.
+
+Axes: U units of the encoded examples, M tasks, S units that an epoch shows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows, join_encoded, take_rows
+from saucier.tasks.examples import Column, Example, Tally, read_cells
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
+from saucier.tasks.written.config import Declared, Equal, Member, Mixture, Proportional, Temperature
+from saucier.tasks.written.prompts import Prompt
+from saucier.tasks.written.task import WritingTask
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import list_columns
+from saucier.text.rows.batch import Ints, make_generator
+from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+Floats = NDArray[np.float64]
+OFFSET, ORDER = 12, 13
+"""Streams of random numbers."""
+
+
+def mixing_rates(rates: Any, sizes: Sequence[int], names: Sequence[str]) -> Floats:
+    """Return how often each task comes; they sum to one, and a task without rows never comes. Shapes: [M].
+
+    Source: Raffel et al. 2020, §3.5.2: r_m = min(e_m, K) / Σ min(e_n, K), and r_m^(1/T) scaled to sum to one.
+    """
+    counted = np.asarray(sizes, dtype=np.float64)
+    match rates:
+        case Proportional(cap=cap):
+            found = cap_sizes(counted, cap)
+        case Temperature(temperature=temperature, cap=cap):
+            found = cap_sizes(counted, cap) ** (1 / temperature)
+        case Equal():
+            found = np.ones(len(counted))
+        case Declared(rates=said):
+            found = np.array([said.get(name, 0.0) for name in names])
+    found = np.where(counted > 0, found, 0.0)  # of nothing, nothing comes
+    result: Floats = found / found.sum()
+    return result
+
+
+def cap_sizes(sizes: Floats, cap: int | None) -> Floats:
+    """Return sizes of at most `cap`. Shapes: [M]."""
+    return sizes if cap is None else np.minimum(sizes, cap)
+
+
+class Draws:
+    """Which units an epoch shows: each task as often as its rate says, its units in turn, shuffled in every round."""
+
+    def __init__(self, part: Ints, rates: Floats, size: int, seed: int) -> None:
+        """`part` [U] is the task of each unit, `size` the units of an epoch."""
+        self._members = [np.flatnonzero(part == number) for number in range(len(rates))]
+        self._borders, self._size, self._seed = np.cumsum(rates), size, seed
+
+    def counts(self, epoch: int) -> Ints:
+        """Return how many units of each task an epoch shows: its rate of all, rounded up or down. Shapes: [M].
+
+        Points in even steps from a random offset are dealt to the tasks by their rates (systematic sampling), so the
+        mean over epochs is the rate itself.
+        """
+        points = (np.arange(self._size) + make_generator(self._seed, OFFSET, epoch).random()) / self._size
+        tasks = np.searchsorted(self._borders / self._borders[-1], points, side="right")
+        return np.bincount(tasks.clip(max=len(self._borders) - 1), minlength=len(self._borders))
+
+    def units(self, epoch: int) -> Ints:
+        """Return the units of an epoch, task by task. Shapes: [S]."""
+        before = sum((self.counts(one) for one in range(epoch)), np.zeros(len(self._members), dtype=np.int64))
+        return np.concatenate([self.turn(number, int(first), int(count)) for number, (first, count)
+                               in enumerate(zip(before, self.counts(epoch), strict=True))])
+
+    def turn(self, task: int, first: int, count: int) -> Ints:
+        """Return the next `count` units of a task that has shown `first` already. Shapes: [count]."""
+        rounds, slots = np.divmod(np.arange(first, first + count), max(1, len(self._members[task])))
+        orders = {int(one): make_generator(self._seed, ORDER, task, int(one)).permutation(self._members[task])
+                  for one in np.unique(rounds)}
+        return np.array([orders[int(one)][slot] for one, slot in zip(rounds, slots, strict=True)], dtype=np.int64)
+
+
+class MixedBatches(BucketedBatches[EncodedRows]):
+    """Endless batches of a mixture, in each of which all tasks may come; an epoch has as many units as count."""
+
+    def __init__(self, sheet: EncodedExamples, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
+        """Plan batches of at most `batch` units, `size` units in an epoch; `sheet.part` tells the tasks apart."""
+        assert sheet.part is not None, "a mixture tells its tasks apart"
+        units = functools.lru_cache(maxsize=2)(Draws(sheet.part, rates, size, seed).units)
+
+        def plan(epoch: int) -> LengthPlan:
+            return LengthPlan(sheet.lengths[units(epoch)], BatchLimits(batch=batch), seed)
+
+        self._units, self._plans = units, functools.lru_cache(maxsize=2)(plan)
+        super().__init__(plan(0), functools.partial(EncodedRows, sheet))
+
+    def _items(self, step: int) -> Ints:
+        epoch = step // self.steps_per_epoch
+        return self._units(epoch)[self._plans(epoch).shuffled_batch(step)]
+
+
+NAMED = Column("task", ())
+UNNAMED = ""
+"""The name of a text that a person typed without one."""
+SHOWN = 12
+"""Tasks that are listed by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureExample(Example):
+    """An example of one of the tasks."""
+
+    of: str
+    """The task's name."""
+    inner: Any
+    """The example itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Examples whose tasks are the same but for their names."""
+
+    task: WritingTask[Any]
+    numbers: list[int]
+    """Which of all examples these are."""
+
+    def examples(self, portions: Sequence[MixtureExample]) -> list[Any]:
+        """Return the examples themselves."""
+        return [portions[number].inner for number in self.numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureTask(WritingTask[MixtureExample]):
+    """Several tasks at once."""
+
+    members: dict[str, WritingTask[Any]] = field(hash=False)
+    """The tasks, by name, as the config has them."""
+    each: WritingTask[Any]
+    """The task of rows whose name only a column says."""
+    config: Mixture
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
+        """Yield the rows of a file by the task whose file it is, or whose name stands in the row."""
+        if self.config.by is not None:
+            yield from read_named_rows(self, source, tally, labelled=labelled)
+            return
+        name = task_of_file(source, self.config.tasks)
+        for one in self.members[name].read(source, tally, labelled=labelled):
+            yield MixtureExample(one.place, one.name, name, one)
+
+    def member(self, name: str) -> WritingTask[Any]:
+        """Return the task of a name, also of one that training did not have."""
+        return self.members.get(name, self.each)
+
+    def of(self, examples: Sequence[MixtureExample]) -> dict[str, list[int]]:
+        """Return which examples are of which task."""
+        found: dict[str, list[int]] = {name: [] for name in self.members}
+        for number, one in enumerate(examples):
+            found.setdefault(one.of, []).append(number)
+        return found
+
+    def groups(self, examples: Sequence[MixtureExample]) -> list[TaskGroup]:
+        """Put together what is the same task under several names, so that it is encoded and answered in one go."""
+        found: dict[str, TaskGroup] = {}
+        for name, numbers in self.of(examples).items():
+            task = self.member(name)
+            group = found.setdefault(f"{task.config.kind} {task.config.model_dump_json()}", TaskGroup(task, []))
+            group.numbers.extend(numbers)
+        return [group for group in found.values() if group.numbers]
+
+    def with_members(self, members: dict[str, WritingTask[Any]], each: WritingTask[Any]) -> MixtureTask:
+        """Return the mixture with what its tasks have learned of their rows."""
+        tasks = {name: Member(task=one.config, files=self.config.tasks[name].files if name in self.config.tasks else ())
+                 for name, one in members.items()}
+        config = self.config.model_copy(update={"tasks": tasks, "each": each.config})
+        return replace(self, config=config, members=members, each=each)
+
+    def learned(self, examples: Sequence[MixtureExample]) -> MixtureTask:
+        """Let each task learn its labels. Raises `InputError` for a task without rows, or without a declared rate."""
+        members = {}
+        for name, numbers in self.of(examples).items():
+            if not numbers:
+                raise InputError(f"no training row is of {name}", where=f"task.tasks.{name}",
+                                 remedy="give its file too, or leave the task out")
+            members[name] = self.member(name).learned([examples[number].inner for number in numbers])
+        said = self.config.rates.rates if isinstance(self.config.rates, Declared) else members
+        if bare := sorted(members.keys() - said.keys()):
+            raise InputError(f"no rate for {', '.join(bare[:SHOWN])}", where="task.rates.rates",
+                             remedy="declare one for every task, or choose another kind of rates")
+        return self.with_members(members, self.each)
+
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer as each task in turn returns it."""
+        for one in self.members.values():
+            tokenizer = one.spelled(tokenizer)
+        return tokenizer
+
+    def check(self, examples: Sequence[MixtureExample]) -> None:
+        """Check each task's rows."""
+        for part in self.parts(examples):
+            part.task.check(part.examples)
+
+    def parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
+        """Each task that has examples."""
+        return [ScoredPart(name, self.member(name), [examples[number].inner for number in numbers], numbers)
+                for name, numbers in self.of(examples).items() if numbers]
+
+    def sheet(self, examples: Sequence[MixtureExample], encoding: Encoding) -> EncodedExamples:
+        """Encode each task's rows, conversations one in a row."""
+        places = {name: place for place, name in enumerate(self.of(examples))}
+        owners = np.array([places[one.of] for one in examples], dtype=np.int64)
+        sheets = []
+        for group in self.groups(examples):
+            found = without_packing(group.task).sheet(group.examples(examples), encoding)
+            items = np.array(group.numbers, dtype=np.int64)[found.item]
+            sheets.append(replace(found, item=items, part=owners[items]))
+        return join_encoded(sheets)
+
+    def fitted(self, sheet: EncodedExamples) -> MixtureTask:
+        """Let each task take the length of its longest response; of tasks in a column, that of all responses."""
+        assert sheet.part is not None, "made by `sheet`"
+        own = {name: take_rows(sheet, np.flatnonzero(sheet.part == number)) if self.config.by is None else sheet
+               for number, name in enumerate(self.members)}
+        each = self.each if self.config.by is None else self.each.fitted(sheet)
+        return self.with_members({name: one.fitted(own[name]) for name, one in self.members.items()}, each)
+
+    def sizes(self, sheet: EncodedExamples) -> Ints:
+        """Return how many rows each task has, one for each text that is to be written. Shapes: [M]."""
+        assert sheet.part is not None, "made by `sheet`"
+        return np.bincount(sheet.part, minlength=len(self.members))
+
+    def rates(self, sizes: Sequence[int]) -> Floats:
+        """Return how often each task comes, by their numbers of rows."""
+        return mixing_rates(self.config.rates, sizes, list(self.members))
+
+    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
+        """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
+        sizes = self.sizes(sheet)
+        counted = int(cap_sizes(sizes.astype(np.float64), cap_of(self.config)).sum())
+        assert sheet.part is not None, "made by `sheet`"
+        return MixedBatches(sheet, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
+
+    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
+        """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
+        rates = self.rates(self.sizes(sheet).tolist()).tolist()
+        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
+        more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
+        yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
+
+    def generation_settings(self, encoding: Encoding) -> dict[str, Any]:
+        """That of the first task, with room for the longest answer of all."""
+        all_of_them = [one.generation_settings(encoding) for one in self.members.values()]
+        return all_of_them[0] | {"max_new_tokens": max(one.get("max_new_tokens", 0) for one in all_of_them)}
+
+    def answers(self, reading: Predictor, examples: Sequence[MixtureExample], sheet: EncodedExamples) -> list[Answer]:
+        """Let the model write, task by task."""
+        found: dict[int, Answer] = {}
+        for group in self.groups(examples):
+            answers = group.task.answers(reading, group.examples(examples), sheet)
+            found |= {number: replace(one, more=one.more | {"task": examples[number].of})
+                      for number, one in zip(group.numbers, answers, strict=True)}
+        return [found[number] for number in range(len(examples))]
+
+    def prompt(self, example: MixtureExample, encoding: Encoding) -> Prompt:
+        """That of its task."""
+        return self.member(example.of).prompt(example.inner, encoding)
+
+    def responses(self, example: MixtureExample) -> Sequence[str]:
+        """Those of its task."""
+        return self.member(example.of).responses(example.inner)
+
+    def target_texts(self, example: MixtureExample) -> tuple[str, ...]:
+        """Those of its task."""
+        return self.member(example.of).target_texts(example.inner)
+
+    def around(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
+        """That of its task."""
+        return self.member(example.of).around(example.inner, body)
+
+    def gold(self, example: MixtureExample) -> Json | list[Json]:
+        """That of its task."""
+        return self.member(example.of).gold(example.inner)
+
+    def texts(self, example: MixtureExample) -> tuple[str, ...]:
+        """Those of its task."""
+        return self.member(example.of).texts(example.inner)
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
+        """A text from the command line, with the name of its task before it: `sst2 ||| a fine film`.
+
+        Tasks that a column tells apart need no name. Raises `InputError` where one is needed.
+        """
+        named = texts[0] in self.members and len(texts) > 1
+        if not named and self.config.by is None:
+            raise InputError("which task is it of?", where="--text",
+                             remedy=f"write '{next(iter(self.members))} ||| TEXT'")
+        name, said = (texts[0], texts[1:]) if named else (UNNAMED, texts)
+        return MixtureExample(example.place, example.name, name, self.member(name).typed(said, example))
+
+    def classes(self, example: MixtureExample) -> Sequence[str]:
+        """The name of its task, so that rows are counted by it."""
+        return (example.of,)
+
+
+def read_named_rows(task: MixtureTask, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
+    """Yield the rows of a file by the task that a column names. Raises `InputError` for a row without a name.
+
+    Rows that are only to be answered need none: then a file may lack the column.
+    """
+    if not labelled and task.config.by not in list_columns(source):
+        yield from (MixtureExample(one.place, one.name, UNNAMED, one)
+                    for one in task.each.read(source, tally, labelled=False))
+        return
+    named = {row.example.place: row.word(NAMED.role)
+             for row in read_cells(source, (NAMED,), {NAMED.role: task.config.by})}
+    for one in task.each.read(source, tally, labelled=labelled):
+        yield MixtureExample(one.place, one.name, named[one.place], one)
+
+
+def without_packing(task: Any) -> WritingTask[Any]:
+    """Return a task that puts each example into a row of its own, so that rates are those of examples."""
+    packs = getattr(task.config, "packing", False)
+    found: WritingTask[Any] = replace(task, config=task.config.model_copy(update={"packing": False})) if packs else task
+    return found
+
+
+def cap_of(config: Mixture) -> int | None:
+    """Return the most rows that count of a task; None: all."""
+    return config.rates.cap if isinstance(config.rates, Proportional | Temperature) else None
+
+
+def task_of_file(source: SourceFile, tasks: dict[str, Member]) -> str:
+    """Return the task whose file this is. Raises `InputError` for a file of none, and of several."""
+    path = str(Path(source.name).absolute()) if source.name != "-" else source.name
+    found = [name for name, one in tasks.items()
+             if any(fnmatch(path, pattern) for pattern in one.files or (f"*{name}*",))]
+    if len(found) != 1:
+        raise InputError("is of no task" if not found else f"is of several tasks: {', '.join(found)}",
+                         where=source.name, remedy="say which files are whose: task.tasks.NAME.files")
+    return found[0]

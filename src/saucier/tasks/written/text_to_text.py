@@ -1,0 +1,205 @@
+"""A text for a text: translation, summarization, whatever else has an input and a target; and distilling step by
+step, where the rationale of an answer is a second target, which costs nothing at inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.objectives.base import IGNORED
+from saucier.objectives.prediction import Prediction, SecondTokens
+from saucier.tasks.encoded_examples import EncodedExamples, Ragged
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
+from saucier.tasks.task import Encoding
+from saucier.tasks.written.config import StepByStep, Summarization, TextToText, Translation
+from saucier.tasks.written.prompts import Prompt, PromptResponse, encode_responses, is_encoder_decoder
+from saucier.tasks.written.task import WritingTask, longest_response
+from saucier.text.reading.sources import SourceFile
+from saucier.text.reading.tables import list_columns
+
+INPUT = Column("input", ("input", "source", "prompt", "question", "text"))
+TARGET = Column("target", ("target", "output", "completion", "answer", "label"))
+SOURCE = Column("source", ("source", "src", "input"))
+TRANSLATION = Column("target", ("target", "tgt", "translation", "output"))
+DOCUMENT = Column("document", ("document", "dialogue", "article", "text", "source", "input"))
+SUMMARY = Column("summary", ("summary", "summaries", "highlights", "target", "headline", "title"))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText(Example):
+    """A text, and what is to be written for it."""
+
+    text: str
+    references: tuple[str, ...]
+    """All that is right; none where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextToTextTask(WritingTask[WrittenText]):
+    """A text for each text."""
+
+    config: TextToText | Translation | Summarization
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[WrittenText]:
+        """Yield texts with their targets. Several targets of a row are all right; each is learned."""
+        wanted = columns_of_config(self.config)
+        asked = named_columns(self.config, source)
+        for row in read_cells(source, wanted if labelled else wanted[:1], asked):
+            yield WrittenText(row.example.place, row.example.name, row.text(wanted[0].role),
+                              read_references(row, wanted[1].role) if labelled else ())
+
+    def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
+        """The text behind its prefix; a decoder also reads what stands between."""
+        language = self.config.source_language if isinstance(self.config, Translation) else None
+        return Prompt(self.config.prefix, example.text,
+                      "" if is_encoder_decoder(encoding.body) else self.config.between, language=language)
+
+    def responses(self, example: WrittenText) -> Sequence[str]:
+        """The references."""
+        return example.references
+
+    @property
+    def language(self) -> str | None:
+        """The language that is translated into."""
+        return self.config.target_language if isinstance(self.config, Translation) else None
+
+    @property
+    def scored_as(self) -> str:
+        """Summaries by ROUGE first, others by BLEU."""
+        return "summaries" if isinstance(self.config, Summarization) else "texts"
+
+    def texts(self, example: WrittenText) -> tuple[str, ...]:
+        """What is read."""
+        return (example.text,)
+
+    def typed(self, parts: tuple[str, ...], example: Example) -> WrittenText:
+        """A text from the command line."""
+        return WrittenText(example.place, example.name, parts[0], ())
+
+
+def columns_of_config(config: TextToText | Translation | Summarization) -> tuple[Column, Column]:
+    """Return the column of what is read, and that of what is written."""
+    match config:
+        case TextToText():
+            return INPUT, TARGET
+        case Translation():
+            return SOURCE, TRANSLATION
+        case Summarization():
+            return DOCUMENT, SUMMARY
+
+
+def named_columns(config: TextToText | Translation | Summarization, source: SourceFile) -> Mapping[str, str | None]:
+    """Return the columns that the settings name; where no name is usual, one or two columns are taken in order."""
+    roles = [column.role for column in columns_of_config(config)]
+    asked = {role: getattr(config, role) for role in roles}
+    known = list_columns(source)
+    usual = any(name in column.usual for column in columns_of_config(config) for name in known)
+    if usual or len(known) > len(roles) or any(asked.values()):
+        return asked
+    return dict(zip(roles, known, strict=False))
+
+
+def read_references(row: Cells, role: str) -> tuple[str, ...]:
+    """Read a text, or a list of texts. Raises `InputError` for anything else."""
+    value = row.values.get(role)
+    if not isinstance(value, list):
+        return (row.text(role),)
+    if not value or not all(isinstance(one, str) and one.strip() for one in value):
+        raise InputError(f"the {role} is a list that holds no text, or not texts alone", where=str(row.example.place),
+                         remedy="fill it, or leave the row out")
+    return tuple(value)
+
+
+RATIONALE = Column("rationale", ("rationale", "explanation", "reason", "steps", "reasoning"))
+RATIONALE_LABELS = "rationale_labels"
+"""The targets of rows whose reasons are wanted, in the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RationaleExample(Example):
+    """A text, the answer, and why."""
+
+    text: str
+    target: str | None
+    rationale: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepByStepTask(WritingTask[RationaleExample]):
+    """An answer, with its reasons learned beside it."""
+
+    config: StepByStep
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[RationaleExample]:
+        """Yield texts with answers and reasons; reasons are needed only where they are learned."""
+        reasons = replace(RATIONALE, needed=self.config.weight > 0)
+        asked = {role: getattr(self.config, role) for role in ("input", "target", "rationale")}
+        for row in read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), asked):
+            why = row.text("rationale") if labelled and "rationale" in row.values and self.config.weight else None
+            yield RationaleExample(row.example.place, row.example.name, row.text("input"),
+                                   row.word("target") if labelled else None, why)
+
+    def asked(self, example: RationaleExample, prefix: str, encoding: Encoding) -> Prompt:
+        """The text behind what says whether answer or reasons are wanted."""
+        after = "" if is_encoder_decoder(encoding.body) else self.config.between
+        return Prompt(prefix + self.config.prefix, example.text, after)
+
+    def prompt(self, example: RationaleExample, encoding: Encoding) -> Prompt:
+        """The question for the answer."""
+        return self.asked(example, self.config.label_prefix, encoding)
+
+    def responses(self, example: RationaleExample) -> Sequence[str]:
+        """The answer."""
+        return () if example.target is None else (example.target,)
+
+    def target_texts(self, example: RationaleExample) -> tuple[str, ...]:
+        """The answer, and the reasons where they are learned."""
+        return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
+
+    def around(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
+        """The prefix, and what says whether answer or reasons are wanted."""
+        second = () if example.rationale is None else (self.config.rationale_prefix,)
+        return (*WritingTask.around(self, example, body), self.config.label_prefix, *second)
+
+    def sheet(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
+        """Lay out answers, and behind them the reasons, whose targets stand apart."""
+        first = list(self.taught(examples, encoding))
+        second = [PromptResponse(self.asked(one, self.config.rationale_prefix, encoding), one.rationale, number)
+                  for number, one in enumerate(examples) if one.rationale is not None]
+        sheet = encode_responses([*first, *second], encoding, self.config.writing.tokens)
+        return separate_rationales(sheet, len(first)) if second else sheet
+
+    def fitted(self, sheet: EncodedExamples) -> StepByStepTask:
+        """Take the length of the longest answer, for the answers that are asked for; targets are cut by rows alone."""
+        if self.config.writing.tokens is not None:
+            return self
+        told = self.config.writing.model_copy(update={"tokens": longest_response(sheet)})
+        return replace(self, config=self.config.model_copy(update={"writing": told}))
+
+    @property
+    def objective(self) -> Prediction:
+        """The tokens of the answers, and λ times those of the reasons, each a mean of its own."""
+        reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
+        return Prediction(beside=reasons)
+
+    def texts(self, example: RationaleExample) -> tuple[str, ...]:
+        """What is read."""
+        return (example.text,)
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
+        """A text from the command line."""
+        return RationaleExample(example.place, example.name, texts[0], None, None)
+
+
+def separate_rationales(sheet: EncodedExamples, answers: int) -> EncodedExamples:
+    """Move the targets of all units from number `answers` on to a place of their own."""
+    labels = sheet.wide["labels"]
+    inside = np.arange(len(labels.values)) < labels.offsets[answers]
+    apart = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
+             RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
+    return replace(sheet, wide={**sheet.wide, **apart})

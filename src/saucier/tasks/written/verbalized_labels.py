@@ -1,0 +1,154 @@
+"""Labels and numbers as words: a class by its name, a similarity as "3.8", read back from what was written."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
+from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sort_labels, text_from_input
+from saucier.tasks.task import Answer, Encoding, Json
+from saucier.tasks.written.config import LabelToText, NumberToText
+from saucier.tasks.written.prompts import Prompt, is_encoder_decoder
+from saucier.tasks.written.task import WritingTask
+from saucier.text.reading.sources import SourceFile
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+T = TypeVar("T")
+NO_NUMBER = -1.0
+"""What a text counts as that is no number. Source: Raffel et al. 2020, code release (`string_to_float`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerbalizedTask(WritingTask[LabelledText[T]], Generic[T]):
+    """A task that tells one thing of a text, or of a pair of texts, by writing it."""
+
+    config: Any
+
+    @property
+    @abstractmethod
+    def target(self) -> Column:
+        """The column of what is told."""
+
+    @abstractmethod
+    def label(self, row: Cells) -> T:
+        """Read what is told. Raises `InputError` where it is missing or wrong."""
+
+    @abstractmethod
+    def word(self, label: T) -> str:
+        """Return what is written for it."""
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
+        """Yield texts with their labels."""
+        return read_texts(source, self.config, (TEXT, PAIR, self.target), self.label if labelled else None)
+
+    def prompt(self, example: LabelledText[T], encoding: Encoding) -> Prompt:
+        """The text behind its prefix, or both texts, each behind its name; only the first is cut."""
+        after = "" if is_encoder_decoder(encoding.body) else self.config.between
+        if example.pair is None:
+            return Prompt(self.config.prefix, example.text, after)
+        return Prompt(self.config.prefix + self.config.first, example.text, self.config.second + example.pair + after)
+
+    def responses(self, example: LabelledText[T]) -> Sequence[str]:
+        """The word for the label."""
+        return () if example.label is None else (self.word(example.label),)
+
+    def around(self, example: LabelledText[T], body: c.Transformer) -> tuple[str, ...]:
+        """The prefix, and the names of two texts."""
+        names = () if example.pair is None else (self.config.first, self.config.second)
+        return (*WritingTask.around(self, example, body), *names)
+
+    def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
+        """The text, and its pair."""
+        return example.texts
+
+    def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
+        """A text, or a pair of texts, from the command line."""
+        return text_from_input(texts, example)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelToTextTask(OneClass, VerbalizedTask[str]):
+    """One of several classes, told by its word."""
+
+    config: LabelToText
+
+    @property
+    def target(self) -> Column:
+        """The class."""
+        return LABEL
+
+    def label(self, row: Cells) -> str:
+        """Any word."""
+        return row.word("label")
+
+    def word(self, label: str) -> str:
+        """Its own word, or the label itself."""
+        return self.config.words.get(label, label)
+
+    def learned(self, examples: Sequence[LabelledText[str]]) -> LabelToTextTask:
+        """Take the classes from the file, unless they are given. Raises `InputError` for one class, and one word."""
+        found = sort_labels([one.label for one in examples if one.label is not None])
+        labels = self.config.labels or found
+        if len(found) < 2 or len({self.word(label) for label in labels}) < len(labels):
+            raise InputError("has one class only, or two classes that are told by the same word",
+                             where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
+        return replace(self, config=self.config.model_copy(update={"labels": labels}))
+
+    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+        """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""
+        known: dict[tuple[int, ...], str] = {}
+        for label in self.config.labels:
+            other = known.setdefault(tuple(tokenizer.target.encode(self.word(label))), label)
+            if other != label:
+                raise InputError(f"to the tokenizer the words of {other!r} and {label!r} are the same",
+                                 where="task.words", remedy="give words that it knows and tells apart")
+        return tokenizer
+
+    def answer(self, text: str) -> Answer:
+        """The class whose word was written; none for any other text, which is wrong."""
+        known = {self.word(label): label for label in self.config.labels}
+        return Answer(known.get(text), None, {} if text in known else {"text": text})
+
+
+@dataclass(frozen=True, slots=True)
+class NumberToTextTask(VerbalizedTask[float]):
+    """A number, rounded and written. Source: Raffel et al. 2020, §2.4 (STS-B), arXiv:1910.10683."""
+
+    config: NumberToText
+
+    @property
+    def target(self) -> Column:
+        """The number."""
+        return SCORE
+
+    def label(self, row: Cells) -> float:
+        """Any number."""
+        return row.number("score")
+
+    def word(self, label: float) -> str:
+        """The nearest step, with as many digits as the step has: 3.75 is "3.8" in steps of 0.2."""
+        digits = len(str(self.config.step).partition(".")[2].rstrip("0")) or 1
+        return f"{round(label / self.config.step) * self.config.step:.{digits}f}"
+
+    def answer(self, text: str) -> Answer:
+        """The number that was written; `NO_NUMBER` for any other text."""
+        try:
+            found = float(text)
+        except ValueError:
+            found = float("nan")
+        known = abs(found) < float("inf")
+        return Answer(found if known else NO_NUMBER, None, {} if known else {"text": text})
+
+    @property
+    def scored_as(self) -> str:
+        """As numbers."""
+        return "numbers"
+
+    def gold(self, example: LabelledText[float]) -> Json:
+        """The number itself, not rounded."""
+        return example.label

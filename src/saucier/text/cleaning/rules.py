@@ -1,0 +1,292 @@
+"""The rules that change lines and those that drop documents: C4's, language, contamination; Gopher's are in `gopher`.
+
+Axes: N runs of words.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from saucier.errors import InputError, suggest_name
+from saucier.text.cleaning.config import (
+    AlphabeticWords,
+    BadWords,
+    Bullets,
+    Citations,
+    Contamination,
+    CurlyBrackets,
+    Ellipses,
+    FewSentences,
+    Javascript,
+    Language,
+    LineRule,
+    LongWords,
+    LoremIpsum,
+    PageRule,
+    Policies,
+    RepeatedLines,
+    RepeatedNgrams,
+    RepeatedParagraphs,
+    ShortLines,
+    StopWords,
+    Symbols,
+    TerminalPunctuation,
+    WordCount,
+    WordLength,
+)
+from saucier.text.cleaning.gopher import (
+    build_alphabetic_judge,
+    build_bullet_judge,
+    build_ellipsis_judge,
+    build_ngram_judge,
+    build_paragraph_judge,
+    build_repeated_line_judge,
+    build_stop_word_judge,
+    build_symbol_judge,
+    build_word_count_judge,
+    build_word_length_judge,
+)
+from saucier.text.cleaning.page import (
+    ENDLESS,
+    WORDS,
+    Fault,
+    Hashes,
+    Page,
+    PageJudge,
+    check_range,
+    hash_runs,
+    hash_words,
+)
+from saucier.text.reading.sources import SourceFile, find_sources, read_lines
+from saucier.text.reading.tables import read_rows
+
+CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]", re.IGNORECASE)
+LineJudge = Callable[[str], str | None]
+"""What becomes of a line: the same line, a changed one, or None where it goes."""
+
+
+def build_line_judge(rule: LineRule) -> LineJudge:
+    """Return the function that does what a rule says."""
+    match rule:
+        case Citations():
+            return remove_citations
+        case LongWords(characters=characters):
+            return lambda line: line if len(line) <= characters or _longest(line) <= characters else None
+        case TerminalPunctuation(marks=marks, not_marks=not_marks):
+            return lambda line: line if line.endswith(marks) and not line.endswith(not_marks) else None
+        case ShortLines(words=words):
+            return lambda line: line if len(line.split(None, words)) >= words else None
+        case Javascript(phrases=phrases) | Policies(phrases=phrases):
+            return _without(phrases)
+
+
+def remove_citations(line: str) -> str:
+    """Return a line without the marks of citations and editing."""
+    return CITATION.sub("", line).strip() if "[" in line else line
+
+
+def _longest(line: str) -> int:
+    return max(map(len, line.split()), default=0)
+
+
+def _without(phrases: tuple[str, ...]) -> LineJudge:
+    def judge(line: str) -> str | None:
+        lower = line.lower()
+        return None if any(phrase in lower for phrase in phrases) else line
+
+    return judge
+
+
+Identify = Callable[[str], tuple[str, float]]
+
+
+def build_language_judge(rule: Language) -> PageJudge:
+    """Drop what is in another language, or not surely in this one.
+
+    Raises `InputError` where the extra is missing or does not know the language.
+    """
+    identify, known = load_identifier()
+    if rule.code not in known:
+        raise InputError(f"no language has the code {rule.code!r}", where="language.code",
+                         remedy=suggest_name(rule.code, sorted(known)))
+
+    def judge(page: Page) -> Fault | None:
+        code, probability = identify(page.text[:rule.characters])
+        if code == rule.code and probability >= rule.probability:
+            return None
+        return Fault(f"is {code!r} with probability {probability:.2f}, not {rule.code!r} with {rule.probability:g}")
+
+    return judge
+
+
+@functools.cache
+def load_identifier() -> tuple[Identify, frozenset[str]]:
+    """Return what tells a text's language and its probability, and the codes that it knows. Loading takes seconds."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError as error:
+        raise InputError("languages are told apart by py3langid, which is not installed", where="language",
+                         remedy="pip install 'saucier[clean]', or leave the rule out") from error
+    found = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return found.classify, frozenset(str(code) for code in found.nb_classes)
+
+
+@dataclass(slots=True)
+class Forbidden:
+    """The runs of words of evaluation text. Shapes: each array of `runs` [N], sorted."""
+
+    runs: dict[int, Hashes] = field(default_factory=dict)
+    """By length; shorter ones come from texts that are shorter than a run."""
+    texts: int = 0
+    """Lines and cells that are looked for."""
+    short: int = 0
+    """Those with too few words for it."""
+
+
+def build_contamination_judge(rule: Contamination) -> PageJudge:
+    """Drop what shares a run with evaluation text. Raises `InputError` where that text has no run."""
+    forbidden = read_forbidden_runs(rule)
+
+    def judge(page: Page) -> Fault | None:
+        for length, known in forbidden.runs.items():
+            found = np.flatnonzero(_in_sorted(hash_runs(page.token_hashes, length), known))
+            if len(found):
+                words = " ".join(page.tokens[found[0]:found[0] + length])
+                return Fault(f"shares {length} words with the evaluation text: {words!r}")
+        return None
+
+    return judge
+
+
+def _in_sorted(values: Hashes, known: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = known[places] == values
+    return found
+
+
+def read_forbidden_runs(rule: Contamination) -> Forbidden:
+    """Read evaluation text, once for all pieces. Raises `InputError` where no text has the words to be looked for."""
+    stats = [source.path.stat() for source in find_sources(rule.files)]
+    return _read(rule, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
+
+
+@lru_cache(maxsize=1)
+def _read(rule: Contamination, stamps: tuple[tuple[int, int], ...]) -> Forbidden:
+    found, forbidden = defaultdict[int, list[Hashes]](list), Forbidden()
+    for source in find_sources(rule.files):
+        for text in _read_texts(source):
+            words = WORDS.findall(text.lower())
+            length = min(rule.words, len(words))
+            if length >= min(rule.shortest, rule.words):
+                found[length].append(hash_runs(hash_words(words), length))
+                forbidden.texts += 1
+            else:
+                forbidden.short += bool(words)
+    if not found:
+        raise InputError(f"no line or cell has the {rule.shortest} words that a text must have to be looked for",
+                         where=", ".join(rule.files), remedy="lower contamination.shortest, or leave --against out")
+    forbidden.runs = {length: np.unique(np.concatenate(found[length])) for length in sorted(found, reverse=True)}
+    return forbidden
+
+
+def _read_texts(source: SourceFile) -> Iterator[str]:
+    if source.format == "txt":
+        yield from (line for _, line in read_lines(source))
+        return
+    for row in read_rows(source, None):
+        yield from (cell for cell in row.cells.values() if isinstance(cell, str))
+
+
+def build_page_judge(rule: PageRule) -> PageJudge:
+    """Return the function that asks what a rule says. Raises `InputError` where a file or an extra is missing."""
+    match rule:
+        case LoremIpsum(phrases=phrases) | CurlyBrackets(phrases=phrases):
+            return build_phrase_judge(phrases)
+        case BadWords(file=file):
+            return build_bad_word_judge(file)
+        case FewSentences(sentences=sentences):
+            return build_sentence_judge(sentences)
+        case Language():
+            return build_language_judge(rule)
+        case Contamination():
+            return build_contamination_judge(rule)
+        case _:
+            return _build_quality_judge(rule)
+
+
+def _build_quality_judge(rule: WordCount | WordLength | Symbols | Bullets | Ellipses | AlphabeticWords | StopWords
+                         | RepeatedLines | RepeatedParagraphs | RepeatedNgrams) -> PageJudge:
+    match rule:
+        case WordCount():
+            return build_word_count_judge(rule)
+        case WordLength():
+            return build_word_length_judge(rule)
+        case Symbols():
+            return build_symbol_judge(rule)
+        case Bullets():
+            return build_bullet_judge(rule)
+        case Ellipses():
+            return build_ellipsis_judge(rule)
+        case AlphabeticWords():
+            return build_alphabetic_judge(rule)
+        case StopWords():
+            return build_stop_word_judge(rule)
+        case RepeatedLines():
+            return build_repeated_line_judge(rule)
+        case RepeatedParagraphs():
+            return build_paragraph_judge(rule)
+        case RepeatedNgrams():
+            return build_ngram_judge(rule)
+
+
+def build_phrase_judge(phrases: tuple[str, ...]) -> PageJudge:
+    """Drop what holds one of some phrases, which are written in lower case."""
+    def judge(page: Page) -> Fault | None:
+        for phrase in phrases:
+            place = page.lower.find(phrase)
+            if place >= 0:
+                return Fault(f"holds {phrase!r}", page.lower.count("\n", 0, place) + 1)
+        return None
+
+    return judge
+
+
+def build_sentence_judge(sentences: int) -> PageJudge:
+    """Drop what has few sentences."""
+    return lambda page: check_range("sentences", len(page.sentence_ends), sentences, ENDLESS)
+
+
+def compile_phrase(phrase: str) -> re.Pattern[str]:
+    """Return what finds a phrase between word ends, whatever white space is between its words."""
+    words = r"\s+".join(map(re.escape, phrase.split()))
+    return re.compile(rf"(?<!\w){words}(?!\w)")
+
+
+def build_bad_word_judge(file: str) -> PageJudge:
+    """Drop what holds a listed word on its own, or a listed phrase between word ends.
+
+    Raises `InputError` where the list cannot be read, or is empty.
+    """
+    listed = {" ".join(line.lower().split()) for source in find_sources([file])
+              for _, line in read_lines(source)} - {""}
+    if not listed:
+        raise InputError("lists no bad word", where=file, remedy="write one on each line, or leave the rule out")
+    words = {entry for entry in listed if WORDS.fullmatch(entry)}
+    phrases = [(entry, compile_phrase(entry)) for entry in sorted(listed - words)]
+
+    def judge(page: Page) -> Fault | None:
+        if found := sorted(words.intersection(page.tokens)):
+            return Fault(f"holds the listed word {found[0]!r}")
+        for entry, pattern in phrases:
+            if entry.split()[0] in page.lower and pattern.search(page.lower):
+                return Fault(f"holds the listed phrase {entry!r}")
+        return None
+
+    return judge

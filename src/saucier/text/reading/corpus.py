@@ -1,0 +1,369 @@
+"""`TextCorpus` and `PairCorpus`: the data of a recipe, split into training data and held-out data.
+
+What is held out is decided by numbers and lengths only: single documents drawn by number, or everything after a
+cut. Both parts can be read any number of times and stream every time; nothing of the text is kept in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Generic, Literal, TypeVar
+
+from saucier.errors import InputError
+from saucier.text.config import OWN_COLUMNS, Fraction, HeldOutFiles, PairData, SyntheticPairs, Tail, TextData
+from saucier.text.reading.documents import Counts, Document, Pair, read_documents, read_pairs, read_table_languages
+from saucier.text.reading.python_texts import read_python_documentation, read_python_heads
+from saucier.text.reading.sources import find_sources
+from saucier.text.reading.tables import list_columns
+from saucier.text.rows.batch import make_generator
+
+FEWEST = 20
+"""With fewer documents than this (and than 1 / fraction), a fraction is taken from the end of the text."""
+Part = Literal["train", "held_out"]
+HeldOutTest = Callable[[int], bool]
+"""Tells whether document (or pair) number n is held out."""
+Measure = Callable[[int | None], tuple[int, int]]
+"""Counts documents, stopping behind so many, and their characters (pairs count as one character each)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPoint:
+    """The place (in characters, or pairs) behind which everything is held out."""
+
+    at: int
+
+    def documents(self, documents: Iterator[Document], part: Part) -> Iterator[Document]:
+        """Give the documents before or behind the cut; one that it goes through is parted at a line end."""
+        end = 0
+        renumber = 0
+        for document in documents:
+            start, end = end, end + len(document.text)
+            renumber = 0 if document.part == 0 else renumber
+            if end <= self.at:
+                if part == "train":
+                    yield document
+                continue
+            place = _line_end(document.text, self.at - start) if start < self.at else 0
+            if part == "train":
+                if place:
+                    yield replace(document, text=document.text[:place])
+                return
+            if place < len(document.text):
+                yield replace(document, text=document.text[place:], part=renumber)
+                renumber += 1
+
+
+def _line_end(text: str, place: int) -> int:
+    """Find the line end (or else the blank) at or before `place`; without one, `place` itself."""
+    return max(text.rfind("\n", 0, place), -1) + 1 or text.rfind(" ", 0, place) + 1 or place
+
+
+def choose_split(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
+                 seed: int) -> tuple[SplitPoint | HeldOutTest, str]:
+    """Decide once how the data is cut, and say so in words. Errors: `InputError` where there is too little to cut."""
+    if isinstance(held_out, HeldOutFiles):
+        return _never, f"files of their own: {', '.join(held_out.files)}"
+    enough = max(FEWEST, round(1 / held_out.fraction))
+    documents, total = measure(enough if isinstance(held_out, Fraction) else None)
+    if isinstance(held_out, Fraction) and documents >= enough:
+        drawn = _draw_strata(held_out.fraction, seed if held_out.seed is None else held_out.seed)
+        return drawn, f"{held_out.fraction:.1%} of the documents, drawn evenly"
+    cut = total - round(total * held_out.fraction)
+    if not 0 < cut < total:
+        raise InputError(f"is too little to hold out {held_out.fraction:.1%}", where="data",
+                         remedy="give more text, or data.held_out.kind=files")
+    why = f" (fewer than {enough} documents)" if isinstance(held_out, Fraction) else ""
+    return SplitPoint(cut), f"the last {held_out.fraction:.1%}{why}"
+
+
+def _never(number: int) -> bool:
+    return False
+
+
+def _draw_strata(fraction: float, seed: int) -> HeldOutTest:
+    """Draw one document from each run of 1/fraction, so that any number of documents can stream by.
+
+    Stratum s spans the documents from s / fraction to (s + 1) / fraction; it holds out the one at a random place in
+    that span.
+    """
+    @functools.lru_cache(maxsize=8)
+    def place(stratum: int) -> int:
+        return int((stratum + make_generator(seed, stratum).random()) / fraction)
+
+    def held(number: int) -> bool:
+        strata = range(int(number * fraction), int((number + 1) * fraction) + 1)
+        return any(place(stratum) == number for stratum in strata)
+
+    return held
+
+
+def select_documents(documents: Iterator[Document], held: HeldOutTest, part: Part) -> Iterator[Document]:
+    """Give the documents that belong to a part, all parts of a document together."""
+    number, wanted = -1, False
+    for document in documents:
+        if document.part == 0:
+            number += 1
+            wanted = held(number) == (part == "held_out")
+        if wanted:
+            yield document
+
+
+T = TypeVar("T")
+Own = Callable[[Counts], Iterator[Document]]
+"""Reads text that lies on every machine."""
+
+
+class View(Generic[T]):
+    """Something to iterate over again and again; `counts` tells what the last complete reading met."""
+
+    def __init__(self, read: Callable[[Counts], Iterator[T]]) -> None:
+        """`read` starts a new reading, which fills the counts that it is given."""
+        self._read = read
+        self.counts = Counts()
+
+    def __iter__(self) -> Iterator[T]:
+        self.counts = Counts()
+        return self._read(self.counts)
+
+
+class SplitData(Generic[T]):
+    """What is cut into a part that is trained on and one that is held out."""
+
+    train: View[T]
+    held_out: View[T]
+
+    def part(self, part: Part) -> View[T]:
+        """Return one of both."""
+        return self.train if part == "train" else self.held_out
+
+
+class TextCorpus(SplitData[Document]):
+    """The documents of a `TextData`. `train` and `held_out` are read separately and never share a document.
+
+    `texts` is the text of `train`, for a tokenizer; `how` says in words what is held out.
+    """
+
+    def __init__(self, data: TextData, *, seed: int = 0, own: Own = read_python_documentation) -> None:
+        """Look at the data once, to see how it is to be cut. `seed` draws the documents that are held out.
+
+        `own` reads the text that is taken where the data names no files.
+
+        Errors: `InputError` as told in `read`; where there is too little text to hold some out.
+        """
+        self.data, self._own = data, own
+        _check_apart(data)
+        self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
+        self.train: View[Document] = View(lambda counts: self._part("train", counts))
+        self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
+        self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
+
+    def _measure(self, most: int | None) -> tuple[int, int]:
+        """Count documents (stopping behind `most`) and characters."""
+        documents = characters = 0
+        for document in _read_data_documents(self.data, self.data.files, self._own, Counts()):
+            documents += document.part == 0
+            characters += len(document.text)
+            if most is not None and documents > most:
+                break
+        return documents, characters
+
+    def _part(self, part: Part, counts: Counts) -> Iterator[Document]:
+        read = Counts()
+        documents = self._cut(part, read)
+        for document in documents:
+            counts.add(document.text, starts=document.part == 0)
+            yield document
+        _copy_counts(counts, read)
+
+    def _cut(self, part: Part, counts: Counts) -> Iterator[Document]:
+        held_out = self.data.held_out
+        if isinstance(held_out, HeldOutFiles):
+            return _read_data_documents(self.data, self.data.files if part == "train" else held_out.files, self._own,
+                                        counts)
+        documents = _read_data_documents(self.data, self.data.files, self._own, counts)
+        if isinstance(self._chosen, SplitPoint):
+            return self._chosen.documents(documents, part)
+        return select_documents(documents, self._chosen, part)
+
+
+class PairCorpus(SplitData[Pair]):
+    """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
+
+    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those of
+    one side; `how` says in words what is held out. Where languages are told, `train` and `held_out` have each pair both
+    ways (as the data says), and no text of a held-out pair stands in a pair of `train`, whatever its table.
+    """
+
+    def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
+        """Look at the data once, to see how it is to be cut. `seed` draws the pairs that are held out.
+
+        `whole`: a row that lacks a side is an error; else it is left out and counted.
+        Errors: `InputError` as told in `read`; where there are too few pairs to hold some out.
+        """
+        self.data, self._whole = data, whole
+        _check_apart(data)
+        self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
+        self.train: View[Pair] = View(lambda counts: self._part("train", counts))
+        self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
+        self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts, ways=False)
+                                                     for text in (pair.source, pair.target)))
+        self.sources: View[str] = View(lambda counts: (pair.source for pair in self._part("train", counts)))
+        self.targets: View[str] = View(lambda counts: (pair.target for pair in self._part("train", counts)))
+
+    def _measure(self, most: int | None) -> tuple[int, int]:
+        pairs = 0
+        for pairs, _ in enumerate(_read_data_pairs(self.data, self.data.files, Counts(), self._whole), start=1):
+            if most is not None and pairs > most:
+                break
+        return pairs, pairs
+
+    def languages(self, part: Part) -> tuple[str, ...]:
+        """Return the languages of the tables of a part, as their columns are called; none where they are not told."""
+        if self.data.languages is None:
+            return ()
+        held_out = self.data.held_out
+        if part == "held_out" and isinstance(held_out, HeldOutFiles):
+            return read_table_languages(held_out.files)
+        own = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
+        made = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
+        return tuple(dict.fromkeys((*own, *made)))
+
+    def _part(self, part: Part, counts: Counts, *, ways: bool = True) -> Iterator[Pair]:
+        synthetic = self.data.synthetic if part == "train" else None
+        for _ in range(1 if synthetic is None else synthetic.real):
+            yield from self._own(part, counts, ways=ways)
+        if synthetic is not None:
+            yield from _read_synthetic(self.data, synthetic, counts, self._is_measured)
+
+    def _own(self, part: Part, counts: Counts, *, ways: bool = True) -> Iterator[Pair]:
+        held_out, read = self.data.held_out, Counts()
+        separate = isinstance(held_out, HeldOutFiles)
+        files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
+        for number, pair in enumerate(_read_data_pairs(self.data, files, read, self._whole)):
+            if not separate and not self._is_in_part(number, part):
+                continue
+            if part == "train" and self._is_measured(pair):
+                read.shared += 1
+                continue
+            for one in add_reverse_pair(pair, self.data) if ways else (pair,):
+                counts.add(one.source, one.target)
+                yield one
+        _copy_counts(counts, read)
+
+    @cached_property
+    def _measured(self) -> frozenset[bytes]:
+        """The texts that are held out, where languages are told: other tables may hold them, too."""
+        if self.data.languages is None:
+            return frozenset()
+        return frozenset(_fingerprint(text) for pair in self._own("held_out", Counts(), ways=False)
+                         for text in (pair.source, pair.target))
+
+    def _is_measured(self, pair: Pair) -> bool:
+        return bool(self._measured) and not self._measured.isdisjoint((_fingerprint(pair.source),
+                                                                       _fingerprint(pair.target)))
+
+    def _is_in_part(self, number: int, part: Part) -> bool:
+        held = number >= self._chosen.at if isinstance(self._chosen, SplitPoint) else self._chosen(number)
+        return held == (part == "held_out")
+
+
+def _read_data_documents(data: TextData, files: tuple[str, ...], own: Own, counts: Counts) -> Iterator[Document]:
+    """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
+    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files \
+        else own(counts)
+    seen: set[bytes] | None = set() if data.deduplicate and files else None
+    number, held = 0, None
+    for document in read:
+        # A part is given out when the next shows whether the document is whole: only whole documents are compared.
+        if held is not None and not (document.part == 0 and _is_duplicate(held.text, held.part, seen, counts)):
+            yield held
+        if document.part == 0:
+            number += 1
+            if data.limit is not None and number > data.limit:
+                return
+        held = document
+    if held is not None and not _is_duplicate(held.text, held.part, seen, counts):
+        yield held
+
+
+def add_reverse_pair(pair: Pair, data: PairData) -> tuple[Pair, ...]:
+    """Return a pair, and its other way round where that is learned, too."""
+    told = data.languages
+    return (pair, pair.turned) if told is not None and told.both_ways else (pair,)
+
+
+def _read_data_pairs(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -> Iterator[Pair]:
+    """Read what the recipe names. `limit` stops all of it, or each table of a language by itself."""
+    seen: set[bytes] | None = set() if data.deduplicate else None
+    each = data.languages is not None and bool(files)
+    for some in [(file.name,) for file in find_sources(files)] if each else [files]:
+        fresh = (pair for pair in _read(data, some, counts, whole)
+                 if not _is_duplicate(f"{pair.source}\t{pair.target}", 0, seen, counts))
+        yield from islice(fresh, data.limit)
+
+
+def _read(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -> Iterator[Pair]:
+    told = data.languages is not None
+    if files:
+        return read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole, told=told)
+    pairs = read_python_heads(counts)
+    return (replace(pair, languages=OWN_COLUMNS) for pair in pairs) if told else pairs
+
+
+def _read_synthetic(data: PairData, synthetic: SyntheticPairs, counts: Counts,
+                    skip: Callable[[Pair], bool]) -> Iterator[Pair]:
+    """Read synthetic pairs, each source behind the tag where there is one. Their columns may be called otherwise."""
+    named = data.source is not None and set(list_columns(find_sources(synthetic.files)[0])) >= {data.source,
+                                                                                                data.target}
+    source, target = (data.source, data.target) if named else (None, None)
+    read = Counts()
+    for pair in read_pairs(synthetic.files, source=source, target=target, counts=read,
+                           told=data.languages is not None):
+        if skip(pair):
+            counts.shared += 1
+            continue
+        made = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
+        counts.add(made.source, made.target)
+        yield made
+    counts.files, counts.names = counts.files + read.files, [*counts.names, *read.names]
+    counts.empty, counts.repaired = counts.empty + read.empty, counts.repaired + read.repaired
+
+
+def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts) -> bool:
+    """Tell whether a text was seen before. Documents of several parts (longer than a block) are always kept."""
+    if seen is None or part:
+        return False
+    mark = _fingerprint(text)
+    if mark in seen:
+        counts.duplicates += 1
+        return True
+    seen.add(mark)
+    return False
+
+
+def _fingerprint(text: str) -> bytes:
+    """Return what a text is known by."""
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
+
+
+def _check_apart(data: TextData | PairData) -> None:
+    """Refuse a file that is both trained on and held out."""
+    if isinstance(data.held_out, HeldOutFiles):
+        made = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
+        trained = {source.path.resolve() for source in find_sources((*data.files, *made))}
+        for source in find_sources(data.held_out.files):
+            if source.path.resolve() in trained:
+                raise InputError("is both trained on and held out", where=source.name,
+                                 remedy="take it out of data.files or of data.held_out.files")
+
+
+def _copy_counts(counts: Counts, read: Counts) -> None:
+    """Copy what was skipped over the whole reading to the counts of a part."""
+    counts.files, counts.names = read.files, read.names
+    counts.empty, counts.duplicates = read.empty, read.duplicates
+    counts.repaired, counts.unreadable, counts.shared = read.repaired, read.unreadable, read.shared

@@ -1,0 +1,185 @@
+"""Tables: rows of JSONL, CSV, TSV and parquet files, streamed; errors name file and line.
+
+TSV has no quoting (a cell holds neither tab nor line end); CSV is quoted as RFC 4180 says.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from saucier.errors import InputError, suggest_name
+from saucier.text.reading.sources import LONGEST_LINE, SourceFile, read_lines
+
+PARQUET_ROWS = 64
+"""Rows of a parquet file held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row: its cells by column name, and its line (its row number from 1, for parquet)."""
+
+    cells: Mapping[str, Any]
+    line: int
+
+
+def read_rows(source: SourceFile, columns: Sequence[str] | None) -> Iterator[TableRow]:
+    """Yield the rows of a table. `columns` says which are needed (none = all), so that parquet reads no others.
+
+    Errors: `InputError` with the line for malformed JSON, a wrong number of cells, an unclosed quote, a damaged file.
+    """
+    match source.format:
+        case "jsonl":
+            return _jsonl(source)
+        case "csv":
+            return _csv(source)
+        case "tsv":
+            return _tsv(source)
+        case "parquet":
+            return _parquet(source, columns)
+        case "txt":
+            raise InputError("is plain text, but columns are needed", where=source.name,
+                             remedy="give a .jsonl, .csv, .tsv or .parquet file")
+
+
+def list_columns(source: SourceFile) -> list[str]:
+    """List the columns of a table (of its first row, for JSONL)."""
+    if source.format == "parquet":
+        return _parquet_file(source)[1]
+    first = next(read_rows(source, None), None)
+    if first is None:
+        raise InputError("has no rows", where=source.name, remedy="leave it out")
+    return list(first.cells)
+
+
+def read_text_cell(row: TableRow, column: str, source: SourceFile) -> str | None:
+    """Give the text of a cell, or None for an empty one (null).
+
+    Errors: `InputError` for a missing column (those that there are get listed) and for a cell that is not text.
+    """
+    if column not in row.cells:
+        raise make_missing_column_error(column, list(row.cells), f"{source.name}, line {row.line}")
+    value = row.cells[column]
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"column {column!r} holds {type(value).__name__}, not text",
+                         where=f"{source.name}, line {row.line}", remedy="choose a text column, or convert the file")
+    return value
+
+
+def make_missing_column_error(column: str, known: list[str], where: str) -> InputError:
+    """Make the error for a column that is not there."""
+    close = suggest_name(column, known)
+    listed = f"; columns: {', '.join(known)}" if close.startswith("did") else ""
+    return InputError(f"no column {column!r}{listed}", where=where, remedy=close.replace("known", "columns"))
+
+
+def _jsonl(source: SourceFile) -> Iterator[TableRow]:
+    for number, line in read_lines(source):
+        if line.strip():
+            yield TableRow(_json_object(line, number, source), number)
+
+
+def _json_object(line: str, number: int, source: SourceFile) -> dict[str, Any]:
+    where = f"{source.name}, line {number}"
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at column {error.colno}", where=where,
+                         remedy="write one JSON object per line") from error
+    except RecursionError as error:
+        raise InputError("not readable JSON: nested too deeply", where=where, remedy="write flat objects") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not readable JSON: {error}", where=where, remedy="write such a number as a text") from error
+    if not isinstance(value, dict):
+        raise InputError(f"holds a JSON {_json_kind(value)}, not an object", where=where,
+                         remedy='write one object per line, such as {"text": "..."}')
+    return value
+
+
+def _json_kind(value: object) -> str:
+    return {list: "array", str: "string", bool: "true or false", type(None): "null"}.get(type(value), "number")
+
+
+def _tsv(source: SourceFile) -> Iterator[TableRow]:
+    return _with_header(((number, line.split("\t")) for number, line in read_lines(source) if line), source)
+
+
+def _csv(source: SourceFile) -> Iterator[TableRow]:
+    return _with_header(_csv_cells(source), source)
+
+
+def _csv_cells(source: SourceFile) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    reader = csv.reader((line + "\n" for _, line in read_lines(source)), strict=True)
+    start = 1
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"not CSV: {error}", where=f"{source.name}, line {start}",
+                             remedy="check the quotes, or save it as .tsv or .jsonl") from error
+        if cells is None:
+            return
+        if cells:
+            yield start, cells
+        start = reader.line_num + 1
+
+
+def _with_header(cells: Iterator[tuple[int, list[str]]], source: SourceFile) -> Iterator[TableRow]:
+    """Name the cells by the first row; every other row must have as many."""
+    _, header = next(cells, (0, []))
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise InputError(f"two columns are named {twice[0]!r}", where=f"{source.name}, line 1", remedy="rename one")
+    for number, row in cells:
+        if len(row) != len(header):
+            raise InputError(f"{len(row)} cells, but the header has {len(header)}",
+                             where=f"{source.name}, line {number}",
+                             remedy=f"the columns are {', '.join(header)}; check the separators")
+        yield TableRow(dict(zip(header, row, strict=True)), number)
+
+
+def _parquet_file(source: SourceFile) -> tuple[Any, list[str]]:
+    """Open a file, and name its columns. Raises `InputError` for a damaged one."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if source.compression is not None:
+        raise InputError("parquet is compressed already", where=source.name,
+                         remedy=f"unpack the .{source.compression} first")
+    with _whole(source):
+        file = pyarrow.parquet.ParquetFile(source.path)
+        return file, list(file.schema_arrow.names)
+
+
+@contextmanager
+def _whole(source: SourceFile) -> Iterator[None]:
+    """Raise `InputError` for whatever a damaged parquet file makes the library raise."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise InputError("is not a whole parquet file", where=source.name, remedy="fetch or write it again") from error
+
+
+def _parquet(source: SourceFile, columns: Sequence[str] | None) -> Iterator[TableRow]:
+    file, names = _parquet_file(source)
+    for column in columns or []:
+        if column not in names:
+            raise make_missing_column_error(column, names, source.name)
+    number, batches = 0, file.iter_batches(batch_size=PARQUET_ROWS, columns=list(columns) if columns else None)
+    while (found := _parquet_rows(batches, source)) is not None:
+        for cells in found:
+            number += 1
+            yield TableRow(cells, number)
+
+
+def _parquet_rows(batches: Iterator[Any], source: SourceFile) -> list[dict[str, Any]] | None:
+    """Read the next rows; None at the end. Raises `InputError` for damaged ones."""
+    with _whole(source):
+        batch = next(batches, None)
+        return None if batch is None else batch.to_pylist()

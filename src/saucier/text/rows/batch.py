@@ -1,0 +1,269 @@
+"""`Rows`, `PairRows` and `Batches`: what the data side hands to an objective's corruption, in which order rows come,
+and how texts share rows. Plain numpy, no torch.
+
+Axes: B rows, L positions of a row, S source positions, T target positions, N texts.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+PADDING = -1
+"""The document number of a padded position."""
+ROW_FIELDS = ("context", "sentence_label", "row", "item", "continues")
+"""Fields of `Rows` that have a value for every row."""
+TOKEN_FIELDS = ("tokens", "documents", "positions", "segments", "sentence_starts", "languages")
+"""Fields of `Rows` that have a value for every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of running text, packed (several documents in one row) or padded (one text in each row).
+
+    Shapes: tokens, documents, positions, segments, sentence_starts [B, L]; context, sentence_label, row, item [B].
+    """
+
+    tokens: Ints
+    """Token ids; the pad id (0 where the tokenizer has none) at padding."""
+    documents: Ints
+    """A number per document, equal for tokens that may attend to each other; -1 at padding."""
+    positions: Ints
+    """Positions counted anew from 0 at every document start; 0 at padding."""
+    segments: Ints
+    """Token types: 0, or 1 in the second text of a sentence pair."""
+    context: Ints
+    """The first `context` tokens of the row are there to be attended to only; they are not targets."""
+    sentence_label: Ints
+    """For sentence pairs: 0 where the second text follows the first, 1 where it was drawn at random; else 0."""
+    row: Ints
+    """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
+    item: Ints
+    """The row's number in the stored order of the data, the same in every epoch: seed static masks with it."""
+    sentence_starts: NDArray[np.bool_] | None = None
+    """True where a sentence starts; None where the store does not know."""
+    languages: Ints | None = None
+    """[B, L], the number of each token's language; none where the data do not tell languages apart."""
+    continues: NDArray[np.bool_] | None = None
+    """[B], True where the row goes on where the same row of the step before ended; None: no row ever does."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """True where there is a real token. Shapes: [B, L]."""
+        return np.not_equal(self.documents, PADDING)
+
+    def select(self, rows: slice) -> Rows:
+        """Take some of the rows (a micro-batch), as long as the longest of them."""
+        length = int(self.mask[rows].sum(axis=1).max(initial=1))
+        wide = {name: value[rows, :length] for name in TOKEN_FIELDS if (value := getattr(self, name)) is not None}
+        flat = {name: value[rows] for name in ROW_FIELDS if (value := getattr(self, name)) is not None}
+        return replace(self, **wide, **flat)
+
+
+@dataclass(frozen=True, slots=True)
+class PairRows:
+    """Rows of source and target texts, each ended as the tokenizer ends a text; padding is on the right.
+
+    Nothing is shifted: a decoder's input is the start token followed by `target` without its last token.
+    Shapes: source [B, S]; target [B, T]; source_lengths, target_lengths, row, item [B].
+    """
+
+    source: Ints
+    """Token ids of the source texts; the pad id (0 where there is none) at padding."""
+    target: Ints
+    """Token ids of the target texts; the pad id (0 where there is none) at padding."""
+    source_lengths: Ints
+    """Real tokens of each source."""
+    target_lengths: Ints
+    """Real tokens of each target."""
+    row: Ints
+    """The row's number inside the global batch, the same for any number of processes: seed randomness with it."""
+    item: Ints
+    """The pair's number in the stored order of the data."""
+    start: Ints | None = None
+    """[B], what a decoder begins with; None: the same for all rows, which the tokenizer says."""
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def source_mask(self) -> NDArray[np.bool_]:
+        """True where there is a real source token. Shapes: [B, S]."""
+        return np.arange(self.source.shape[1]) < self.source_lengths[:, None]
+
+    @property
+    def target_mask(self) -> NDArray[np.bool_]:
+        """True where there is a real target token. Shapes: [B, T]."""
+        return np.arange(self.target.shape[1]) < self.target_lengths[:, None]
+
+    def select(self, rows: slice) -> PairRows:
+        """Take some of the rows (a micro-batch), as long as the longest of them."""
+        source, target = self.source_lengths[rows], self.target_lengths[rows]
+        return PairRows(source=self.source[rows, : int(source.max(initial=1))],
+                        target=self.target[rows, : int(target.max(initial=1))],
+                        source_lengths=source, target_lengths=target, row=self.row[rows], item=self.item[rows],
+                        start=None if self.start is None else self.start[rows])
+
+
+R_co = TypeVar("R_co", bound=Rows | PairRows, covariant=True)
+
+
+class Batches(Protocol[R_co]):
+    """An endless supply of global batches; batch `step` is a pure function of (data, seed, step)."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show the data once (rounded up)."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened to the data, for the report: rows, tokens, truncated, dropped, padding, ..."""
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> R_co:
+        """Give the rows of batch `step` that process `rank` of `world` works on; together they are the whole batch."""
+
+    def __getitem__(self, step: int) -> R_co:
+        """Give the whole batch of one step."""
+
+
+def compute_padding_share(counts: Mapping[str, int]) -> float:
+    """Return which share of the places of rows holds no token; 0 where the rows do not count their padding."""
+    empty = counts.get("padding", 0)
+    return empty / (empty + counts["tokens"] + counts.get("repeated", 0)) if empty else 0.0
+
+
+def take_share(count: int, rank: int, world: int) -> slice:
+    """Cut `count` rows into `world` consecutive shares that differ by one row at most, and give the one of `rank`."""
+    return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def stack_rows(parts: Sequence[Rows]) -> Rows:
+    """Put rows of several batches under one another, filled up to the longest."""
+    longest = max(part.tokens.shape[1] for part in parts)
+    made = {}
+    for one in fields(Rows):
+        values = [getattr(part, one.name) for part in parts]
+        if any(value is None for value in values):
+            continue
+        filler = PADDING if one.name == "documents" else 0
+        made[one.name] = np.concatenate([value if value.ndim == 1 or value.shape[1] == longest else
+                                         np.pad(value, ((0, 0), (0, longest - value.shape[1])), constant_values=filler)
+                                         for value in values])
+    return Rows(**made)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Which rows a process has of a batch. Shapes: [B] each."""
+
+    numbers: Ints
+    """Their numbers inside the global batch."""
+    epochs: Ints
+    """The epoch of each; a batch may go over from one into the next."""
+    items: Ints
+    """Their numbers in the stored order."""
+
+
+class ShuffledRowOrder:
+    """The order in which rows come, shuffled anew in every epoch; a pure function of (seed, step)."""
+
+    def __init__(self, count: int, *, batch: int, seed: int) -> None:
+        """Let `count` rows come, `batch` at a step."""
+        self._count, self._batch, self._seed = count, batch, seed
+        self._order = functools.lru_cache(maxsize=2)(self._shuffle_epoch)
+
+    def _shuffle_epoch(self, epoch: int) -> Ints:
+        return make_generator(self._seed, epoch).permutation(self._count)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show every row once (rounded up)."""
+        return -(-self._count // self._batch)
+
+    def draw(self, step: int, rank: int, world: int) -> DrawnRows:
+        """Return the rows of batch `step` that process `rank` of `world` works on."""
+        numbers = np.arange(self._batch)[take_share(self._batch, rank, world)]
+        epochs, slots = np.divmod(step * self._batch + numbers, self._count)
+        pairs = zip(epochs.tolist(), slots.tolist(), strict=True)
+        return DrawnRows(numbers, epochs, np.array([self._order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64))
+
+
+def make_generator(seed: int, *stream: int) -> np.random.Generator:
+    """Give the random generator of one purpose: the same numbers for the same seed and stream, on every machine."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *stream])))
+
+
+def pack_texts(lengths: Ints, room: int) -> list[Ints]:
+    """Say which texts share a row, so that none of its sides has more than `room` tokens, or the longest text alone.
+
+    The longest first, each into the fullest row that still takes it. Shapes: lengths [N, sides] -> the texts of each
+    row. Source: Johnson et al. 1974, "best-fit decreasing", at most 11/9 of the fewest rows and a few for one side;
+    here for rows of several sides.
+    """
+    whole, sizes = max(room, int(lengths.max(initial=1))), lengths.tolist()
+    rows: list[list[int]] = []
+    left: list[list[int]] = []  # room on each side of a row
+    free: list[tuple[int, int]] = []  # (room on all its sides, row), sorted
+    for text in np.argsort(-lengths.max(axis=1), kind="stable").tolist():
+        size = sizes[text]
+        first = bisect.bisect_left(free, (sum(size), -1))
+        place = next((one for one in range(first, len(free))
+                      if all(map(operator.ge, left[free[one][1]], size))), len(free))
+        if place == len(free):
+            free.append((whole * len(size), len(rows)))
+            rows.append([])
+            left.append([whole] * len(size))
+        _, row = free.pop(place)
+        rows[row].append(text)
+        left[row] = list(map(operator.sub, left[row], size))
+        bisect.insort(free, (sum(left[row]), row))
+    return [np.array(sorted(row), dtype=np.int64) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTexts:
+    """Where the tokens of one side stand in rows that several texts share. Shapes: [R, L] each."""
+
+    text: Ints
+    """The text of each token; PADDING where there is none."""
+    place: Ints
+    """Its place in the text, from 0."""
+
+    @classmethod
+    def of(cls, bins: Sequence[Ints], lengths: Ints) -> PackedTexts:
+        """Put the texts of each row one behind another. Shapes: lengths [N]."""
+        texts = [np.repeat(row, lengths[row]) for row in bins]
+        places = [np.concatenate([np.arange(length) for length in lengths[row]]) for row in bins]
+        return cls(_fill_rows(texts, PADDING), _fill_rows(places, 0))
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """True where there is a token. Shapes: [R, L]."""
+        return np.not_equal(self.text, PADDING)
+
+    def taken(self, values: Ints, fill: int) -> Ints:
+        """Return what stands at the tokens of texts. Shapes: [N, longest] -> [R, L]."""
+        return np.where(self.mask, values[self.text, self.place], fill)
+
+
+def _fill_rows(rows: Sequence[Ints], fill: int) -> Ints:
+    found = np.full((len(rows), max(map(len, rows), default=1)), fill, dtype=np.int64)
+    for line, values in zip(found, rows, strict=True):
+        line[:len(values)] = values
+    return found
+
+
+def scale_batch(batch: int, length: int, tokens: int, rows: int) -> int:
+    """Return how many rows hold about as many tokens as `batch` full ones of `length`, by the mean of all `rows`."""
+    return max(1, round(batch * length * rows / max(1, tokens)))

@@ -1,0 +1,354 @@
+"""`Tokenizer`: text to token ids and back, over the `tokenizers` library; saved and loaded in the Hugging Face layout.
+
+Training is in `training`, the reading of folders in `folder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from operator import index
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import tokenizers
+
+from saucier.checkpoints.hub import resolve_folder
+from saucier.errors import InputError, expect, expect_texts, suggest_name
+from saucier.files import write_json, write_text
+from saucier.text.tokenizer.folder import TARGET, TextHandling, TokenizerFiles, open_tokenizer_folder
+from saucier.text.tokenizer.legacy_files import write_vocabulary_and_merges
+from saucier.text.tokenizer.model_inputs import Encoded, LengthOptions, encode_to_tensors, frame_has_segments
+from saucier.text.tokenizer.sentencepiece import MARK
+from saucier.text.tokenizer.word_boundaries import mark_words
+
+ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
+SENTINEL = re.compile(r"<extra_id_(\d+)>")
+SURROGATE = re.compile("[\ud800-\udfff]")
+LARGEST_ID = 2**32
+"""The tokenizers library counts ids in so many."""
+CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
+            (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
+
+
+class Tokenizer:
+    """Text to ids and back. `names` gives the special tokens by role: pad, unk, bos, eos, cls, sep, mask."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False,
+                 handling: TextHandling | None = None, target: Tokenizer | None = None) -> None:
+        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for.
+
+        `target`: that of the side that writes, where it has one of its own.
+        """
+        self.backend = backend
+        self._target = target
+        self.handling = handling or TextHandling()
+        self.names = dict(names)
+        self.clean_up = clean_up
+        special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+        unmarked = [name for name in dict.fromkeys(self.names.values()) if name not in special]
+        backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in unmarked])
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of what the model writes: this one, unless the sides of an encoder-decoder have their own."""
+        return self._target or self
+
+    @property
+    def has_own_target(self) -> bool:
+        """Whether the sides of an encoder-decoder have tokenizers of their own."""
+        return self._target is not None
+
+    def beside(self, target: Tokenizer) -> Tokenizer:
+        """Return the tokenizers of two sides: this one for what is read, and `target` for what is written."""
+        return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling, target=target.target)
+
+    def of_sources(self) -> Tokenizer:
+        """Return the tokenizer of what is read alone, for a model that writes nothing."""
+        return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling)
+
+    def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *,
+                 max_length: int | None = None, padding: str = "longest", truncation: str = "longest_first",
+                 add_special_tokens: bool = True) -> Encoded:
+        """Give the tensors that a model takes: `model(**tokenizer(["a text", "another"]))`.
+
+        `pairs` are the second texts of sentence-pair models. Rows longer than `max_length` (by default the model's own
+        length, where the tokenizer knows it) are cut, with a warning that counts what is lost, and the counts in
+        `Encoded.cut`; `truncation`: longest_first, only_first, only_second or refuse. `padding`: longest (of the
+        batch), max_length or none.
+        Shapes: every tensor is [texts, longest row].
+        Errors: `InputError` for rows that cannot be cut or padded as asked, and as `encode`.
+        """
+        first = [texts] if isinstance(texts, str) else texts
+        second = [pairs] if isinstance(pairs, str) else pairs
+        expect_texts(first, "texts")
+        expect_texts([] if second is None else second, "pairs")
+        expect(max_length, (int, NoneType), "max_length", "give a number of tokens, or None")
+        expect(padding, str, "padding", "give longest, max_length or none")
+        expect(truncation, str, "truncation", "give longest_first, only_first, only_second or refuse")
+        limit = self.handling.max_length if max_length is None else max_length
+        return encode_to_tensors(self, first, second, LengthOptions(limit, padding, truncation),
+                                 special=add_special_tokens)
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False,
+                            tools: Sequence[Mapping[str, Any]] | None = None, template: str | None = None,
+                            **variables: Any) -> str:
+        """Write a conversation as the text that a chat model was trained on.
+
+        `messages` are `{"role": ..., "content": ...}`; `template` is the name of one of the tokenizer's templates, or
+        a template itself; `variables` are further names that the template knows. The text already holds its special
+        tokens: encode it with `add_special_tokens=False`.
+        Errors: `InputError` for a tokenizer without a template, and for a template that is broken or wants too much.
+        """
+        from saucier.text.tokenizer.chat import render_template
+
+        expect_tables(messages, "messages")
+        expect_tables([] if tools is None else tools, "tools")
+        expect(template, (str, NoneType), "template", "give the name of a template, or one")
+        known = self.handling.chat
+        named = ("tool_use" if tools and "tool_use" in known else "default") if template is None else template
+        if named not in known and (template is None or "{" not in template):
+            raise InputError("this tokenizer has no chat template" if not known else f"no chat template {named!r}",
+                             where="template", remedy=suggest_name(named, [*known]) if known else "give template=")
+        tokens = {f"{role}_token": name for role, name in self.names.items()}
+        return render_template(known.get(named, named),
+                               {"documents": None, **tokens, "messages": list(messages), "tools": tools,
+                                "add_generation_prompt": add_generation_prompt, **variables})
+
+    def encode(self, text: str, add_special_tokens: bool = True, *, pair: str | None = None) -> list[int]:
+        """Give the ids of a text (of a text and its `pair`), by default inside the tokenizer's template.
+
+        Errors: `InputError` for half of a surrogate pair, which is not Unicode text.
+        """
+        expect(text, str, "text", "give a text")
+        expect(pair, (str, NoneType), "pair", "give a text, or None")
+        return self.published_ids(self.encodings([text if pair is None else (text, pair)], add_special_tokens)[0].ids)
+
+    def encode_batch(self, texts: Sequence[str], add_special_tokens: bool = True) -> list[list[int]]:
+        """Give the ids of many texts, on all cores. Errors: as `encode`."""
+        expect_texts(texts, "texts")
+        expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
+        try:
+            encoded = self.backend.encode_batch_fast(self._prepare_texts(texts), add_special_tokens=add_special_tokens)
+        except (UnicodeEncodeError, TypeError) as error:
+            raise _not_unicode("".join(texts), error) from error
+        return [self.published_ids(one.ids) for one in encoded]
+
+    def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
+        """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
+        expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
+        return self._encodings(items, add_special_tokens=add_special_tokens)
+
+    def located(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
+        """Give encodings whose `offsets` tell where in its text a token stands.
+
+        Errors: as `encode`, and `InputError` for a tokenizer that rewrites texts before it splits them.
+        """
+        if self.handling.moses is not None:
+            raise InputError("this tokenizer rewrites a text before it splits it (Moses), so where its tokens stand is "
+                             "not known", where="tokenizer", remedy="take a model with another tokenizer")
+        return self._encodings(texts, add_special_tokens=add_special_tokens)
+
+    def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
+        """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
+
+        Every word is spelled as behind a space, the first one too. Errors: as `encode`.
+        """
+        space = " " if b'"ByteLevel"' in _state(self.backend.pre_tokenizer) else ""
+        return self._encodings([[space + word for word in words] for words in sentences], is_pretokenized=True,
+                               add_special_tokens=False)
+
+    def _encodings(self, items: Sequence[Any], **options: bool) -> list[tokenizers.Encoding]:
+        try:
+            found: list[tokenizers.Encoding] = self.backend.encode_batch(self._prepare_texts(items), **options)
+        except (UnicodeEncodeError, TypeError) as error:
+            raise _not_unicode("".join("".join(item) for item in items), error) from error
+        return found
+
+    def _prepare_texts(self, items: Sequence[Any]) -> list[Any]:
+        moses = self.handling.moses
+        if moses is None:
+            return list(items)
+        kept = [token.content for token in self.backend.get_added_tokens_decoder().values()]
+        return [moses.around(item, kept) if isinstance(item, str) else
+                type(item)(moses.around(text, kept) for text in item) for item in items]
+
+    def published_ids(self, ids: list[int]) -> list[int]:
+        """Return ids as the model knows them: those of pieces that its vocabulary has not are unknown."""
+        known, unk = self.handling.known, self.unk_id
+        if known is None or unk is None:
+            return ids
+        return [number if number < known else unk for number in ids]
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model wants token_type_ids: as the folder or its class says, else as the frame does."""
+        if self.handling.inputs:
+            return "token_type_ids" in self.handling.inputs
+        frame = self.backend.post_processor
+        return {"cls", "sep"} <= set(self.names) and frame is not None and frame_has_segments(frame.__getstate__())
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Give the text of ids. What the tokenizer's own normalization took away (case, accents) stays away."""
+        expect(skip_special_tokens, bool, "skip_special_tokens", "give True or False")
+        text = self.backend.decode(whole_numbers(ids), skip_special_tokens=skip_special_tokens)
+        if self.clean_up and not isinstance(self.backend.model, tokenizers.models.BPE):
+            for old, new in CLEAN_UP:
+                text = text.replace(old, new)
+        return text
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows that a table of all ids needs, special tokens included: one more than the highest id.
+
+        Ids may have holes (two equal lines of vocab.txt are one token), so there may be fewer tokens.
+        """
+        return self.handling.known or self.next_id
+
+    @cached_property
+    def next_id(self) -> int:
+        """The id behind all others, also behind those that the model does not know."""
+        return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def id_to_token(self, number: int) -> str | None:
+        """Give the token of an id, as it stands in the vocabulary."""
+        token: str | None = self.backend.id_to_token(*whole_numbers([number]))
+        return None if token is None else token.removeprefix(MARK)
+
+    def token_to_id(self, token: str) -> int | None:
+        """Give the id of a token, or None."""
+        expect(token, str, "token", "give a token as text")
+        if SURROGATE.search(token):
+            return None
+        found: int | None = self.backend.token_to_id(token)
+        number: int | None = self.backend.token_to_id(MARK + token) if found is None else found
+        return number
+
+    def _id(self, role: str) -> int | None:
+        name = self.names.get(role)
+        return None if name is None else self.token_to_id(name)
+
+    @property
+    def pad_id(self) -> int | None:
+        """Id of the padding token, if there is one."""
+        return self._id("pad")
+
+    @property
+    def unk_id(self) -> int | None:
+        """Id of the unknown token, if there is one."""
+        return self._id("unk")
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the token that begins a text, if there is one."""
+        return self._id("bos")
+
+    @property
+    def eos_id(self) -> int | None:
+        """Id of the token that ends a text, if there is one."""
+        return self._id("eos")
+
+    @property
+    def cls_id(self) -> int | None:
+        """Id of BERT's first token, if there is one."""
+        return self._id("cls")
+
+    @property
+    def sep_id(self) -> int | None:
+        """Id of the token that ends BERT's segments, if there is one."""
+        return self._id("sep")
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the token that hides another, if there is one."""
+        return self._id("mask")
+
+    @property
+    def special_ids(self) -> list[int]:
+        """Ids of all special tokens, in order."""
+        return sorted(number for number, token in self.backend.get_added_tokens_decoder().items() if token.special)
+
+    @property
+    def sentinel_ids(self) -> list[int]:
+        """Ids of `<extra_id_0>`, `<extra_id_1>`, ... (span corruption), in that order; empty where there are none."""
+        found = {int(match[1]): number for number, token in self.backend.get_added_tokens_decoder().items()
+                 if (match := SENTINEL.fullmatch(token.content))}
+        return [found[place] for place in sorted(found)]
+
+    @property
+    def extra_ids(self) -> dict[str, int]:
+        """Ids of the special tokens that are neither sentinels nor have a role, by name."""
+        roles = set(self.names.values())
+        return {token.content: number for number, token in sorted(self.backend.get_added_tokens_decoder().items())
+                if token.special and token.content not in roles and not SENTINEL.fullmatch(token.content)}
+
+    @cached_property
+    def word_marks(self) -> str:
+        """A digit for each id that tells where words begin and end (see `word_marks`); "" where tokens do not tell."""
+        return mark_words(self.backend)
+
+    def save(self, folder: Path | str) -> None:
+        """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them; XLM's in its older files.
+
+        That of the side that writes goes into the folder `target_tokenizer` beside them, where it is another one.
+        `tokenizer_config.json` is written last: with it all is there.
+        """
+        if self._target is not None:
+            self._target.save(Path(folder) / TARGET)
+        config = self._write_splitting(Path(folder)) | {"clean_up_tokenization_spaces": self.clean_up}
+        config |= {f"{role}_token": name for role, name in self.names.items()}
+        write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
+
+    def _write_splitting(self, folder: Path) -> dict[str, Any]:
+        if self.handling.moses is not None:
+            return write_vocabulary_and_merges(self.backend, self.handling.known, folder)
+        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        return {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
+def load_tokenizer(folder: Path | str) -> Tokenizer:
+    """Read a tokenizer: `tokenizer.json`, or vocab.txt, vocab.json with merges.txt, a SentencePiece model.
+
+    A run folder, which keeps them in `tokenizer/`, will do as well, and the hub id of a repository. Where the sides of
+    an encoder-decoder have tokenizers of their own, it is the one for what is read, and its `target` the other one.
+    Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
+    """
+    return _tokenizer(open_tokenizer_folder(resolve_folder(folder, weights=False)))
+
+
+def _tokenizer(opened: TokenizerFiles) -> Tokenizer:
+    return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling,
+                     target=None if opened.target is None else _tokenizer(opened.target))
+
+
+def whole_numbers(ids: Any) -> list[int]:
+    """Return ids as a list. Raises `InputError` for what are none."""
+    try:
+        numbers = [index(one) for one in ids]
+    except TypeError as error:
+        raise InputError(f"is {type(ids).__name__} {repr(ids)[:80]}", where="ids", remedy="give a list") from error
+    if wrong := [one for one in numbers if not 0 <= one < LARGEST_ID]:
+        raise InputError(f"holds the id {str(wrong[0])[:40]}", where="ids", remedy="give ids from 0")
+    return numbers
+
+
+def expect_tables(values: object, name: str) -> None:
+    """Raise `InputError` for an argument that is no list of mappings."""
+    expect(values, (list, tuple), name, "give a list, such as [{'role': 'user', 'content': 'Hello!'}]")
+    for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
+        expect(one, Mapping, f"{name}[{place}]", "give a mapping, such as {'role': 'user', 'content': 'Hello!'}")
+
+
+def _state(part: Any) -> bytes:
+    """Return a part of the backend as the JSON that the library makes of it."""
+    return b"" if part is None else bytes(part.__getstate__())
+
+
+def _not_unicode(text: str, error: Exception) -> InputError | Exception:
+    half = SURROGATE.search(text)
+    if half is None:
+        return error
+    return InputError(f"character {half.start()} is {half[0]!a}, half of a surrogate pair", where="text to encode",
+                      remedy="replace it, for example by U+FFFD")

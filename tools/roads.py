@@ -10,11 +10,12 @@ import argparse
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+JOBS = ("load", "forward", "generate", "cook")
 Road = dict[str, set[str]]
 """The functions entered, by file."""
 
@@ -39,20 +40,17 @@ def walk(call: Callable[[], Any]) -> Road:
     return dict(road)
 
 
-def cook(folder: Path) -> None:
+def cook() -> None:
     """Cook the smallest language model for five steps, as the command line does."""
     from saucier.cli import main
 
-    words = ["training.steps=5", "model.layers=1", "model.dim=32", "--no-calibrate", "--out", str(folder / "run")]
-    sys.argv = ["saucier", "cook", "gpt-nano", *words]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
+    words = ["training.steps=5", "model.layers=1", "model.dim=32", "--no-calibrate"]
+    with tempfile.TemporaryDirectory() as folder:
+        if code := main(["cook", "gpt-nano", *words, "--out", f"{folder}/run"]):
+            raise SystemExit(code)
 
 
-def roads(minilm: Path, gpt2: Path) -> dict[str, Road]:
+def roads(minilm: Path, gpt2: Path, jobs: Sequence[str] = JOBS) -> dict[str, Road]:
     """Return the road of each job; what Python imports on the first call is left out by calling `load` once before."""
     import torch
 
@@ -61,11 +59,10 @@ def roads(minilm: Path, gpt2: Path) -> dict[str, Road]:
     saucier.load(str(minilm), dtype="float32")
     model = saucier.load(str(gpt2), dtype="float32")
     ids = torch.tensor([[1, 2, 3]])
-    found = {"load": walk(lambda: saucier.load(str(minilm), dtype="float32")),
-             "forward": walk(lambda: model(input_ids=ids)),
-             "generate": walk(lambda: saucier.generate(model, ids, max_new_tokens=3))}
-    with tempfile.TemporaryDirectory() as folder:
-        return {**found, "cook": walk(lambda: cook(Path(folder)))}
+    calls: dict[str, Callable[[], Any]] = {
+        "load": lambda: saucier.load(str(minilm), dtype="float32"), "forward": lambda: model(input_ids=ids),
+        "generate": lambda: saucier.generate(model, ids, max_new_tokens=3), "cook": cook}
+    return {job: walk(calls[job]) for job in jobs}
 
 
 def main() -> None:
@@ -73,9 +70,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="count the files and functions on the way of a job")
     parser.add_argument("minilm", type=Path, help="a folder of a published sentence encoder")
     parser.add_argument("gpt2", type=Path, help="a folder of a published language model")
-    parser.add_argument("--list", metavar="JOB", choices=["load", "forward", "generate", "cook"])
+    parser.add_argument("--list", metavar="JOB", choices=JOBS)
     options = parser.parse_args()
-    found = roads(options.minilm, options.gpt2)
+    found = roads(options.minilm, options.gpt2, JOBS if options.list is None else [options.list])
     if options.list is not None:
         print("\n".join(f"{file}: {', '.join(sorted(names))}" for file, names in sorted(found[options.list].items())))
         return

@@ -65,16 +65,15 @@ def by_edges(run: Path) -> tuple[float, int]:
 def edges(run: Path, name: str) -> Iterator[tuple[list[list[int]], bool]]:
     """Yield the tokens at the four ends of two pieces, and whether these are swapped."""
     from saucier import recipe
-    from saucier.objectives.rows import choose_all_rows
-    from saucier.text.rows.kinds import TwoPieceRequest
+    from saucier.objectives.config import list_single_objectives
     from saucier.text.rows.sentences import SentencePairBatches
     from saucier.text.rows.store import TokenStore
     from saucier.text.tokenizer.tokenizer import load_tokenizer
 
     made, tokenizer = recipe(run / "recipe.yaml"), load_tokenizer(run / "tokenizer")
-    (kind,) = choose_all_rows(made.objective)
-    assert isinstance(kind, TwoPieceRequest) and tokenizer.cls_id is not None and tokenizer.sep_id is not None
-    pairs = SentencePairBatches(TokenStore(run / "store" / name), kind, length=made.training.length,
+    (objective,) = list_single_objectives(made.objective)
+    assert objective.rows_read.has_two_pieces and tokenizer.cls_id is not None and tokenizer.sep_id is not None
+    pairs = SentencePairBatches(TokenStore(run / "store" / name), objective.rows_read, length=made.training.length,
                                 batch=made.training.batch, cls=tokenizer.cls_id, sep=tokenizer.sep_id, seed=1)
     for step in range(DRAWS[name] * pairs.steps_per_epoch):
         batch = pairs[step]

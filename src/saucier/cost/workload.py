@@ -15,12 +15,10 @@ from saucier.errors import InputError
 from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages, list_single_objectives
 from saucier.objectives.config.replaced_tokens import derive_generator
-from saucier.objectives.rows import choose_all_rows
 from saucier.recipes import Recipe
 from saucier.text.config import PairData
 from saucier.text.languages import set_language
 from saucier.text.rows.batch import Ints, PairRows, Rows
-from saucier.text.rows.kinds import TwoPieceRequest, requires_sentences
 
 if TYPE_CHECKING:
     from saucier.objectives.build import BuiltObjective
@@ -114,9 +112,9 @@ def make_text_rows(recipe: Recipe, vocab: int, length: int, random: np.random.Ge
     """Make up a batch of running text: full rows of some documents, or of two sentences for BERT."""
     shape = (recipe.training.batch, length)
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
-    sentences = any(isinstance(one, TwoPieceRequest) for one in choose_all_rows(recipe.objective))
-    begun = random.random(shape) < 1 / SENTENCE if any(map(requires_sentences,
-                                                           choose_all_rows(recipe.objective))) else None
+    requests = [one.rows_read for one in list_single_objectives(recipe.objective)]
+    sentences = any(one.has_two_pieces for one in requests)
+    begun = random.random(shape) < 1 / SENTENCE if any(one.needs_sentences for one in requests) else None
     starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
     documents = starts.cumsum(axis=1)
     halves = np.arange(shape[1]) >= shape[1] // 2

@@ -32,8 +32,6 @@ from saucier.objectives.pairs import (
 from saucier.objectives.permutation import build_permutation
 from saucier.objectives.prediction import Prediction
 from saucier.objectives.replaced_tokens import build_replaced
-from saucier.objectives.rows import choose_rows
-from saucier.text.rows.kinds import RowRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,6 @@ class BuiltObjective:
     """An objective, built; a mixture has several."""
 
     config: c.Single
-    material: RowRequest
-    """The rows that it learns from."""
     corruption: Corruption[Any]
     objective: Objective
     weight: float = 1.0
@@ -52,22 +48,22 @@ class BuiltObjective:
 def build_objectives(config: c.ObjectiveConfig, given: ObjectiveInputs) -> tuple[BuiltObjective, ...]:
     """Build an objective, or every part of a mixture. Raises `InputError` as `build_objective`."""
     parts = config.parts if isinstance(config, c.Mixture) else (c.MixturePart(objective=config),)
-    return tuple(BuiltObjective(part.objective, choose_rows(part.objective), *build_objective(part.objective, given),
-                                weight=part.weight) for part in parts)
+    return tuple(BuiltObjective(part.objective, *build_objective(part.objective, given), weight=part.weight)
+                 for part in parts)
 
 
-def plan_turns(lessons: Sequence[BuiltObjective], seed: int) -> Turns:
+def plan_turns(objectives: Sequence[BuiltObjective], seed: int) -> Turns:
     """Return whose turn it is at which step."""
-    return Turns(tuple(lesson.weight for lesson in lessons), seed)
+    return Turns(tuple(built.weight for built in objectives), seed)
 
 
-def join_objectives(lessons: Sequence[BuiltObjective], seed: int) -> tuple[Corruption[Any], Objective]:
-    """Return the two halves of all lessons together."""
-    if len(lessons) == 1:
-        return lessons[0].corruption, lessons[0].objective
-    turns = plan_turns(lessons, seed)
-    return (MixedCorruption(turns, tuple(lesson.corruption for lesson in lessons)),
-            MixedObjective(turns, tuple(lesson.objective for lesson in lessons)))
+def join_objectives(objectives: Sequence[BuiltObjective], seed: int) -> tuple[Corruption[Any], Objective]:
+    """Return the two halves of all objectives together."""
+    if len(objectives) == 1:
+        return objectives[0].corruption, objectives[0].objective
+    turns = plan_turns(objectives, seed)
+    return (MixedCorruption(turns, tuple(built.corruption for built in objectives)),
+            MixedObjective(turns, tuple(built.objective for built in objectives)))
 
 
 def refuse_model(config: c.Single, given: ObjectiveInputs) -> None:

@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 
 from saucier import config as architecture
 from saucier.objectives import config as c
-from saucier.objectives.config.denoising import count_needed_sentinels, list_mode_tokens, needs_mask
 from saucier.objectives.model_checks import Mismatch, check_body, check_conditional_masked, check_head, check_row_order
-from saucier.objectives.rows import choose_rows
 from saucier.text.config import (
     Bytes,
     Characters,
@@ -25,7 +23,6 @@ from saucier.text.config import (
     TokenizerConfig,
     list_languages,
 )
-from saucier.text.rows.kinds import RunningRequest, TextPairRequest
 
 
 def check_masking(objective: c.Masked, tokenizer: TokenizerConfig, data: Data, path: tuple[str, ...]) -> Iterator[
@@ -123,7 +120,7 @@ def find_mismatches(objective: c.Single, around: ObjectiveSetting) -> Iterator[M
     learned = objective
     if isinstance(objective, c.Parallel):
         learned = objective.masking
-        if not isinstance(choose_rows(learned), RunningRequest):
+        if learned.rows_read.kind != "running":
             yield Mismatch(("masking",), "the rows are the texts of the pairs, and have no sentences of their own",
                            "leave out what is learned of sentences", own=True)
     yield from check_body(learned, around.model)
@@ -138,7 +135,7 @@ def find_mismatches(objective: c.Single, around: ObjectiveSetting) -> Iterator[M
     yield from check_synthetic_tag(around)
     yield from check_pair_languages(objective, around.model, around.tokenizer, around.data)
     pairs = isinstance(around.data, PairData)
-    if pairs != isinstance(choose_rows(objective), TextPairRequest):
+    if pairs != (objective.rows_read.kind == "text_pairs"):
         what = ("running text, and the data are pairs", "text") if pairs else ("pairs, and the data are running text",
                                                                                "pairs")
         yield Mismatch(("data", "kind"), f"{objective.kind} learns from {what[0]}", f"use kind: {what[1]}")
@@ -158,16 +155,16 @@ def check_special_tokens(objective: c.Single, around: ObjectiveSetting) -> Itera
     if isinstance(objective, c.Replaced):
         yield from check_special_tokens(objective.masking, around)
     special = around.special
-    masks = isinstance(objective, c.Masked) or (isinstance(objective, c.Noisy) and needs_mask(objective))
+    masks = isinstance(objective, c.Masked) or (isinstance(objective, c.Noisy) and objective.needs_mask)
     if masks and special.mask is None:
         yield Mismatch(("tokenizer", "special", "mask"), f"{objective.kind} needs a mask token",
                        "name one, such as [MASK]")
     if not isinstance(objective, c.Noisy):
         return
-    if special.sentinels < (needed := count_needed_sentinels(objective, around.length)):
+    if special.sentinels < (needed := objective.count_needed_sentinels(around.length)):
         yield Mismatch(("tokenizer", "special", "sentinels"),
                        f"{objective.kind} needs {needed} sentinel tokens or more", f"set it to {max(100, needed)}")
-    if unknown := [token for token in list_mode_tokens(objective) if token not in special.extra]:
+    if unknown := [token for token in objective.mode_tokens if token not in special.extra]:
         yield Mismatch(("tokenizer", "special", "extra"), f"{objective.kind} names tokens that are not there",
                        f"add {', '.join(map(repr, unknown))}")
 

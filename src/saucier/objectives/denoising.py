@@ -14,7 +14,6 @@ from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import Batch, ObjectiveInputs, TokenIds
 from saucier.objectives.batch_layout import PairLayout, choose_pair_layout
-from saucier.objectives.config.denoising import count_needed_sentinels
 from saucier.objectives.noise import (
     DrawnNoise,
     DroppedSpans,
@@ -121,7 +120,7 @@ def build_noise(config: c.Noisy, given: ObjectiveInputs) -> Noise:
 
 def require_sentinels(config: c.SpanCorruption | c.ReplaceSpans, given: ObjectiveInputs) -> Ints:
     """Return the sentinels. Raises `InputError` where there are too few."""
-    needed, there = count_needed_sentinels(config, given.length), len(given.ids.sentinels)
+    needed, there = config.count_needed_sentinels(given.length), len(given.ids.sentinels)
     if there < needed:
         raise InputError(f"{config.kind} may need {needed} sentinel tokens, and the tokenizer has {there}",
                          where="tokenizer.special.sentinels", remedy=f"set it to {max(100, needed)}")

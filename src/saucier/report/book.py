@@ -11,12 +11,9 @@ from saucier import config as architecture
 from saucier.families import FAMILIES
 from saucier.objectives import config as c
 from saucier.objectives.checks import ObjectiveSetting, find_mismatches
-from saucier.objectives.config.denoising import list_mode_tokens
-from saucier.objectives.rows import choose_rows
 from saucier.recipes import Recipe, names, recipe
 from saucier.report.book_models import FOUNDATIONS, GENERATION, UNDERSTANDING, BookRow, Chapter
 from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TextData, WordPiece
-from saucier.text.rows.kinds import TextPairRequest
 
 ADAPTING = Chapter("D", "Adapting and aligning", (
     BookRow("D1", "Fine-tuning for classification, regression, tagging, answers, translation, summaries",
@@ -291,7 +288,7 @@ tests hold this page current, and train every pair that is said to fit. What the
 LENGTH_TOKEN = c.ConditionalMasked().length_token
 TOKENIZER = WordPiece(special=SpecialTokens(
     pad="<pad>", bos="<s>", eos="</s>", cls="<cls>", sep="<sep>", mask="<mask>", sentinels=100,
-    extra=(*list_mode_tokens(c.MixtureOfDenoisers()), *c.MultilingualDenoising().tokens, LENGTH_TOKEN),
+    extra=(*c.MixtureOfDenoisers().mode_tokens, *c.MultilingualDenoising().tokens, LENGTH_TOKEN),
     single=f"{LENGTH_TOKEN} $A </s>"))
 """A tokenizer that has every token, and marks what goes on with a word."""
 SIZE = {"dim": 16, "layers": 2, "heads": 2, "vocab": 200}
@@ -338,8 +335,8 @@ class ObjectiveOnBody:
 def check_pair(objective: c.Single, body: architecture.Transformer) -> ObjectiveOnBody:
     """Ask whether a body, with any head, can learn an objective."""
     several = isinstance(objective, c.MultilingualDenoising)
-    data: Data = PairData() if isinstance(choose_rows(objective),
-                                          TextPairRequest) else LanguageData() if several else TextData()
+    data: Data = PairData() if objective.rows_read.kind == "text_pairs" else \
+        LanguageData() if several else TextData()
     heads = (body.head,) if isinstance(body.head, architecture.LengthHead) else HEADS
     asked = [body.model_copy(update={"head": head}) for head in heads]
     reasons = [next((found.what for found in find_mismatches(objective, ObjectiveSetting(one, TOKENIZER, data))), None)

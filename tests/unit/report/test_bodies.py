@@ -15,9 +15,7 @@ from saucier.model import build
 from saucier.objectives import config as c
 from saucier.objectives.base import ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
-from saucier.objectives.rows import choose_rows
 from saucier.report.book import ObjectiveOnBody, bodies_page, check_pair, list_bodies, list_objectives
-from saucier.text.rows.kinds import TextPairRequest
 
 IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(10), *range(100, 200)),
                sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6, "<python>": 7, "<english>": 8,
@@ -49,7 +47,7 @@ def test_what_fits_trains(name: str) -> None:
     model = build(found.body, seed=1)
     objective.bind(model)
     source = [[10, 11, 12, 2], [13, 14, 2, 0]]
-    given = pairs(source, source) if isinstance(choose_rows(found.objective), TextPairRequest) else \
+    given = pairs(source, source) if found.objective.rows_read.kind == "text_pairs" else \
         some_rows(corruption.row_length(LENGTH) + corruption.overlap)
     batch = corruption(given, seed=0, step=0)
     loss = objective.at(0)(model, batch)

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from saucier.text.rows.kinds import SegmentPairRequest, TwoPieceRequest
+from saucier.text.rows.kinds import RowRequest
 from saucier.text.rows.sentences import SentencePairBatches
 from saucier.text.rows.store import TokenStore
 
 VOCAB = 60_000
 Make = Callable[[list[int]], TokenStore]
 FRAME = {"length": 40, "batch": 8, "cls": 50_001, "sep": 50_002}
-HALF = SegmentPairRequest(0.5)
+HALF = RowRequest("segment_pairs", real=0.5)
 
 
-def sentence_pairs(store: TokenStore, kind: TwoPieceRequest = HALF, **options: Any) -> SentencePairBatches:
+def sentence_pairs(store: TokenStore, kind: RowRequest = HALF, **options: Any) -> SentencePairBatches:
     """Make sentence pairs of 40 tokens with [CLS] 50001 and [SEP] 50002."""
     return SentencePairBatches(store, kind, **(FRAME | options))
 

@@ -14,7 +14,7 @@ from tests.unit.text.places import FRAME, VOCAB, Make, document_of, sentence_pai
 from saucier.errors import InputError
 from saucier.text.rows.batch import PADDING, PairRows, Rows
 from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, BucketedTexts, PairEvaluation, TextEnds
-from saucier.text.rows.kinds import DocumentSentencesRequest, FullSentencesRequest, SentencePairRequest, SwappedPieces
+from saucier.text.rows.kinds import RowRequest
 from saucier.text.rows.running import PackedBatches, PackedEvaluation
 from saucier.text.rows.sentences import SentenceBatches
 from saucier.text.rows.store import PairStore, Piece, write_pair_store
@@ -185,9 +185,9 @@ def all_kinds(make: Make, folder: Path) -> list[Any]:
         BucketedTexts(store, BatchLimits(batch=4), seed=2),
         BucketedPairs(pairs, BatchLimits(batch=7, tokens=150), seed=2),
         sentence_pairs(store, batch=7, seed=2),
-        sentence_pairs(store, SentencePairRequest(0.5, SwappedPieces()), batch=2, seed=2),
-        SentenceBatches(store, FullSentencesRequest(), **FRAME | {"batch": 3}, seed=2),
-        SentenceBatches(store, DocumentSentencesRequest(), **FRAME | {"batch": 3}, seed=2),
+        sentence_pairs(store, RowRequest("sentence_pairs", real=0.5, wrong="swapped"), batch=2, seed=2),
+        SentenceBatches(store, RowRequest("full_sentences"), **FRAME | {"batch": 3}, seed=2),
+        SentenceBatches(store, RowRequest("document_sentences"), **FRAME | {"batch": 3}, seed=2),
         PackedEvaluation(store, length=16, batch=7),
         PairEvaluation(pairs, BatchLimits(batch=7)),
     ]

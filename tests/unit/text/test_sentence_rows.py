@@ -8,14 +8,7 @@ from tests.unit.text.places import FRAME, HALF, Make, document_of, sentence_pair
 
 from saucier.errors import InputError
 from saucier.text.rows.batch import Rows
-from saucier.text.rows.kinds import (
-    DocumentSentencesRequest,
-    FullSentencesRequest,
-    SegmentPairRequest,
-    SentencePairRequest,
-    SwappedPieces,
-    TwoPieceRequest,
-)
+from saucier.text.rows.kinds import RowRequest
 from saucier.text.rows.sentences import SentenceBatches
 from saucier.text.rows.store import TokenStore
 
@@ -48,7 +41,7 @@ def test_sentence_pairs_follow_or_come_from_another_document(make: Make) -> None
 
 def test_sentence_pairs_use_every_token_when_none_is_random(make: Make) -> None:
     store = make([100, 250, 60, 80])
-    rows = sentence_pairs(store, SegmentPairRequest(1.0, short=0.0), batch=rows_of(store))
+    rows = sentence_pairs(store, RowRequest("segment_pairs", real=1.0, short=0.0), batch=rows_of(store))
     tokens = rows[0].tokens
     assert set(tokens[tokens < 50_000].tolist()) == set(range(490)) | {0}
 
@@ -81,7 +74,7 @@ def pieces_of(batch: Rows, row: int) -> list[list[int]]:
 def test_the_order_of_two_pieces_is_swapped_half_of_the_time(make: Make) -> None:
     """Albert's negatives: the same two pieces, the later first. Lan et al. 2020, §3.1."""
     store = make([100, 5, 250, 60] * 3)
-    rows = sentence_pairs(store, SegmentPairRequest(0.5, SwappedPieces(), short=0.0), seed=1)
+    rows = sentence_pairs(store, RowRequest("segment_pairs", real=0.5, wrong="swapped", short=0.0), seed=1)
     labels = []
     for step in range(6 * rows.steps_per_epoch):
         batch = rows[step]
@@ -101,7 +94,7 @@ def test_the_order_of_two_pieces_is_swapped_half_of_the_time(make: Make) -> None
 def test_pairs_of_single_sentences_make_up_for_their_length(make: Make) -> None:
     """Table 2 of RoBERTa: a larger batch, so that the tokens stay about as many."""
     store = make([100, 50, 250, 60] * 3)
-    rows = sentence_pairs(store, SentencePairRequest(0.5), batch=16)
+    rows = sentence_pairs(store, RowRequest("sentence_pairs", real=0.5), batch=16)
     batch = rows[0]
     for row in range(len(batch)):
         first, second = pieces_of(batch, row)
@@ -115,7 +108,7 @@ def test_pairs_of_single_sentences_make_up_for_their_length(make: Make) -> None:
 
 def test_full_sentences_go_on_into_the_next_document_behind_a_separator(make: Make) -> None:
     store = make([100, 3, 250, 60, 0, 80])
-    rows = SentenceBatches(store, FullSentencesRequest(), **FRAME)
+    rows = SentenceBatches(store, RowRequest("full_sentences"), **FRAME)
     items = {}
     for step in range(rows.steps_per_epoch):
         batch = rows[step]
@@ -132,7 +125,7 @@ def test_full_sentences_go_on_into_the_next_document_behind_a_separator(make: Ma
 
 def test_document_sentences_never_cross_and_batches_grow(make: Make) -> None:
     store = make([100, 3, 250, 20, 20, 20, 7, 7, 7, 7, 0, 80])
-    rows = SentenceBatches(store, DocumentSentencesRequest(), **FRAME)
+    rows = SentenceBatches(store, RowRequest("document_sentences"), **FRAME)
     seen: list[int] = []
     for step in range(rows.steps_per_epoch):
         batch = rows[step]
@@ -146,7 +139,8 @@ def test_document_sentences_never_cross_and_batches_grow(make: Make) -> None:
     assert abs(np.mean(tokens) - 8 * 40) < 0.1 * 8 * 40
 
 
-@pytest.mark.parametrize("kind", [HALF, SegmentPairRequest(0.5, SwappedPieces()), SentencePairRequest(0.5)])
-def test_too_few_sentences_are_one_clear_error(make: Make, kind: TwoPieceRequest) -> None:
+@pytest.mark.parametrize("kind", [HALF, RowRequest("segment_pairs", real=0.5, wrong="swapped"),
+                                  RowRequest("sentence_pairs", real=0.5)])
+def test_too_few_sentences_are_one_clear_error(make: Make, kind: RowRequest) -> None:
     with pytest.raises(InputError, match="held_out: no document has two sentences, which learning their relation"):
         sentence_pairs(make([5, 4, 3]), kind, where="data.held_out")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.config import Transformer, remembered_tokens
+from saucier.config import remembered_tokens
 from saucier.errors import InputError
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import pair_repeats, written_token_ids
@@ -24,17 +24,7 @@ from saucier.text.config import LanguageData, list_languages
 from saucier.text.languages import LanguageBatches, LanguageMember, LanguageStore, compute_sampling_shares, set_language
 from saucier.text.rows.batch import Batches
 from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, PairEvaluation, TextEnds
-from saucier.text.rows.kinds import (
-    ConsecutiveOrder,
-    DocumentBorders,
-    DocumentSentencesRequest,
-    DrawnBorders,
-    FullSentencesRequest,
-    RunningRequest,
-    SegmentPairRequest,
-    SentencePairRequest,
-    TextPairRequest,
-)
+from saucier.text.rows.kinds import RowKind
 from saucier.text.rows.running import (
     ConsecutiveBatches,
     ConsecutiveEvaluation,
@@ -61,7 +51,7 @@ class Countable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LanguageTaggedBatches:
-    """Batches that end, of one language, which their rows tell where it is given."""
+    """Batches that end, of one language, which is written into their rows where it is given."""
 
     batches: Countable
     language: int | None
@@ -104,198 +94,192 @@ class OneEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class RowSettings:
-    """What decides how rows are cut, beside the lesson."""
+class RowCutter:
+    """How the rows of one objective are cut from a store."""
 
     recipe: Recipe
     tokenizer: Tokenizer
+    built: BuiltObjective
 
     @property
-    def model(self) -> Transformer:
-        """The model that will learn."""
-        return self.recipe.model_for(self.tokenizer.vocab_size)
+    def seed(self) -> int:
+        """The seed of the training, which draws held-out rows, too."""
+        return self.recipe.training.seed
 
-    def row_by_row(self) -> RowSettings:
-        """The same in batches of one row."""
-        one = self.recipe.training.model_copy(update={"batch": 1})
-        return replace(self, recipe=self.recipe.model_copy(update={"training": one}))
+    @property
+    def running(self) -> dict[str, int]:
+        """Arguments of all rows of running text."""
+        corruption = self.built.corruption
+        return {"length": corruption.row_length(self.recipe.training.length), "overlap": corruption.overlap}
+
+    @property
+    def sentences(self) -> dict[str, int]:
+        """Arguments of all rows of sentences. Raises `InputError` where the tokenizer lacks what is around them."""
+        if self.tokenizer.cls_id is None or self.tokenizer.sep_id is None:
+            raise InputError("rows of sentences need the tokens cls and sep", where="tokenizer.special",
+                             remedy="name them, such as [CLS] and [SEP]")
+        return {"length": self.recipe.training.length, "cls": self.tokenizer.cls_id, "sep": self.tokenizer.sep_id,
+                "seed": self.seed}
+
+    @property
+    def limits(self) -> BatchLimits:
+        """How large a batch of pairs may be."""
+        ends, target_ends = (TextEnds(one.sep_id if one.eos_id is None else one.eos_id, one.pad_id or 0)
+                             for one in (self.tokenizer, self.tokenizer.target))
+        return BatchLimits(batch=self.recipe.training.batch, length=self.running["length"], ends=ends,
+                           target_ends=target_ends)
+
+    @property
+    def language_ids(self) -> bool:
+        """Whether the language of each token must be known."""
+        return needs_language_ids(self.built.config, self.recipe.model_for(self.tokenizer.vocab_size))
+
+    def cut_training(self, store: Store, batch: int | None = None) -> Batches[Any]:
+        """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""
+        size = batch or self.recipe.training.batch
+        if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
+            return ROWS[self._check_store(store)][0](self, store, size)
+        members = [LanguageMember(self.cut_training(one, 1), number if self.language_ids else None)
+                   for number, one in enumerate(store.members.values())]
+        return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed)
+
+    def cut_held_out(self, store: Store, *, whole: bool) -> Countable:
+        """Return the held-out batches of text or pairs; `whole`: as slowly as the recipe says."""
+        return ROWS[self._check_store(store)][1](self, store, whole)
+
+    def _check_store(self, store: Store) -> RowKind:
+        """Return the kind of the rows. Raises `InputError` for a store that they cannot be cut from."""
+        kind = self.built.config.rows_read.kind
+        if not isinstance(store, PairStore if kind == "text_pairs" else TokenStore):
+            raise InputError(f"{self.built.config.kind} learns from other data", where="data.kind",
+                             remedy=f"use kind: {'pairs' if kind == 'text_pairs' else 'text'}")
+        return kind
+
+    def compute_shares(self, store: LanguageStore) -> NDArray[np.float64]:
+        """Return how often each language comes. Shapes: -> [N]."""
+        assert isinstance(self.recipe.data, LanguageData), "a store of languages is made of nothing else"
+        return compute_sampling_shares(store.sizes, self.recipe.data.alpha)
 
 
-def objective_inputs(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> ObjectiveInputs:
-    """Return what a recipe's objective is built from."""
-    training = recipe.training
-    return ObjectiveInputs(written_token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size),
-                           training.steps, training.length, training.seed, collocations)
+def cut_sentence_pairs(cutter: RowCutter, store: TokenStore, batch: int, where: str = "data") -> SentencePairBatches:
+    """Return rows of two pieces of text."""
+    return SentencePairBatches(store, cutter.built.config.rows_read, batch=batch, where=where, **cutter.sentences)
+
+
+def cut_sentences(cutter: RowCutter, store: TokenStore, batch: int) -> SentenceBatches:
+    """Return rows of whole sentences."""
+    return SentenceBatches(store, cutter.built.config.rows_read, batch=batch, **cutter.sentences)
+
+
+def cut_running_evaluation(cutter: RowCutter, store: TokenStore, whole: bool) -> PackedEvaluation:
+    """Return rows of running text, which overlap where the recipe says so and every token is a target."""
+    evaluation, running = cutter.recipe.evaluation, cutter.running
+    return PackedEvaluation(store, batch=evaluation.batch, **running,
+                            stride=evaluation.stride if whole and running["overlap"] else None)
+
+
+def cut_consecutive_evaluation(cutter: RowCutter, store: TokenStore, whole: bool) -> ConsecutiveEvaluation:
+    """Return rows that go on, after as many tokens as the model remembers."""
+    before = remembered_tokens(cutter.recipe.model_for(cutter.tokenizer.vocab_size)) or 0
+    return ConsecutiveEvaluation(store, batch=cutter.recipe.evaluation.batch, before=before, **cutter.running)
+
+
+Train = Callable[[RowCutter, Any, int], Batches[Any]]
+"""Cutter, store, and rows of a batch."""
+Measure = Callable[[RowCutter, Any, bool], Countable]
+"""Cutter, store, and whether all that is held out is measured, or a part of it while training."""
+SENTENCE_PAIRS: tuple[Train, Measure] = (
+    cut_sentence_pairs,
+    lambda cutter, store, _: OneEpoch(cut_sentence_pairs(cutter, store, cutter.recipe.evaluation.batch,
+                                                         "data.held_out")))
+SENTENCES: tuple[Train, Measure] = (
+    cut_sentences, lambda cutter, store, _: OneEpoch(cut_sentences(cutter, store, cutter.recipe.evaluation.batch)))
+ROWS: Mapping[RowKind, tuple[Train, Measure]] = {
+    "running": (
+        lambda cutter, store, batch: PackedBatches(store, batch=batch, seed=cutter.seed, **cutter.running,
+                                                   shift=not cutter.built.config.rows_read.fixed),
+        cut_running_evaluation),
+    "documents": (
+        lambda cutter, store, batch: DocumentBatches(store, batch=batch, seed=cutter.seed, **cutter.running),
+        lambda cutter, store, _: DocumentEvaluation(store, batch=cutter.recipe.evaluation.batch, **cutter.running)),
+    "consecutive": (
+        lambda cutter, store, batch: ConsecutiveBatches(store, batch=batch, seed=cutter.seed, **cutter.running),
+        cut_consecutive_evaluation),
+    "segment_pairs": SENTENCE_PAIRS,
+    "sentence_pairs": SENTENCE_PAIRS,
+    "full_sentences": SENTENCES,
+    "document_sentences": SENTENCES,
+    "text_pairs": (
+        lambda cutter, store, _: BucketedPairs(store, cutter.limits, seed=cutter.seed,
+                                               times=pair_repeats(cutter.recipe, store)),
+        lambda cutter, store, _: PairEvaluation(store, cutter.limits)),
+}
+"""How each kind of rows is cut: to learn from, without an end, and to be measured on."""
 
 
 def build_run_objectives(recipe: Recipe, tokenizer: Tokenizer,
                          collocations: Collocations | None = None) -> tuple[BuiltObjective, ...]:
     """Build the objective of a recipe. Raises `InputError` where the tokenizer lacks a token that is needed."""
-    return build_objectives(recipe.objective, objective_inputs(recipe, tokenizer, collocations))
+    training = recipe.training
+    return build_objectives(recipe.objective, ObjectiveInputs(
+        written_token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size), training.steps, training.length,
+        training.seed, collocations))
 
 
 def make_training_data(recipe: Recipe, tokenizer: Tokenizer, store: Store,
-                       lessons: Sequence[BuiltObjective]) -> TrainingData:
+                       objectives: Sequence[BuiltObjective]) -> TrainingData:
     """Make what the loop learns from."""
-    row_settings = RowSettings(recipe, tokenizer)
-    batches = tuple(training_batches(row_settings, store, lesson) for lesson in lessons)
+    batches = tuple(RowCutter(recipe, tokenizer, built).cut_training(store) for built in objectives)
     seed = recipe.training.seed
-    mixed = batches[0] if len(batches) == 1 else MixedBatches(plan_turns(lessons, seed), batches)
-    return TrainingData(mixed, *join_objectives(lessons, seed))
+    mixed = batches[0] if len(batches) == 1 else MixedBatches(plan_turns(objectives, seed), batches)
+    return TrainingData(mixed, *join_objectives(objectives, seed))
 
 
-def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[BuiltObjective], *,
+def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, objectives: Sequence[BuiltObjective], *,
                    whole: bool, processes: Processes) -> Evaluate:
     """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
-    measuring = EvaluatorBuilder(RowSettings(recipe, tokenizer), whole, processes)
-    parts = tuple(measuring.lesson(store, lesson) for lesson in lessons)
+    parts = tuple(EvaluatorBuilder(RowCutter(recipe, tokenizer, built), whole, processes).build(store)
+                  for built in objectives)
     if len(parts) == 1:
         return parts[0]
-    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(name_objectives(lessons)))
+    kinds = [built.config.kind for built in objectives]
+    names = tuple(kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
+                  for number, kind in enumerate(kinds))
+    return MixedEvaluator(tuple(built.weight for built in objectives), parts, names)
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorBuilder:
-    """How held-out text is measured."""
+    """How held-out text is measured by one objective."""
 
-    row_settings: RowSettings
+    cutter: RowCutter
     whole: bool
     processes: Processes
 
-    def lesson(self, store: Store, lesson: BuiltObjective) -> Evaluator | MixedEvaluator:
-        """Return what measures one lesson, on each language by itself where there are several."""
-        if isinstance(lesson.corruption, ParallelCorruption):
-            return self.sides(store, lesson, lesson.corruption)
+    def build(self, store: Store) -> Evaluator | MixedEvaluator:
+        """Return what measures the objective, on each language by itself where there are several."""
+        if isinstance(self.cutter.built.corruption, ParallelCorruption):
+            return self.build_sides(store, self.cutter.built.corruption)
         if not isinstance(store, LanguageStore):
-            return self.one(lesson, held_out_batches(self.row_settings, store, lesson, whole=self.whole), 1)
-        parts = tuple(self.one(lesson, self.language(one, lesson, number), len(store.members))
+            return self.build_one(self.cutter.cut_held_out(store, whole=self.whole), 1)
+        parts = tuple(self.build_one(LanguageTaggedBatches(self.cutter.cut_held_out(one, whole=self.whole),
+                                                           number if self.cutter.language_ids else None),
+                                     len(store.members))
                       for number, one in enumerate(store.members.values()))
-        return MixedEvaluator(tuple(language_shares(self.row_settings, store)), parts, tuple(store.members))
+        return MixedEvaluator(tuple(self.cutter.compute_shares(store)), parts, tuple(store.members))
 
-    def sides(self, store: Store, lesson: BuiltObjective, corruption: ParallelCorruption) -> MixedEvaluator:
+    def build_sides(self, store: Store, corruption: ParallelCorruption) -> MixedEvaluator:
         """Return what measures the tokens of each language of pairs, the same ones hidden each time."""
-        found = list_languages(self.row_settings.recipe.data)
-        alone = [replace(lesson, corruption=replace(corruption, language=number)) for number in range(len(found))]
-        parts = tuple(self.one(one, held_out_batches(self.row_settings, store, one, whole=self.whole), 1)
-                      for one in alone)
-        return MixedEvaluator((1.0,) * len(found), parts, found)
+        languages = list_languages(self.cutter.recipe.data)
+        corruptions = [replace(corruption, language=number) for number in range(len(languages))]
+        cutters = [replace(self.cutter, built=replace(self.cutter.built, corruption=one)) for one in corruptions]
+        parts = tuple(replace(self, cutter=one).build_one(one.cut_held_out(store, whole=self.whole), 1)
+                      for one in cutters)
+        return MixedEvaluator((1.0,) * len(languages), parts, languages)
 
-    def language(self, store: TokenStore, lesson: BuiltObjective, number: int) -> Countable:
-        """Return the held-out batches of one language."""
-        return LanguageTaggedBatches(held_out_batches(self.row_settings, store, lesson, whole=self.whole),
-                                     number if needs_language_ids(lesson.config, self.row_settings.model) else None)
-
-    def one(self, lesson: BuiltObjective, batches: Countable, parts: int) -> Evaluator:
-        """Return what measures one lesson on some batches, which are one of `parts` to share the tokens among."""
-        targets = None if self.whole else self.row_settings.recipe.evaluation.tokens_while_training
+    def build_one(self, batches: Countable, parts: int) -> Evaluator:
+        """Return what measures the objective on some batches, which are one of `parts` that share the tokens."""
+        recipe, built = self.cutter.recipe, self.cutter.built
+        targets = None if self.whole else recipe.evaluation.tokens_while_training
         rows: Iterable[Any] = FirstBatches(batches, targets and max(1, targets // parts))
-        return Evaluator(rows, lesson.corruption, lesson.objective.held_out(), self.row_settings.recipe.training.seed,
-                         self.processes)
-
-
-def name_objectives(lessons: Sequence[BuiltObjective]) -> Iterator[str]:
-    """Call each lesson by its kind, with a number where there are several of a kind."""
-    kinds = [lesson.config.kind for lesson in lessons]
-    for number, kind in enumerate(kinds):
-        yield kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
-
-
-def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Batches[Any]:
-    """Return the endless batches of a lesson."""
-    training, corruption = row_settings.recipe.training, lesson.corruption
-    if isinstance(store, LanguageStore) and not isinstance(lesson.material, TextPairRequest):
-        return language_batches(row_settings, store, lesson)
-    match lesson.material, store:
-        case TextPairRequest(), PairStore():
-            return BucketedPairs(store, batch_limits(row_settings, lesson), seed=training.seed,
-                                 times=pair_repeats(row_settings.recipe, store))
-        case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
-            return SentencePairBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
-        case (FullSentencesRequest() | DocumentSentencesRequest()) as kind, TokenStore():
-            return SentenceBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
-        case RunningRequest(order=ConsecutiveOrder()), TokenStore():
-            return ConsecutiveBatches(store, length=corruption.row_length(training.length), batch=training.batch,
-                                      seed=training.seed, overlap=corruption.overlap)
-        case RunningRequest(borders=DocumentBorders()), TokenStore():
-            return DocumentBatches(store, length=corruption.row_length(training.length), batch=training.batch,
-                                   seed=training.seed, overlap=corruption.overlap)
-        case RunningRequest(borders=borders), TokenStore():
-            return PackedBatches(store, length=corruption.row_length(training.length), batch=training.batch,
-                                 seed=training.seed, overlap=corruption.overlap,
-                                 shift=isinstance(borders, DrawnBorders))
-    raise wrong_data_error(lesson)
-
-
-def held_out_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective, *, whole: bool) -> Countable:
-    """Return the held-out batches of a lesson."""
-    evaluation, corruption = row_settings.recipe.evaluation, lesson.corruption
-    match lesson.material, store:
-        case TextPairRequest(), PairStore():
-            return PairEvaluation(store, batch_limits(row_settings, lesson))
-        case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
-            return OneEpoch(SentencePairBatches(store, kind, batch=evaluation.batch, where="data.held_out",
-                                                **sentence_frame(row_settings)))
-        case (FullSentencesRequest() | DocumentSentencesRequest()) as kind, TokenStore():
-            return OneEpoch(SentenceBatches(store, kind, batch=evaluation.batch, **sentence_frame(row_settings)))
-        case RunningRequest(order=ConsecutiveOrder()), TokenStore():
-            return ConsecutiveEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
-                                         batch=evaluation.batch, overlap=corruption.overlap,
-                                         before=remembered_tokens(row_settings.model) or 0)
-        case RunningRequest(borders=DocumentBorders()), TokenStore():
-            return DocumentEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
-                                      batch=evaluation.batch, overlap=corruption.overlap)
-        case RunningRequest(), TokenStore():
-            stride = evaluation.stride if whole and corruption.overlap else None
-            return PackedEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
-                                    batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
-    raise wrong_data_error(lesson)
-
-
-def language_batches(row_settings: RowSettings, store: LanguageStore, lesson: BuiltObjective) -> LanguageBatches:
-    """Return rows of several languages, each cut as those of one."""
-    training, told = row_settings.recipe.training, needs_language_ids(lesson.config, row_settings.model)
-    members = [LanguageMember(training_batches(row_settings.row_by_row(), one, lesson), number if told else None)
-               for number, one in enumerate(store.members.values())]
-    return LanguageBatches(members, language_shares(row_settings, store), batch=training.batch, seed=training.seed)
-
-
-def language_shares(row_settings: RowSettings, store: LanguageStore) -> NDArray[np.float64]:
-    """Return how often each language comes. Shapes: -> [N]."""
-    assert isinstance(row_settings.recipe.data, LanguageData), "a store of languages is made of nothing else"
-    return compute_sampling_shares(store.sizes, row_settings.recipe.data.alpha)
-
-
-def wrong_data_error(lesson: BuiltObjective) -> InputError:
-    """Return the error for a text that is not of the kind that an objective reads."""
-    wanted = "pairs" if isinstance(lesson.material, TextPairRequest) else "text"
-    return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
-
-
-class SentenceFrame(TypedDict):
-    """Arguments that all rows of sentences share."""
-
-    length: int
-    cls: int
-    sep: int
-    seed: int
-
-
-def sentence_frame(row_settings: RowSettings) -> SentenceFrame:
-    """Return the length of rows of sentences, and what stands around them."""
-    tokenizer, training = row_settings.tokenizer, row_settings.recipe.training
-    if tokenizer.cls_id is None or tokenizer.sep_id is None:
-        raise InputError("rows of sentences need the tokens cls and sep", where="tokenizer.special",
-                         remedy="name them, such as [CLS] and [SEP]")
-    return {"length": training.length, "cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "seed": training.seed}
-
-
-def batch_limits(row_settings: RowSettings, lesson: BuiltObjective) -> BatchLimits:
-    """Return how large a batch of pairs may be."""
-    training, tokenizer = row_settings.recipe.training, row_settings.tokenizer
-    return BatchLimits(batch=training.batch, length=lesson.corruption.row_length(training.length),
-                       ends=text_ends(tokenizer), target_ends=text_ends(tokenizer.target))
-
-
-def text_ends(tokenizer: Tokenizer) -> TextEnds:
-    """Return how a tokenizer ends a text."""
-    return TextEnds(tokenizer.sep_id if tokenizer.eos_id is None else tokenizer.eos_id, tokenizer.pad_id or 0)
+        return Evaluator(rows, built.corruption, built.objective.held_out(), recipe.training.seed, self.processes)

@@ -21,9 +21,7 @@ from saucier.jobs.run.language_pairs import check_language_tokens, count_directi
 from saucier.jobs.run.passport import Digest, file_digest
 from saucier.objectives import config as c
 from saucier.objectives.checks import list_reminders
-from saucier.objectives.config import list_single_objectives
-from saucier.objectives.rows import choose_all_rows
-from saucier.objectives.rows import find_pmi_masking as wanted
+from saucier.objectives.config import find_pmi_masking, list_single_objectives
 from saucier.opened import RunFolder
 from saucier.plain import format_bytes
 from saucier.recipes import Recipe
@@ -33,10 +31,7 @@ from saucier.text.config import LanguageData, PairData, Ready, TextData, Tokeniz
 from saucier.text.languages import LanguageCorpus, LanguageStore, compute_sampling_shares, write_language_store
 from saucier.text.reading.corpus import PairCorpus, Part, TextCorpus
 from saucier.text.reading.documents import Document
-from saucier.text.rows import kinds
-from saucier.text.rows.kinds import Frame, TextPairRequest, choose_store_format
-from saucier.text.rows.store import PairStore, TokenStore, write_documents, write_pairs
-from saucier.text.rows.store import get_document_frame as frame_ids
+from saucier.text.rows.store import PairStore, TokenStore, get_document_frame, write_documents, write_pairs
 from saucier.text.tokenizer.folder import TARGET
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
@@ -52,7 +47,7 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
 
     Raises `InputError` where none is frequent enough, and where the tokenizer does not show words.
     """
-    how = wanted(recipe.objective)
+    how = find_pmi_masking(recipe.objective)
     if how is None or not isinstance(store, TokenStore):
         return None
     path = folder.path / COLLOCATIONS_FILE
@@ -68,7 +63,7 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
 
 def load_collocations(recipe: Recipe, folder: RunFolder) -> Collocations | None:
     """Read what a run counted; None where its recipe needs none."""
-    return None if wanted(recipe.objective) is None else read_collocations(folder.path / COLLOCATIONS_FILE)
+    return None if find_pmi_masking(recipe.objective) is None else read_collocations(folder.path / COLLOCATIONS_FILE)
 
 
 def count_collocations(how: c.PMIMasking, tokenizer: Tokenizer, store: TokenStore) -> Collocations:
@@ -129,7 +124,7 @@ def open_corpus(recipe: Recipe) -> Corpus:
     seed = recipe.training.seed
     match recipe.data:
         case PairData() as data:
-            whole = any(isinstance(one, TextPairRequest) and one.whole for one in choose_all_rows(recipe.objective))
+            whole = any(one.rows_read.whole for one in list_single_objectives(recipe.objective))
             return PairCorpus(data, seed=seed, whole=whole)
         case LanguageData() as data:
             return LanguageCorpus(data, seed=seed)
@@ -286,20 +281,11 @@ def write_part_store(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tok
 
 def write_token_store(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[Document], path: Path) -> TokenStore:
     """Encode documents into a store as the recipe's objective wants them."""
-    how = choose_store_format(choose_all_rows(recipe.objective))
-    begin, end = document_frame_ids(how.frame, tokenizer)
-    return write_documents(path, documents, tokenizer, begin=begin, end=end, sentences=how.sentences)
-
-
-def document_frame_ids(frame: Frame, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
-    """Return the ids around a document."""
-    match frame:
-        case kinds.DocumentFrame():
-            return frame_ids(tokenizer)
-        case kinds.SegmentFrame():
-            return tokenizer.cls_id, tokenizer.sep_id
-        case kinds.NoFrame():
-            return None, None
+    requests = [one.rows_read for one in list_single_objectives(recipe.objective)]
+    begin, end = {"document": get_document_frame(tokenizer), "segment": (tokenizer.cls_id, tokenizer.sep_id),
+                  "none": (None, None)}[requests[0].frame]  # of a mixture, that of the first part
+    return write_documents(path, documents, tokenizer, begin=begin, end=end,
+                           sentences=any(one.needs_sentences for one in requests))
 
 
 def count_data(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus, *, tokenizer: Tokenizer) -> DataCounts:

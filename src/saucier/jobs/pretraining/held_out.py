@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saucier.devices import AutocastDtype, autocast
 from saucier.generation.options import MaskPredict
-from saucier.jobs.pretraining.batching import RowSettings, make_evaluator, training_batches
+from saucier.jobs.pretraining.batching import RowCutter, make_evaluator
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
 from saucier.jobs.writing.batches import map_in_batches
@@ -80,9 +80,9 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
     if not told or "unigram" not in recipe.evaluation.baselines:
         return None
     train, held_out = stores
-    row_settings, nats, targets = RowSettings(recipe, tokenizer), 0.0, 0
+    nats, targets = 0.0, 0
     for lesson in lessons:
-        surprise = -np.log(target_frequencies(one_training_epoch(row_settings, train, lesson),
+        surprise = -np.log(target_frequencies(one_training_epoch(RowCutter(recipe, tokenizer, lesson), train),
                                               tokenizer.target.vocab_size))
         evaluator = make_evaluator(recipe, tokenizer, held_out, (lesson,), whole=True, processes=Processes())
         assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one lesson"
@@ -91,11 +91,11 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
     return nats / max(1, targets)
 
 
-def one_training_epoch(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Iterator[Batch]:
+def one_training_epoch(cutter: RowCutter, store: Store) -> Iterator[Batch]:
     """Yield the training batches of one epoch, corrupted as training does."""
-    batches, seed = training_batches(row_settings, store, lesson), row_settings.recipe.training.seed
+    batches = cutter.cut_training(store)
     for step in range(batches.steps_per_epoch):
-        yield lesson.corruption(batches[step], seed=seed, step=step)
+        yield cutter.built.corruption(batches[step], seed=cutter.seed, step=step)
 
 
 def target_frequencies(batches: Iterable[Batch], vocab: int) -> NDArray[np.float64]:

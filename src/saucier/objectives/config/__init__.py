@@ -36,7 +36,14 @@ from saucier.objectives.config.masked import (
     TranslationMasked,
     WholeWordMasking,
 )
-from saucier.objectives.config.mixture import Mixture, MixturePart, ObjectiveConfig, Single, list_single_objectives
+from saucier.objectives.config.mixture import (
+    Mixture,
+    MixturePart,
+    ObjectiveConfig,
+    Single,
+    find_pmi_masking,
+    list_single_objectives,
+)
 from saucier.objectives.config.pairs import (
     ConditionalMasked,
     ExponentialTruth,
@@ -148,5 +155,6 @@ __all__ = [
     "TwoStages",
     "WholeSoftmax",
     "WholeWordMasking",
+    "find_pmi_masking",
     "list_single_objectives",
 ]

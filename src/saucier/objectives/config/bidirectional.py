@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import RowRequest
 
 
 class WholeSoftmax(Config):
@@ -32,7 +34,7 @@ Softmax = Annotated[WholeSoftmax | SampledSoftmax, Field(discriminator="kind")]
 """Over which tokens a loss is."""
 
 
-class Bidirectional(Config):
+class Bidirectional(SingleObjective):
     """Predict each token from those before it, and from those behind it; both losses count alike.
 
     Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365 (C eq 13–15).
@@ -41,3 +43,8 @@ class Bidirectional(Config):
     kind: Literal["bidirectional"] = "bidirectional"
     softmax: Softmax = WholeSoftmax()
     """Over which tokens the training loss is; what is measured is over all of them."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Running text, its documents in a language model's frame."""
+        return RowRequest("running", "document")

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.text.rows.kinds import ConsecutiveRows, DocumentRows, ShuffledRows
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import ConsecutiveRows, DocumentRows, RowRequest, ShuffledRows
 
 
 class EveryPosition(Config):
@@ -40,7 +41,7 @@ class Deeper(Config):
     """What the loss of a token further ahead counts."""
 
 
-class Causal(Config):
+class Causal(SingleObjective):
     """Predict each next token from those before it. Source: Radford et al. 2018 (GPT), §3.1."""
 
     kind: Literal["causal"] = "causal"
@@ -52,6 +53,11 @@ class Causal(Config):
     """Where rows are cut, and which follow which."""
     deeper: Deeper | None = None
     """Losses beside the next token's, for deep stacks; None: there are none."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Rows of documents in a language model's frame."""
+        return RowRequest("running" if self.rows.kind == "shuffled" else self.rows.kind, "document")
 
     @property
     def reads_all(self) -> bool:

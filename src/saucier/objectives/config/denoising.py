@@ -11,13 +11,44 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import RowRequest
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0, lt=1)]
 """A share that is neither nothing nor all."""
 
 
-class SpanCorruption(Config):
+class NoisyObjective(SingleObjective):
+    """An objective that makes a source and a target of a text."""
+
+    @property
+    def steps_of_noise(self) -> tuple[TextNoise, ...]:
+        """All steps of damage that it may do to a text."""
+        return ()
+
+    @property
+    def mode_tokens(self) -> tuple[str, ...]:
+        """The tokens that name tasks or languages, each once."""
+        return ()
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether there must be a mask token."""
+        return any(isinstance(step, TokenMasking | TextInfilling) for step in self.steps_of_noise)
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Running text, with its sentences where they change places."""
+        return RowRequest("running", sentences=any(isinstance(step, SentencePermutation)
+                                                   for step in self.steps_of_noise))
+
+    def count_needed_sentinels(self, length: int) -> int:
+        """Return how many sentinels rows of `length` tokens need."""
+        return 0
+
+
+class SpanCorruption(NoisyObjective):
     """Give back dropped spans, each named by a sentinel token.
 
     Source: Raffel et al. 2020 (T5), §3.1.4, arXiv:1910.10683.
@@ -29,8 +60,12 @@ class SpanCorruption(Config):
     mean_span: float = Field(default=3.0, ge=1)
     """Mean length of a dropped span, in tokens."""
 
+    def count_needed_sentinels(self, length: int) -> int:
+        """Two at least."""
+        return 2
 
-class ReplaceSpans(Config):
+
+class ReplaceSpans(NoisyObjective):
     """Give back tokens that were dropped one by one; neighbours among them share a sentinel.
 
     Source: Raffel et al. 2020 (T5), §3.3.2 and table 5, "replace corrupted spans".
@@ -40,8 +75,12 @@ class ReplaceSpans(Config):
     rate: Part = 0.15
     """Share of a row's tokens that are dropped."""
 
+    def count_needed_sentinels(self, length: int) -> int:
+        """One for each token where none of them are neighbours."""
+        return round(self.rate * length) + 1
 
-class DropTokens(Config):
+
+class DropTokens(NoisyObjective):
     """Give back tokens that were dropped one by one, and whose places nothing marks.
 
     Source: Raffel et al. 2020 (T5), §3.3.2 and table 5, "drop corrupted tokens".
@@ -52,7 +91,7 @@ class DropTokens(Config):
     """Share of a row's tokens that are dropped."""
 
 
-class PrefixLanguageModel(Config):
+class PrefixLanguageModel(NoisyObjective):
     """Write on from the beginning of a text, which is cut at random.
 
     Source: Raffel et al. 2020 (T5), §3.2.3 and §3.3.1; with a smaller `target` the S-denoiser of UL2 (Tay et al. 2023,
@@ -125,12 +164,17 @@ TextNoise = Annotated[
 """One step of damage to a text."""
 
 
-class Denoising(Config):
+class Denoising(NoisyObjective):
     """Write a damaged text as it was. Source: Lewis et al. 2020 (BART), §2.2 and §5.1, arXiv:1910.13461."""
 
     kind: Literal["denoising"] = "denoising"
     noises: tuple[TextNoise, ...] = Field(default=(SentencePermutation(), TextInfilling()), min_length=1)
     """What is done to the text, in this order; the default is BART's pretraining."""
+
+    @property
+    def steps_of_noise(self) -> tuple[TextNoise, ...]:
+        """All of its noises."""
+        return self.noises
 
 
 Denoiser = SpanCorruption | ReplaceSpans | DropTokens | PrefixLanguageModel | Denoising
@@ -157,7 +201,7 @@ def build_ul2_parts() -> tuple[DenoiserPart, ...]:
     return (*spans, DenoiserPart(token="[S]", objective=PrefixLanguageModel(target=0.25)))
 
 
-class MixtureOfDenoisers(Config):
+class MixtureOfDenoisers(NoisyObjective):
     """Each row is drawn for one of several denoisers. Source: Tay et al. 2023 (UL2), §3.1, arXiv:2205.05131.
 
     The lengths of spans are drawn as in T5; the paper says only their mean.
@@ -167,8 +211,22 @@ class MixtureOfDenoisers(Config):
     parts: tuple[DenoiserPart, ...] = Field(default_factory=build_ul2_parts, min_length=1)
     """The denoisers and their weights; the default is UL2's, all equally often."""
 
+    @property
+    def steps_of_noise(self) -> tuple[TextNoise, ...]:
+        """Those of all denoisers."""
+        return tuple(step for part in self.parts for step in part.objective.steps_of_noise)
 
-class MultilingualDenoising(Config):
+    @property
+    def mode_tokens(self) -> tuple[str, ...]:
+        """Those of its parts."""
+        return tuple(dict.fromkeys(part.token for part in self.parts if part.token is not None))
+
+    def count_needed_sentinels(self, length: int) -> int:
+        """As many as the part that needs most."""
+        return max(part.objective.count_needed_sentinels(length) for part in self.parts)
+
+
+class MultilingualDenoising(NoisyObjective):
     """Write a damaged text of one of several languages as it was; both sides end with the token of its language.
 
     The decoder begins with that token. Source: Liu et al. 2020 (mBART), §2.2 and figure 1, arXiv:2001.08210.
@@ -181,42 +239,16 @@ class MultilingualDenoising(Config):
         default=(SentencePermutation(), TextInfilling(rate=0.35, mean_span=3.5)), min_length=1)
     """What is done to the text, in this order; the default is mBART's."""
 
+    @property
+    def steps_of_noise(self) -> tuple[TextNoise, ...]:
+        """All of its noises."""
+        return self.noises
+
+    @property
+    def mode_tokens(self) -> tuple[str, ...]:
+        """Those of the languages."""
+        return self.tokens
+
 
 Noisy = Denoiser | MixtureOfDenoisers | MultilingualDenoising
 """Objectives that make a source and a target of a text."""
-
-
-def list_denoisers(objective: Noisy) -> tuple[Denoiser | MultilingualDenoising, ...]:
-    """Return the denoisers that an objective is made of."""
-    return tuple(part.objective for part in objective.parts) if isinstance(objective, MixtureOfDenoisers) \
-        else (objective,)
-
-
-def list_noise_steps(objective: Noisy) -> tuple[TextNoise, ...]:
-    """Return all steps of damage that an objective may do to a text."""
-    return tuple(step for one in list_denoisers(objective)
-                 if isinstance(one, Denoising | MultilingualDenoising) for step in one.noises)
-
-
-def needs_sentences(objective: Noisy) -> bool:
-    """Say whether it must be known where sentences start."""
-    return any(isinstance(step, SentencePermutation) for step in list_noise_steps(objective))
-
-
-def needs_mask(objective: Noisy) -> bool:
-    """Say whether there must be a mask token."""
-    return any(isinstance(step, TokenMasking | TextInfilling) for step in list_noise_steps(objective))
-
-
-def count_needed_sentinels(objective: Noisy, length: int) -> int:
-    """Return how many sentinels rows of `length` tokens need: two at least for spans, one a token where none merge."""
-    return max((2 if isinstance(one, SpanCorruption) else round(one.rate * length) + 1
-                for one in list_denoisers(objective) if isinstance(one, SpanCorruption | ReplaceSpans)), default=0)
-
-
-def list_mode_tokens(objective: Noisy) -> tuple[str, ...]:
-    """Return the tokens that name tasks or languages, each once."""
-    if isinstance(objective, MultilingualDenoising):
-        return objective.tokens
-    parts = objective.parts if isinstance(objective, MixtureOfDenoisers) else ()
-    return tuple(dict.fromkeys(part.token for part in parts if part.token is not None))

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.text.rows.kinds import MaskedRows, RunningRows, SegmentPairs
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import MaskedRows, RowRequest, RunningRows, SegmentPairs
 
 
 class RandomTokenMasking(Config):
@@ -101,7 +102,7 @@ class SentenceOrder(Config):
     """Share of the rows whose halves are not swapped."""
 
 
-class Masked(Config):
+class Masked(SingleObjective):
     """Predict hidden tokens from both sides. Source: Devlin et al. 2019, §3.1 task 1, arXiv:1810.04805.
 
     Of the chosen tokens, `mask` become the mask token, `random` a random token, and the rest stay as they are.
@@ -140,8 +141,16 @@ class Masked(Config):
         """How rows are cut."""
         return self.rows or (RunningRows() if self.relation is None else SegmentPairs())
 
+    @property
+    def rows_read(self) -> RowRequest:
+        """Running text in BERT's frame, the same in every epoch where masks are; or sentences."""
+        if isinstance(self.cut, RunningRows):
+            return RowRequest("running", "segment", fixed=not self.dynamic)
+        return RowRequest(self.cut.kind, real=1.0 if self.relation is None else self.relation.real,
+                          wrong="swapped" if isinstance(self.relation, SentenceOrder) else "elsewhere")
 
-class TranslationMasked(Config):
+
+class TranslationMasked(SingleObjective):
     """Predict tokens hidden in a text and in its translation, which stand in one row: translation language modelling.
 
     Source: Lample and Conneau 2019 (XLM), §3.4 and figure 1, arXiv:1901.07291.
@@ -151,8 +160,13 @@ class TranslationMasked(Config):
     masking: Masked = Masked()
     """Which tokens are hidden on both sides, and what stands in their place."""
 
+    @property
+    def rows_read(self) -> RowRequest:
+        """Pairs, none without a side."""
+        return RowRequest("text_pairs", whole=True)
 
-class MaskedSides(Config):
+
+class MaskedSides(SingleObjective):
     """Predict tokens hidden in the texts of pairs, each side a row of its own: what XLM learns in turns with TLM.
 
     Source: Lample and Conneau 2019 (XLM), §3.3 and §3.5, arXiv:1901.07291; there the texts are not those of the pairs.
@@ -161,6 +175,11 @@ class MaskedSides(Config):
     kind: Literal["masked_sides"] = "masked_sides"
     masking: Masked = Masked()
     """Which tokens are hidden, and what stands in their place."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Pairs, none without a side."""
+        return RowRequest("text_pairs", whole=True)
 
 
 Parallel = TranslationMasked | MaskedSides

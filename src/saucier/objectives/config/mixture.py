@@ -10,7 +10,7 @@ from saucier.config.base import Config
 from saucier.objectives.config.bidirectional import Bidirectional
 from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.denoising import Noisy
-from saucier.objectives.config.masked import Masked, Parallel
+from saucier.objectives.config.masked import Masked, Parallel, PMIMasking
 from saucier.objectives.config.pairs import ConditionalMasked, SequenceToSequence
 from saucier.objectives.config.permutation import Permutation
 from saucier.objectives.config.replaced_tokens import Replaced
@@ -47,3 +47,9 @@ ObjectiveConfig = Annotated[Single | Mixture, Field(discriminator="kind")]
 def list_single_objectives(objective: Single | Mixture) -> tuple[Single, ...]:
     """Return the objectives that an objective is made of."""
     return tuple(part.objective for part in objective.parts) if isinstance(objective, Mixture) else (objective,)
+
+
+def find_pmi_masking(objective: Single | Mixture) -> PMIMasking | None:
+    """Return how an objective wants n-grams to be counted; None where it does not."""
+    masked = [getattr(one, "masking", one) for one in list_single_objectives(objective)]
+    return next((one.choice for one in masked if isinstance(one, Masked) and isinstance(one.choice, PMIMasking)), None)

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import RowRequest
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 
@@ -43,7 +45,7 @@ class InverseSigmoidTruth(Config):
 TruthSchedule = LinearTruth | ExponentialTruth | InverseSigmoidTruth
 
 
-class ConditionalMasked(Config):
+class ConditionalMasked(SingleObjective):
     """Predict hidden tokens of the target from the source and the tokens that are not hidden, and the target's length.
 
     Source: Ghazvininejad et al. 2019 (Mask-Predict), §2.2 and §3.1, arXiv:1904.09324.
@@ -54,6 +56,11 @@ class ConditionalMasked(Config):
     """Share of a hidden token's probability that is spread over the whole vocabulary."""
     length_token: str = "<length>"
     """The token that every source begins with, and whose vector tells the target's length."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Pairs."""
+        return RowRequest("text_pairs")
 
 
 class FirstStage(Config):
@@ -77,7 +84,7 @@ class Packing(Config):
     """Tokens of a row on either side, at most."""
 
 
-class SequenceToSequence(Config):
+class SequenceToSequence(SingleObjective):
     """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
 
     kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
@@ -89,3 +96,8 @@ class SequenceToSequence(Config):
     """What learns at first, where not everything does from the start."""
     packing: Packing | None = None
     """How pairs share rows; None: each has a row of its own."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Pairs."""
+        return RowRequest("text_pairs")

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.base import Config
-from saucier.text.rows.kinds import ConsecutiveRows, RunningText, TwoPieces
+from saucier.objectives.config.base import SingleObjective
+from saucier.text.rows.kinds import ConsecutiveRows, RowRequest, RunningText, TwoPieces
 
 
-class Permutation(Config):
+class Permutation(SingleObjective):
     """Predict the last tokens of a random order from those before them in it. Source: Yang et al. 2019, §2.2–2.3.
 
     Targets are short spans, as in the published code; what is no target comes first in the order, and all of it sees
@@ -24,3 +24,10 @@ class Permutation(Config):
     """The most tokens of a span; n have a probability in proportion to 1/n (the code counts words)."""
     rows: Annotated[RunningText | ConsecutiveRows | TwoPieces, Field(discriminator="kind")] = RunningText()
     """What a row is."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Two pieces of text, or rows of documents in BERT's frame."""
+        if isinstance(self.rows, TwoPieces):
+            return RowRequest("segment_pairs", real=self.rows.real)
+        return RowRequest(self.rows.kind, "segment")

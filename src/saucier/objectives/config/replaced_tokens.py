@@ -11,7 +11,9 @@ from pydantic import Field
 from saucier import config as c
 from saucier.config.base import Config
 from saucier.errors import InputError
+from saucier.objectives.config.base import SingleObjective
 from saucier.objectives.config.masked import Masked
+from saucier.text.rows.kinds import RowRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -90,7 +92,7 @@ class TwoStages(Config):
     """Share of the training that the generator has."""
 
 
-class Replaced(Config):
+class Replaced(SingleObjective):
     """Tell the tokens that a generator has filled in from the true ones. Source: Clark et al. 2020, arXiv:2003.10555.
 
     The generator learns to fill in hidden tokens; what it draws for them is given to the model.
@@ -110,6 +112,11 @@ class Replaced(Config):
     """Factor on the model's loss beside the generator's (λ). Source: Clark et al. 2020, appendix A."""
     stages: Annotated[Together | TwoStages, Field(discriminator="kind")] = Together()
     """Who learns when."""
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Those of the masking."""
+        return self.masking.rows_read
 
 
 Layers = c.Repeat | c.Cycle | c.Share

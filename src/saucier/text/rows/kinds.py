@@ -1,10 +1,7 @@
-"""Kinds of rows that can be cut from a text: as a recipe chooses them, and what each needs from the store. Data
-only.
-"""
+"""Kinds of rows that can be cut from a text: as a recipe chooses them, and as an objective requests them. Data only."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -99,144 +96,43 @@ class TwoPieces(Config):
     """Share of the rows whose second piece is the true one."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoFrame:
-    """Nothing stands around a document."""
+RowKind = Literal["running", "documents", "consecutive", "segment_pairs", "sentence_pairs", "full_sentences",
+                  "document_sentences", "text_pairs"]
+"""What a row is. `running`: cut from running text, with several documents; `text_pairs`: a source and a target."""
+Frame = Literal["none", "document", "segment"]
+"""The tokens around a document. `document`: bos (or else eos) before it, eos after it, as language models have them;
+`segment`: cls before it, sep after it, as BERT has them."""
+SHORT_ROWS = 0.1
+"""How often a row of two segments is cut to a random length, so that short inputs are learned, too: BERT's script."""
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentFrame:
-    """A language model's frame: bos (or else eos) before a document, eos behind it."""
+class RowRequest:
+    """The rows that an objective learns from, and how the text is stored so that they can be cut from it."""
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentFrame:
-    """BERT's frame: cls before a document, sep behind it."""
-
-
-Frame = NoFrame | DocumentFrame | SegmentFrame
-
-
-@dataclass(frozen=True, slots=True)
-class ShuffledOrder:
-    """Rows come in a drawn order, a new one in every epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsecutiveOrder:
-    """Each row of a step goes on where the same row of the step before ended."""
-
-
-Order = ShuffledOrder | ConsecutiveOrder
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnBorders:
-    """Every epoch cuts the text at other places."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedBorders:
-    """Every epoch cuts the text at the same places."""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentBorders:
-    """Rows hold whole documents; those alone are cut that are longer than a row."""
-
-
-Borders = DrawnBorders | FixedBorders | DocumentBorders
-
-
-@dataclass(frozen=True, slots=True)
-class RunningRequest:
-    """Rows of one length cut from running text; a row may hold several documents."""
-
-    frame: Frame
-    """What stands around each document."""
-    borders: Borders = DrawnBorders()
-    """Where one row ends and another begins."""
+    kind: RowKind
+    """What a row is."""
+    frame: Frame = "none"
+    """What is put around each document."""
+    fixed: bool = False
+    """Whether every epoch cuts running text at the same places."""
     sentences: bool = False
-    """Whether the rows say where sentences start."""
-    order: Order = ShuffledOrder()
-    """Which rows follow which."""
-
-
-@dataclass(frozen=True, slots=True)
-class FromElsewhere:
-    """A wrong second piece comes from another document."""
-
-
-@dataclass(frozen=True, slots=True)
-class SwappedPieces:
-    """A wrong second piece is the one before the first."""
-
-
-WrongPiece = FromElsewhere | SwappedPieces
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPairRequest:
-    """Rows of two pieces of text, each of whole sentences, that fill the row; the second follows the first, or not."""
-
-    real: float
+    """Whether rows of running text say where sentences start."""
+    real: float = 1.0
     """Share of the rows whose second piece follows the first."""
-    wrong: WrongPiece = FromElsewhere()
-    """What stands in the others."""
-    short: float = 0.1
-    """How often a row is cut to a random length, so that short inputs are learned, too: as in BERT's script."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentencePairRequest:
-    """Rows of two single sentences; the second follows the first, or not. More rows make up for what is not full."""
-
-    real: float
-    """Share of the rows whose second sentence follows the first."""
-    wrong: WrongPiece = FromElsewhere()
-    """What stands in the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class FullSentencesRequest:
-    """Rows of whole sentences, from one document on into the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentSentencesRequest:
-    """Rows of whole sentences of one document. More rows make up for what is not full."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextPairRequest:
-    """A source and a target text in each row."""
-
+    wrong: Literal["elsewhere", "swapped"] = "elsewhere"
+    """What the second piece is in the others: a piece of another document, or the one before the first."""
+    short: float = SHORT_ROWS
+    """How often a row of two segments is cut to a random length."""
     whole: bool = False
-    """Whether a pair that lacks a side is an error; else it is left out and counted."""
+    """Whether a text pair that lacks a side is an error; else it is left out and counted."""
 
+    @property
+    def has_two_pieces(self) -> bool:
+        """Whether a row has two pieces of text, the second of which follows the first, or not."""
+        return self.kind in ("segment_pairs", "sentence_pairs")
 
-TwoPieceRequest = SegmentPairRequest | SentencePairRequest
-OnePieceRequest = FullSentencesRequest | DocumentSentencesRequest
-RowRequest = RunningRequest | TwoPieceRequest | OnePieceRequest | TextPairRequest
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFormat:
-    """How a text is stored so that some kinds of rows can be cut from it."""
-
-    frame: Frame
-    sentences: bool
-    """Whether it is known where sentences start."""
-
-
-def choose_store_format(materials: Sequence[RowRequest]) -> StoreFormat:
-    """Return how the text is stored for all these rows; the frame is that of the first."""
-    first = materials[0]
-    frame = first.frame if isinstance(first, RunningRequest) else NoFrame()
-    return StoreFormat(frame, any(requires_sentences(one) for one in materials))
-
-
-def requires_sentences(material: RowRequest) -> bool:
-    """Say whether rows cannot be cut without knowing where sentences start."""
-    return isinstance(material, TwoPieceRequest | OnePieceRequest) or (isinstance(material, RunningRequest)
-                                                                       and material.sentences)
+    @property
+    def needs_sentences(self) -> bool:
+        """Whether rows cannot be cut without knowing where sentences start."""
+        return self.sentences or self.has_two_pieces or self.kind in ("full_sentences", "document_sentences")

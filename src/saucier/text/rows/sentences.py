@@ -12,15 +12,7 @@ import numpy as np
 from saucier.errors import InputError
 from saucier.text.rows.batch import Ints, Rows, ShuffledRowOrder, make_generator, scale_batch
 from saucier.text.rows.bucketed import make_text_rows
-from saucier.text.rows.kinds import (
-    DocumentSentencesRequest,
-    FromElsewhere,
-    FullSentencesRequest,
-    OnePieceRequest,
-    SegmentPairRequest,
-    SwappedPieces,
-    TwoPieceRequest,
-)
+from saucier.text.rows.kinds import RowKind, RowRequest
 from saucier.text.rows.store import TokenStore
 
 
@@ -68,7 +60,7 @@ class SentenceBatches:
     Source: Liu et al. 2019, §4.2 and table 2, arXiv:1907.11692.
     """
 
-    def __init__(self, store: TokenStore, kind: OnePieceRequest, *, length: int, batch: int, cls: int, sep: int,
+    def __init__(self, store: TokenStore, request: RowRequest, *, length: int, batch: int, cls: int, sep: int,
                  seed: int = 0) -> None:
         """Cut `store` (written with `sentences=True`) into rows of at most `length` tokens.
 
@@ -79,19 +71,17 @@ class SentenceBatches:
             raise InputError(f"a length of {length} holds no sentence", where="training.length", remedy="use 8 or more")
         self._store, self._cls, self._sep = store, cls, sep
         self._units = find_units(store, length - SENTENCE_ROW_SPECIALS)
-        self._chunks = self._cut(kind, length - SENTENCE_ROW_SPECIALS)
+        self._chunks = self._cut(request.kind, length - SENTENCE_ROW_SPECIALS)
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SENTENCE_ROW_SPECIALS
         self._batch = scale_batch(batch, length, int(sizes.sum()), len(sizes))
         self._order = ShuffledRowOrder(len(self._chunks), batch=self._batch, seed=seed)
 
-    def _cut(self, kind: OnePieceRequest, room: int) -> Ints:
+    def _cut(self, kind: RowKind, room: int) -> Ints:
         documents = np.searchsorted(self._units, self._store.offsets)
-        match kind:
-            case DocumentSentencesRequest():
-                return fill_chunks(self._units, documents, room)
-            case FullSentencesRequest():
-                before = np.searchsorted(np.unique(self._store.offsets)[1:], self._units, side="right")
-                return fill_chunks(self._units + before, documents[[0, -1]], room)
+        if kind == "document_sentences":
+            return fill_chunks(self._units, documents, room)
+        before = np.searchsorted(np.unique(self._store.offsets)[1:], self._units, side="right")
+        return fill_chunks(self._units + before, documents[[0, -1]], room)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -142,7 +132,7 @@ class SentencePairBatches:
     Source: Devlin et al. 2019, §3.1 and appendix A.2, arXiv:1810.04805.
     """
 
-    def __init__(self, store: TokenStore, kind: TwoPieceRequest, *, length: int, batch: int, cls: int, sep: int,
+    def __init__(self, store: TokenStore, request: RowRequest, *, length: int, batch: int, cls: int, sep: int,
                  seed: int = 0, where: str = "data") -> None:
         """Pair the sentences of `store` (written with `sentences=True`) into rows of at most `length` tokens.
 
@@ -155,29 +145,30 @@ class SentencePairBatches:
         if length < 8:
             raise InputError(f"a length of {length} holds no pair of sentences", where="training.length",
                              remedy="use 8 or more")
-        self._store, self._kind, self._room, self._seed = store, kind, length - SENTENCE_PAIR_SPECIALS, seed
+        self._store, self._request, self._room, self._seed = store, request, length - SENTENCE_PAIR_SPECIALS, seed
         self._where = where
-        self._cls, self._sep, self._short = cls, sep, kind.short if isinstance(kind, SegmentPairRequest) else 0.0
+        self._cls, self._sep, self._are_segments = cls, sep, request.kind == "segment_pairs"
+        self._short = request.short if self._are_segments else 0.0
         self._units = find_units(store, self._room // 2)
         self._document_units = np.searchsorted(self._units, store.offsets)
         self._filled = np.flatnonzero(np.diff(self._document_units))
         self._chunks, self._alone = self._cut()
         rows = len(self._chunks)
-        self._batch = batch if isinstance(kind, SegmentPairRequest) else scale_batch(batch, length, self._size, rows)
+        self._batch = batch if self._are_segments else scale_batch(batch, length, self._size, rows)
         self._order = ShuffledRowOrder(len(self._chunks), batch=self._batch, seed=seed)
 
     def _cut(self) -> tuple[Ints, int]:
         """Cut the chunks; count those of one sentence. Errors: as told above."""
-        chunks = fill_chunks(self._units, self._document_units, self._room) \
-            if isinstance(self._kind, SegmentPairRequest) else pair_units(self._document_units)
+        chunks = fill_chunks(self._units, self._document_units, self._room) if self._are_segments else \
+            pair_units(self._document_units)
         two = chunks[:, 1] - chunks[:, 0] > 1
         if not two.any():
             raise InputError("no document has two sentences, which learning their relation needs", where=self._where,
                              remedy="give longer documents, or set objective.next_sentence and sentence_order to null")
-        if isinstance(self._kind.wrong, FromElsewhere) and len(self._filled) < 2:
+        if self._request.wrong == "elsewhere" and len(self._filled) < 2:
             raise InputError("next-sentence prediction needs two documents or more", where=self._where,
                              remedy="split the text: data.document=paragraph, or use objective.next_sentence=null")
-        return chunks[two] if isinstance(self._kind.wrong, SwappedPieces) else chunks, int((~two).sum())
+        return chunks[two] if self._request.wrong == "swapped" else chunks, int((~two).sum())
 
     @property
     def _size(self) -> int:
@@ -198,7 +189,7 @@ class SentencePairBatches:
         """
         return {"rows": len(self._chunks), "batch": self._batch, "documents": len(self._store),
                 "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._alone,
-                "left_out": self._alone if isinstance(self._kind.wrong, SwappedPieces) else 0}
+                "left_out": self._alone if self._request.wrong == "swapped" else 0}
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
@@ -216,15 +207,13 @@ class SentencePairBatches:
         first, last = self._chunks[chunk]
         room = int(random.integers(2, self._room + 1)) if random.random() < self._short else self._room
         split = int(random.integers(first + 1, last)) if last - first > 1 else int(last)
-        is_wrong = last - first == 1 or random.random() < 1 - self._kind.real
+        is_wrong = last - first == 1 or random.random() < 1 - self._request.real
         pieces = self._read(first, split), self._read(split, last)
-        match self._kind.wrong:
-            case FromElsewhere() if is_wrong:
-                free = room - min(len(pieces[0]), room // 2) if isinstance(self._kind, SegmentPairRequest) else 0
-                return *_shorten_pair(pieces[0], self._random_text(int(first), free, random), room, random), True
-            case SwappedPieces() if is_wrong:
-                return *_shorten_pair(*pieces, room, random)[::-1], True
-        return *_shorten_pair(*pieces, room, random), False
+        if is_wrong and self._request.wrong == "elsewhere":
+            free = room - min(len(pieces[0]), room // 2) if self._are_segments else 0
+            return *_shorten_pair(pieces[0], self._random_text(int(first), free, random), room, random), True
+        kept = _shorten_pair(*pieces, room, random)
+        return *(kept[::-1] if is_wrong else kept), is_wrong
 
     def _read(self, first: int, last: int) -> Ints:
         return np.asarray(self._store.tokens[self._units[first]:self._units[last]], dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from saucier.tasks.classification import ClassificationTask, MultiLabelTask, RankingTask, RegressionTask
-from saucier.tasks.config import (
+from saucier.tasks.definitions import (
     Classification,
     Embedding,
     ManyLabels,
@@ -21,7 +21,7 @@ from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.tagging import TaggingTask
 from saucier.tasks.task import Task
 from saucier.tasks.text_embedding import EmbeddingTask
-from saucier.tasks.written.config import (
+from saucier.tasks.written.definitions import (
     Instruction,
     LabelToText,
     Mixture,

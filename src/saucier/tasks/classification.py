@@ -18,7 +18,7 @@ from saucier.objectives.labels import ClassLabels as ClassesObjective
 from saucier.objectives.labels import MultiLabels
 from saucier.objectives.labels import MultiLabels as ManyLabelsObjective
 from saucier.objectives.labels import NumberLabels as NumbersObjective
-from saucier.tasks.config import Classification, ManyLabels, Ranking, Regression
+from saucier.tasks.definitions import Classification, ManyLabels, Ranking, Regression
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import LABEL, SCORE, Cells, Column, number_labels, refuse_unknown
 from saucier.tasks.labelled_texts import (

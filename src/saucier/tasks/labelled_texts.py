@@ -22,7 +22,7 @@ from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import LogitObjective
 from saucier.objectives.prediction import AuxiliaryLanguageModelling
-from saucier.tasks.config import BothOrders, TextForm, Texts, TokenizerFrame, Transformed
+from saucier.tasks.definitions import BothOrders, TextForm, Texts, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
 from saucier.tasks.examples import LABEL, PAIR, TEXT, Cells, Column, Example, Tally, read_cells, refuse_unknown
 from saucier.tasks.task import Encoding, Json, RequiredHead, Task

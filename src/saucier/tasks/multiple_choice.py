@@ -17,7 +17,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import ClassLabels
-from saucier.tasks.config import MultipleChoice, TokenizerFrame, Transformed
+from saucier.tasks.definitions import MultipleChoice, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells
 from saucier.tasks.labelled_texts import (

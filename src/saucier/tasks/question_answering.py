@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import SpanLabels
-from saucier.tasks.config import QuestionAnswering
+from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
 from saucier.tasks.examples import Example, Tally
 from saucier.tasks.file_formats import Question, read_questions

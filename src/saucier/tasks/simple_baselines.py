@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.config import (
+from saucier.tasks.definitions import (
     Classification,
     Embedding,
     MultipleChoice,
@@ -26,7 +26,7 @@ from saucier.tasks.config import (
 from saucier.tasks.metrics.rouge import rouge_words
 from saucier.tasks.task import Json, Task
 from saucier.tasks.text_embedding import EmbeddingTask
-from saucier.tasks.written.config import LabelToText, NumberToText, Summarization, TextToText, Translation
+from saucier.tasks.written.definitions import LabelToText, NumberToText, Summarization, TextToText, Translation
 
 EXTRA = "statistics"
 SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")

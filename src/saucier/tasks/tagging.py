@@ -17,7 +17,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Objective
 from saucier.objectives.labels import ClassLabels
-from saucier.tasks.config import Tagging
+from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
     EncodedExamples,
     Frame,

@@ -19,7 +19,7 @@ from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labels import run_model
 from saucier.parts.output import Output
-from saucier.tasks.config import TaskConfig
+from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, order_by_length
 from saucier.tasks.examples import Example, Tally
 from saucier.text.reading.sources import SourceFile

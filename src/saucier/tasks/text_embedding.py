@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives import labels as objectives
 from saucier.objectives.base import Objective
-from saucier.tasks.config import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
+from saucier.tasks.definitions import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
 from saucier.tasks.encoded_examples import EncodedExamples, Truncation
 from saucier.tasks.examples import LABEL, NEGATIVE, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, read_cells
 from saucier.tasks.labelled_texts import encode_texts

@@ -38,7 +38,7 @@ from saucier.parts.favor import Redraws
 from saucier.parts.stack import choose_activations
 from saucier.text.rows.batch import take_share
 from saucier.training import resume as r
-from saucier.training.config import Training
+from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Progress, Reporter, build_reporters

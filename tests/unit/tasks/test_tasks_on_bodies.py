@@ -19,7 +19,7 @@ from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import run_model
 from saucier.report.book import list_bodies
 from saucier.tasks.build import build_task
-from saucier.tasks.config import TaskConfig
+from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedRows
 from saucier.tasks.examples import Place
 from saucier.tasks.tagging import Sentence

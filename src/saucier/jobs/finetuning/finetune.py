@@ -37,8 +37,8 @@ from saucier.tasks.simple_baselines import missing_extra
 from saucier.tasks.task import Encoding, Predictor
 from saucier.text.reading.sources import find_sources
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.config import Training
 from saucier.training.evaluation import Evaluator
+from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Reporter, choose_screen

@@ -25,7 +25,7 @@ from saucier.opened import load_model_tokenizer
 from saucier.plain import first_difference
 from saucier.recipes.catalogue import learned_length
 from saucier.tasks.build import build_task
-from saucier.tasks.config import (
+from saucier.tasks.definitions import (
     Classification,
     CosineScore,
     Embedding,

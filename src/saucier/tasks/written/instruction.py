@@ -18,7 +18,7 @@ from saucier.errors import InputError
 from saucier.tasks.encoded_examples import EncodedExamples, Truncation
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import ChatTemplate, Instruction, Markers
+from saucier.tasks.written.definitions import ChatTemplate, Instruction, Markers
 from saucier.tasks.written.prompts import (
     RESPONSE_TOKENS,
     Prompt,

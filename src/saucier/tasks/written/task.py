@@ -23,7 +23,7 @@ from saucier.objectives.prediction import Prediction
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Example
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
-from saucier.tasks.written.config import Beams, Greedy, Pairs, Sampling, Writing
+from saucier.tasks.written.definitions import Beams, Greedy, Pairs, Sampling, Writing
 from saucier.tasks.written.prompts import (
     LANGUAGE,
     Prompt,

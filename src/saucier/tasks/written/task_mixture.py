@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows, join_encoded, take_rows
 from saucier.tasks.examples import Column, Example, Tally, read_cells
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
-from saucier.tasks.written.config import Declared, Equal, Member, Mixture, Proportional, Temperature
+from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
 from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile

@@ -16,7 +16,7 @@ from saucier.objectives.prediction import Prediction, SecondTokens
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import StepByStep, Summarization, TextToText, Translation
+from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation
 from saucier.tasks.written.prompts import Prompt, PromptResponse, encode_responses, is_encoder_decoder
 from saucier.tasks.written.task import WritingTask, longest_response
 from saucier.text.reading.sources import SourceFile

@@ -12,7 +12,7 @@ from saucier.errors import InputError
 from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
 from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sort_labels, text_from_input
 from saucier.tasks.task import Answer, Encoding, Json
-from saucier.tasks.written.config import LabelToText, NumberToText
+from saucier.tasks.written.definitions import LabelToText, NumberToText
 from saucier.tasks.written.prompts import Prompt, is_encoder_decoder
 from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile

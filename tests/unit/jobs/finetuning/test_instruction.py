@@ -19,7 +19,7 @@ from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place, Tally
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import ChatTemplate, Instruction
+from saucier.tasks.written.definitions import ChatTemplate, Instruction
 from saucier.tasks.written.instruction import Conversation, InstructionTask, Message
 from saucier.text.reading.sources import find_sources
 

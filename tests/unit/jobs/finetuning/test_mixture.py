@@ -21,7 +21,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import (
+from saucier.tasks.written.definitions import (
     Declared,
     Equal,
     LabelToText,

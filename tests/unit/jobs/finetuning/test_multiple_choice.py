@@ -15,7 +15,7 @@ from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
-from saucier.tasks.config import MultipleChoice
+from saucier.tasks.definitions import MultipleChoice
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.task import Encoding
 from saucier.text.tokenizer.tokenizer import load_tokenizer

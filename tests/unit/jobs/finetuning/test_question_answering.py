@@ -17,7 +17,7 @@ from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.tasks.build import build_task
-from saucier.tasks.config import QuestionAnswering
+from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.examples import Tally
 from saucier.tasks.question_answering import NO_CHARACTER, QuestionAnsweringTask, best_spans
 from saucier.tasks.task import Encoding

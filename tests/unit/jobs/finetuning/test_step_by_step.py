@@ -13,7 +13,7 @@ from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import StepByStep
+from saucier.tasks.written.definitions import StepByStep
 from saucier.tasks.written.text_to_text import RATIONALE_LABELS, RationaleExample
 
 

@@ -17,7 +17,7 @@ from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answe
 from saucier.jobs.finetuning.results import format_answer
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.objectives.base import IGNORED
-from saucier.tasks.config import AsWritten, Tagging
+from saucier.tasks.definitions import AsWritten, Tagging
 from saucier.tasks.examples import Tally
 from saucier.tasks.tagging import NO_WORD, TaggingTask
 from saucier.tasks.task import Encoding

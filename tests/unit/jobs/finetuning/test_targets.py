@@ -17,7 +17,7 @@ from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Place
 from saucier.tasks.labelled_texts import LabelledText
 from saucier.tasks.task import Task
-from saucier.tasks.written.config import LabelToText, Member, Mixture, NumberToText, StepByStep, Summarization
+from saucier.tasks.written.definitions import LabelToText, Member, Mixture, NumberToText, StepByStep, Summarization
 from saucier.tasks.written.task_mixture import MixtureExample
 from saucier.tasks.written.text_to_text import RationaleExample, WrittenText
 from saucier.text.config import WordPiece

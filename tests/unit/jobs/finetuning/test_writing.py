@@ -21,7 +21,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import TextToText, Translation, Writing
+from saucier.tasks.written.definitions import TextToText, Translation, Writing
 from saucier.tasks.written.prompts import Prompt, encode_prompts
 from saucier.tasks.written.task import WritingTask
 from saucier.tasks.written.text_to_text import WrittenText

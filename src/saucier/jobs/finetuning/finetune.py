@@ -79,9 +79,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
     (after saving).
     """
     with join_processes() as processes:
-        if processes.first:
-            open_or_create_task_folder(out, settings)
-        processes.wait()
+        processes.write_once(partial(open_or_create_task_folder, out, settings))
         folder = TaskFolder(out)
         run_console = RunConsole(silent=quiet or not processes.first)
         run_console.heading(f"{settings.task.kind}: {settings.model} → {out}")
@@ -104,9 +102,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             job.passport.write(out)
         with run_console.stage("train"):
             trained = train_task(job)
-        if processes.first:
-            finish_finetuning(job, trained)
-        processes.wait()
+        processes.write_once(partial(finish_finetuning, job, trained))
         return folder
 
 

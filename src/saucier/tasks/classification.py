@@ -57,7 +57,7 @@ class ClassificationTask(OneClass, NamedLabels[str]):
         """Any word."""
         return row.word("label")
 
-    def learned(self, examples: Sequence[LabelledText[str]]) -> ClassificationTask:
+    def fit_labels(self, examples: Sequence[LabelledText[str]]) -> ClassificationTask:
         """Take the classes from the file, unless they are given; either way the file must have two of them."""
         found = sorted({one.label for one in examples if one.label is not None})
         if len(found) < 2:
@@ -70,11 +70,11 @@ class ClassificationTask(OneClass, NamedLabels[str]):
         """Shapes: [N], numbers of classes."""
         return number_labels(labels, self.config.labels)
 
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[str]],
-                sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[LabelledText[str]],
+                encoded: EncodedExamples) -> list[Answer]:
         """The likeliest class, with the probabilities of the likeliest ones."""
         labels = self.config.labels
-        sure, which = reading.logits(sheet).softmax(-1).topk(min(MOST_SHOWN, len(labels)))
+        sure, which = predictor.logits(encoded).softmax(-1).topk(min(MOST_SHOWN, len(labels)))
         return [Answer(labels[order[0]], chances[0], {"probabilities": round_probabilities(
             {labels[number]: chance for number, chance in zip(order, chances, strict=True)})})
                 for chances, order in zip(sure.tolist(), which.tolist(), strict=True)]
@@ -99,7 +99,7 @@ class MultiLabelTask(NamedLabels[tuple[str, ...]]):
         parts = value if isinstance(value, list) else str(value).split(self.config.separator)
         return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
-    def learned(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> MultiLabelTask:
+    def fit_labels(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> MultiLabelTask:
         """Take the labels from the file, unless they are given."""
         found = {label for one in examples for label in one.label or ()}
         if not found:
@@ -107,7 +107,7 @@ class MultiLabelTask(NamedLabels[tuple[str, ...]]):
         learned: MultiLabelTask = self.with_labels(found)
         return learned
 
-    def check(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> None:
+    def check_labels(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> None:
         """Every label must be known."""
         refuse_unknown([(one, label) for one in examples for label in one.label or ()], self.config.labels)
 
@@ -115,11 +115,11 @@ class MultiLabelTask(NamedLabels[tuple[str, ...]]):
         """Shapes: [N, C] of 0 and 1."""
         return np.array([[name in one for name in self.config.labels] for one in labels], dtype=np.int64)
 
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[tuple[str, ...]]],
-                sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[LabelledText[tuple[str, ...]]],
+                encoded: EncodedExamples) -> list[Answer]:
         """The labels that are likelier than not."""
         told = [dict(zip(self.config.labels, chances, strict=True))
-                for chances in reading.logits(sheet).sigmoid().tolist()]
+                for chances in predictor.logits(encoded).sigmoid().tolist()]
         return [Answer([name for name, chance in one.items() if chance > THRESHOLD],
                        min(max(chance, 1 - chance) for chance in one.values()),
                        {"probabilities": round_probabilities(one)}) for one in told]
@@ -151,7 +151,7 @@ class RegressionTask(TextTask[float]):
         return SCORE
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """One output."""
         return require_text_head(self.config, ("score",), 1)
 
@@ -164,7 +164,7 @@ class RegressionTask(TextTask[float]):
         """Any number."""
         return row.number("score")
 
-    def learned(self, examples: Sequence[LabelledText[float]]) -> RegressionTask:
+    def fit_labels(self, examples: Sequence[LabelledText[float]]) -> RegressionTask:
         """Numbers that are all equal teach nothing."""
         if len({one.label for one in examples}) < 2:
             raise InputError("has the same number in every row", where=examples[0].place.file,
@@ -175,10 +175,10 @@ class RegressionTask(TextTask[float]):
         """Shapes: [N]."""
         return np.array(labels, dtype=np.float32)
 
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[float]],
-                sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[LabelledText[float]],
+                encoded: EncodedExamples) -> list[Answer]:
         """The number itself."""
-        return [Answer(value) for value in reading.logits(sheet).flatten().tolist()]
+        return [Answer(value) for value in predictor.logits(encoded).flatten().tolist()]
 
     @property
     def scored_as(self) -> str:
@@ -213,7 +213,7 @@ class RankingTask(TextTask[float]):
         return LABEL
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """One output."""
         return require_text_head(self.config, ("relevance",), 1)
 
@@ -226,7 +226,7 @@ class RankingTask(TextTask[float]):
         """Any number."""
         return row.number("label")
 
-    def learned(self, examples: Sequence[LabelledText[float]]) -> RankingTask:
+    def fit_labels(self, examples: Sequence[LabelledText[float]]) -> RankingTask:
         """Texts that are all relevant, or none, teach nothing."""
         if len({parse_relevance(one.label) for one in examples if one.label is not None}) < 2:
             raise InputError("has no relevant text, or none that is not", where=examples[0].place.file,
@@ -237,10 +237,10 @@ class RankingTask(TextTask[float]):
         """Shapes: [N, 1] of 0 and 1."""
         return np.array([[parse_relevance(one)] for one in labels], dtype=np.int64)
 
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[float]],
-                sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[LabelledText[float]],
+                encoded: EncodedExamples) -> list[Answer]:
         """The probability that a text is relevant; its query stands beside it, for `saucier score --group query`."""
-        chances = reading.logits(sheet).double().sigmoid().flatten().tolist()
+        chances = predictor.logits(encoded).double().sigmoid().flatten().tolist()
         return [Answer(chance, None, {"query": one.text}) for one, chance in zip(examples, chances, strict=True)]
 
     @property
@@ -248,7 +248,7 @@ class RankingTask(TextTask[float]):
         """As rankings."""
         return "rankings"
 
-    def gathered(self, examples: Sequence[LabelledText[float]], values: Sequence[T]) -> list[list[T]]:
+    def group_for_scoring(self, examples: Sequence[LabelledText[float]], values: Sequence[T]) -> list[list[T]]:
         """The values of all rows of a query together."""
         found: dict[str, list[T]] = {}
         for one, value in zip(examples, values, strict=True):
@@ -259,7 +259,7 @@ class RankingTask(TextTask[float]):
         """The relevance."""
         return example.label
 
-    def apart(self, example: LabelledText[float]) -> tuple[str, ...]:
+    def split_key(self, example: LabelledText[float]) -> tuple[str, ...]:
         """A query's rows stay together."""
         return (example.text,)
 

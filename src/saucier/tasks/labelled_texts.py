@@ -151,15 +151,15 @@ class TextTask(Task[LabelledText[T]], Generic[T]):
         """Yield texts with their labels."""
         return read_texts(source, self.config, (*self.read_from, self.target), self.label if labelled else None)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
         """A text, or a text and its pair."""
         return text_from_input(texts, example)
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
         return extend_tokenizer(tokenizer, self.config.form)
 
-    def sheet(self, examples: Sequence[LabelledText[T]], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[LabelledText[T]], encoding: Encoding) -> EncodedExamples:
         """Encode the texts in their form; of a pair the longer text is cut first."""
         wide, cut = encode_in_form(examples, self.config.form, encoding)
         labels = [one.label for one in examples if one.label is not None]
@@ -183,7 +183,7 @@ class NamedLabels(TextTask[T]):
         return LABEL
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """A logit for each label."""
         return require_text_head(self.config, self.config.labels, len(self.config.labels))
 
@@ -281,7 +281,7 @@ class OneClass(Task[LabelledText[str]]):
 
     __slots__ = ()
 
-    def check(self, examples: Sequence[LabelledText[str]]) -> None:
+    def check_labels(self, examples: Sequence[LabelledText[str]]) -> None:
         """Every class must be known."""
         known: tuple[str, ...] = getattr(self.config, "labels", ())
         refuse_unknown([(one, one.label) for one in examples if one.label is not None], known)

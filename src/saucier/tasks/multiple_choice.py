@@ -74,7 +74,7 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         for row in read_cells(source, wanted, asked):
             yield choice_question(row, [column.role for column in single], labelled=labelled)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
         """A question and its choices."""
         if len(texts) < 3 or not all(texts):
             raise InputError("a question and its choices are needed", where="--text",
@@ -82,21 +82,21 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], default_names(len(texts) - 1),
                               None)
 
-    def learned(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
+    def fit_labels(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
         """Take the names of the choices from the file, unless they are given."""
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or names}))
 
-    def check(self, examples: Sequence[ChoiceQuestion]) -> None:
+    def check_labels(self, examples: Sequence[ChoiceQuestion]) -> None:
         """Every question must have equally many choices."""
         check_choice_count(examples, len(self.config.labels))
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
         return extend_tokenizer(tokenizer, self.config.form)
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """A logit for each choice; beside GPT's language head in its form."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.ChoiceHead(pick=default_pick(body, tokenizer), dropout=DROPOUT)
@@ -112,7 +112,7 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         """Cross-entropy of the right one among the choices."""
         return add_language_loss(ClassLabels(), self.config.form)
 
-    def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:
         """Encode each choice behind its question; of both the longer one is cut first."""
         count = len(self.config.labels) or len(examples[0].choices)
         check_choice_count(examples, count)
@@ -128,10 +128,11 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
                 flat["mc_token_ids"] = wide["input_ids"].lengths.reshape(-1, count) - 1
         return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=count)
 
-    def answers(self, reading: Predictor, examples: Sequence[ChoiceQuestion], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[ChoiceQuestion],
+                encoded: EncodedExamples) -> list[Answer]:
         """The likeliest choice, with the probabilities of all."""
         found: dict[int, Answer] = {}
-        for units, _, output in reading.outputs(sheet):
+        for units, _, output in predictor.outputs(encoded):
             assert output.logits is not None, "the head gives logits"
             for unit, chances in zip(units.tolist(), output.logits.float().softmax(-1).tolist(), strict=True):
                 one, best = examples[unit], max(range(len(chances)), key=chances.__getitem__)
@@ -153,7 +154,7 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         """The context, the question, and all choices."""
         return (*example.asked, *example.choices)
 
-    def apart(self, example: ChoiceQuestion) -> tuple[str, ...]:
+    def split_key(self, example: ChoiceQuestion) -> tuple[str, ...]:
         """The context, where there is one: other questions about it would tell of it."""
         return self.texts(example) if example.context is None else (example.context,)
 
@@ -161,7 +162,7 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         """The name of the right choice."""
         return () if example.answer is None else (str(self.gold(example)),)
 
-    def told(self, example: ChoiceQuestion, said: Any) -> str:
+    def format_prediction(self, example: ChoiceQuestion, said: Any) -> str:
         """The name of a choice, and the choice."""
         if said is None:
             return "not known"

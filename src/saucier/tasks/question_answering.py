@@ -177,13 +177,13 @@ class QuestionAnsweringTask(Task[Question]):
         asked = {name: getattr(self.config, name) for name in ("question", "context", "answers")}
         return read_questions(source, tally, asked, labelled=labelled, drop=self.config.misplaced == "drop")
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> Question:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> Question:
         """A question and a text."""
         if len(texts) != 2 or not all(texts):
             raise InputError("a question and its text are needed", where="--text", remedy="write QUESTION ||| TEXT")
         return Question(example.place, example.name, texts[0], texts[1], None)
 
-    def learned(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
+    def fit_labels(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
         """Learn that there may be no answer, where the training file has such questions."""
         if all(not one.answers for one in examples):
             raise InputError("has no answers", where=examples[0].place.file, remedy="give questions with answers")
@@ -192,7 +192,7 @@ class QuestionAnsweringTask(Task[Question]):
         return self
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """Two logits at each token."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.SpanHead(dropout=DROPOUT)
@@ -204,7 +204,7 @@ class QuestionAnsweringTask(Task[Question]):
         """Cross-entropy of both ends; of a window without the answer they are its first token."""
         return SpanLabels()
 
-    def sheet(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
         """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""
         tokenizer, limit = encoding.tokenizer, self.config.question_length
         cutter = WindowMaker(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
@@ -222,19 +222,19 @@ class QuestionAnsweringTask(Task[Question]):
                                np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
                                Truncation(len(cut), sum(cut), lost, "answers"), window_places_columns(found))
 
-    def answers(self, reading: Predictor, examples: Sequence[Question], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Question], encoded: EncodedExamples) -> list[Answer]:
         """The best piece of all windows of a question, or "" where none is likelier."""
         told: list[tuple[int, list[ScoredText], float]] = []
-        for units, _, output in reading.outputs(sheet):
+        for units, _, output in predictor.outputs(encoded):
             assert output.start_logits is not None, "the head gives logits"
             assert output.end_logits is not None, "of both ends"
             both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
             for row, unit in enumerate(units.tolist()):
-                places, example = places_of(sheet, unit), examples[int(sheet.item[unit])]
+                places, example = places_of(encoded, unit), examples[int(encoded.example_numbers[unit])]
                 told.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
         grouped: list[list[tuple[list[ScoredText], float]]] = [[] for _ in examples]
         for unit, pieces, none in sorted(told, key=lambda one: one[0]):
-            grouped[int(sheet.item[unit])].append((pieces, none))
+            grouped[int(encoded.example_numbers[unit])].append((pieces, none))
         return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
                 for group in grouped]
 
@@ -274,7 +274,7 @@ class QuestionAnsweringTask(Task[Question]):
         """The question and the text."""
         return (example.question, example.context)
 
-    def apart(self, example: Question) -> tuple[str, ...]:
+    def split_key(self, example: Question) -> tuple[str, ...]:
         """The text: other questions about it would tell of it."""
         return (example.context,)
 
@@ -282,7 +282,7 @@ class QuestionAnsweringTask(Task[Question]):
         """Whether there is an answer."""
         return () if example.answers is None else ("answered" if example.answers else NO_ANSWER,)
 
-    def told(self, example: Question, said: Any) -> str:
+    def format_prediction(self, example: Question, said: Any) -> str:
         """The answers."""
         found = said if isinstance(said, list) else [said] if said else []
         return " / ".join(dict.fromkeys(map(str, found))) or NO_ANSWER
@@ -299,10 +299,10 @@ class WindowPlaces:
     """The place whose logits tell that there is no answer."""
 
 
-def places_of(sheet: EncodedExamples, unit: int) -> WindowPlaces:
+def places_of(encoded: EncodedExamples, unit: int) -> WindowPlaces:
     """Return the meaning of a window's places."""
-    starts, ends, owned = (sheet.beside[name].row(unit) for name in ("starts", "ends", "owned"))
-    return WindowPlaces(starts, ends, owned == 1, int(sheet.beside["null"].row(unit)[0]))
+    starts, ends, owned = (encoded.position_data[name].row(unit) for name in ("starts", "ends", "owned"))
+    return WindowPlaces(starts, ends, owned == 1, int(encoded.position_data["null"].row(unit)[0]))
 
 
 def span_targets(found: Sequence[Window]) -> dict[str, Ints]:

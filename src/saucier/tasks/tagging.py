@@ -86,11 +86,11 @@ class TaggingTask(Task[Sentence]):
             yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
                                           read_list(row, "tags") if labelled else None))
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> Sentence:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> Sentence:
         """The words of a text, between spaces."""
         return check_sentence(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
 
-    def learned(self, examples: Sequence[Sentence]) -> TaggingTask:
+    def fit_labels(self, examples: Sequence[Sentence]) -> TaggingTask:
         """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
         found = sorted({tag for one in examples for tag in one.tags or ()})
         if len(found) < 2:
@@ -99,12 +99,12 @@ class TaggingTask(Task[Sentence]):
         tags = all_tags(found, self.config.scheme) if are_entities(found) else tuple(found)
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or tags}))
 
-    def check(self, examples: Sequence[Sentence]) -> None:
+    def check_labels(self, examples: Sequence[Sentence]) -> None:
         """Every tag must be known."""
         refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """A logit for each tag at each token."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.TokenHead(classes=len(self.config.labels), dropout=DROPOUT)
@@ -116,7 +116,7 @@ class TaggingTask(Task[Sentence]):
         """Cross-entropy at the first piece of each word."""
         return ClassLabels()
 
-    def sheet(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
         """Encode sentences; what is too long is read in windows, and each word told in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
@@ -137,7 +137,7 @@ class TaggingTask(Task[Sentence]):
             fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
         stand = Ragged.of(places, NO_WORD)
         return EncodedExamples(fill, {}, np.array(item), Truncation(what="tags"), {"words": stand},
-                               spelled=token_characters(examples, item, fill["input_ids"], stand, encoding))
+                               characters=token_characters(examples, item, fill["input_ids"], stand, encoding))
 
     def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
         """Return the number of the tag at each place that tells one."""
@@ -145,17 +145,17 @@ class TaggingTask(Task[Sentence]):
         return [[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
                 for number, words in zip(item, places, strict=True)]
 
-    def answers(self, reading: Predictor, examples: Sequence[Sentence], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
         labels = self.config.labels
         said = [[0] * len(one.words) for one in examples]
         sure = [1.0] * len(examples)
-        for units, _, output in reading.outputs(sheet):
+        for units, _, output in predictor.outputs(encoded):
             assert output.logits is not None, "the head gives logits"
             chances, tags = output.logits.float().softmax(-1).max(-1)
             for unit, row_chances, row in zip(units.tolist(), chances.tolist(), tags.tolist(), strict=True):
-                number = int(sheet.item[unit])
-                for place, word in enumerate(sheet.beside["words"].row(unit).tolist()):
+                number = int(encoded.example_numbers[unit])
+                for place, word in enumerate(encoded.position_data["words"].row(unit).tolist()):
                     if word != NO_WORD:
                         said[number][word] = row[place]
                         sure[number] = min(sure[number], row_chances[place])
@@ -181,14 +181,14 @@ class TaggingTask(Task[Sentence]):
         """The tags."""
         return example.tags or ()
 
-    def told(self, example: Sentence, said: Any) -> str:
+    def format_prediction(self, example: Sentence, said: Any) -> str:
         """The entities, each with its words; of other tags each with its word."""
         if are_entities(self.config.labels):
             found = [f"{one.type}: {' '.join(example.words[one.first:one.last + 1])}" for one in read_lenient(said)]
             return "; ".join(found) or "nothing"
         return " ".join(f"{word}/{tag}" for word, tag in zip(example.words, said, strict=True))
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The tag."""
         return self.config.labels[target]
 

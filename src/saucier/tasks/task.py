@@ -43,7 +43,7 @@ class Encoding:
     start: int | None = None
     """What its decoder begins with, as the model's generation_config.json says; None: as the body or tokenizer says."""
 
-    def begins(self, otherwise: int) -> int:
+    def decoder_start(self, otherwise: int) -> int:
         """Return what its decoder begins with, `otherwise` where the model says nothing.
 
         Raises `InputError` for what is no token of it.
@@ -84,22 +84,22 @@ class Predictor:
     """Units that are read at a time."""
     dtype: AutocastDtype = "float32"
 
-    def outputs(self, sheet: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
+    def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
         device = next(self.model.parameters()).device
         was = self.model.training
         self.model.eval()
         try:
             with torch.no_grad(), autocast(self.dtype, device):
-                for rows in order_by_length(sheet, self.batch):
-                    batch = move_batch(rows.sheet.batch(rows.units), device)
+                for rows in order_by_length(encoded, self.batch):
+                    batch = move_batch(rows.encoded.batch(rows.units), device)
                     yield rows.units, batch, run_model(self.model, batch)
         finally:  # also where the reader wants no more, or the model fails
             self.model.train(was)
 
-    def logits(self, sheet: EncodedExamples) -> torch.Tensor:
+    def logits(self, encoded: EncodedExamples) -> torch.Tensor:
         """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
-        found = [(units, output.logits) for units, _, output in self.outputs(sheet)]
+        found = [(units, output.logits) for units, _, output in self.outputs(encoded)]
         order = np.argsort(np.concatenate([units for units, _ in found]))
         return torch.cat([logits.float().cpu() for _, logits in found if logits is not None])[order]
 
@@ -145,36 +145,36 @@ class Task(ABC, Generic[E]):
         Raises `InputError` for a file that lacks a column and for a row that cannot be used.
         """
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> E:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> E:
         """Make an example of texts that a person typed. Raises `InputError` for a task that they do not suit."""
         raise InputError(f"a {self.config.kind} task is not asked by single texts", where="--text",
                          remedy="give a FILE with its columns")
 
-    def learned(self, examples: Sequence[E]) -> Task[E]:
+    def fit_labels(self, examples: Sequence[E]) -> Task[E]:
         """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
         return self
 
-    def check(self, examples: Sequence[E]) -> None:
+    def check_labels(self, examples: Sequence[E]) -> None:
         """Raise `InputError` for an example with a label that is never trained."""
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with the tokens that the task adds to it; as a rule none."""
         return tokenizer
 
     @property
     @abstractmethod
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """The head that it needs."""
 
     @abstractmethod
-    def sheet(self, examples: Sequence[E], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[E], encoding: Encoding) -> EncodedExamples:
         """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
 
-    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
+    def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
         """Return endless batches of at most `batch` units of the training rows."""
-        return EncodedBatches(sheet, batch, seed=seed)
+        return EncodedBatches(encoded, batch, seed=seed)
 
-    def fitted(self, sheet: EncodedExamples) -> Task[E]:
+    def fit_lengths(self, encoded: EncodedExamples) -> Task[E]:
         """Return the task with what the training rows say of it, once they are encoded."""
         return self
 
@@ -188,7 +188,7 @@ class Task(ABC, Generic[E]):
         """What is learned."""
 
     @abstractmethod
-    def answers(self, reading: Predictor, examples: Sequence[E], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[E], encoded: EncodedExamples) -> list[Answer]:
         """Return what a model says of each example, in order."""
 
     @property
@@ -200,7 +200,7 @@ class Task(ABC, Generic[E]):
     def gold(self, example: E) -> Json | list[Json]:
         """Return what it should say, in the form of a prediction; a list of those where several are right."""
 
-    def gathered(self, examples: Sequence[E], values: Sequence[Any]) -> list[Any]:
+    def group_for_scoring(self, examples: Sequence[E], values: Sequence[Any]) -> list[Any]:
         """Return a value for each example, gathered as they are scored: as a rule one by one."""
         return list(values)
 
@@ -212,31 +212,31 @@ class Task(ABC, Generic[E]):
         """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
         return ()
 
-    def around(self, example: E, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: E, body: c.Transformer) -> tuple[str, ...]:
         """Return what a body reads around an example's texts, from which a new tokenizer learns too; as a rule nothing.
         """
         return ()
 
-    def apart(self, example: E) -> tuple[str, ...]:
+    def split_key(self, example: E) -> tuple[str, ...]:
         """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
         return self.texts(example)
 
-    def parts(self, examples: Sequence[E]) -> list[ScoredPart]:
+    def scored_parts(self, examples: Sequence[E]) -> list[ScoredPart]:
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
         return [ScoredPart("", self, list(examples), list(range(len(examples))))]
 
-    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
-        """Yield lines that a person should read before training on the rows of a sheet."""
+    def training_notes(self, encoded: EncodedExamples) -> Iterator[str]:
+        """Yield lines that a person should read before training on the rows of encoded examples."""
         yield from ()
 
     def classes(self, example: E) -> Sequence[str]:
         """Return the labels of an example, to be counted; none for tasks without classes."""
         return ()
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """Say what a target at a position means, to a person."""
         return str(target)
 
-    def told(self, example: E, said: Any) -> str:
+    def format_prediction(self, example: E, said: Any) -> str:
         """Write a prediction, or what is right, for a person."""
         return f"{said:.2f}" if isinstance(said, float) else str(said)

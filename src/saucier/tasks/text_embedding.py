@@ -84,7 +84,7 @@ class EmbeddingTask(Task[TextGroup]):
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
             yield TextGroup(row.example.place, row.example.name, texts, self.score(row) if labelled else None)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> TextGroup:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> TextGroup:
         """Two texts that are compared."""
         if len(texts) != 2:
             raise InputError("there is nothing to compare the text with", where="--text",
@@ -101,7 +101,7 @@ class EmbeddingTask(Task[TextGroup]):
             case _:
                 return None
 
-    def learned(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
+    def fit_labels(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
         """Take the lowest and the highest score from the file; labels must be of both kinds."""
         found = [one.score for one in examples if one.score is not None]
         learns, where = self.config.learns, examples[0].place.file
@@ -116,14 +116,14 @@ class EmbeddingTask(Task[TextGroup]):
         return replace(self, config=self.config.model_copy(update={"learns": changed}))
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """The mean of a text's vectors, scaled to length one."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.EmbeddingHead()
 
         return RequiredHead("embedding", generic)
 
-    def sheet(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
         """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.
 
         Groups of an asking file (without a third text) are pairs.
@@ -175,11 +175,11 @@ class EmbeddingTask(Task[TextGroup]):
             case _:
                 return "ranks"
 
-    def answers(self, reading: Predictor, examples: Sequence[TextGroup], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
         texts = list(dict.fromkeys(text for one in examples for text in one.texts))
         places = {text: place for place, text in enumerate(texts)}
-        vectors = compute_vectors(reading, unique_texts(sheet, examples, places))
+        vectors = compute_vectors(predictor, unique_texts(encoded, examples, places))
         groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
         return self.compared(vectors, groups)
 
@@ -217,23 +217,23 @@ class EmbeddingTask(Task[TextGroup]):
         return (gold,) if isinstance(gold, str) else ()
 
 
-def unique_texts(sheet: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
-    """Return a sheet of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
+def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
+    """Return encoded examples of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
     first = np.zeros(len(places), dtype=np.int64)
     rows = [places[text] for one in examples for text in one.texts]
     for row, place in reversed(list(enumerate(rows))):
         first[place] = row
-    wide = {name: ragged.taken(first) for name, ragged in sheet.wide.items()}
+    wide = {name: ragged.taken(first) for name, ragged in encoded.sequences.items()}
     return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
 
 
-def compute_vectors(reading: Predictor, sheet: EncodedExamples) -> Tensor:
+def compute_vectors(predictor: Predictor, encoded: EncodedExamples) -> Tensor:
     """Return the vectors of all texts, of length one, on the CPU. Shapes: T rows -> [T, E]."""
     found: dict[int, Tensor] = {}
-    for units, _, output in reading.outputs(sheet):
+    for units, _, output in predictor.outputs(encoded):
         assert output.embeddings is not None, "the head gives vectors"
         found |= dict(zip(units.tolist(), F.normalize(output.embeddings.float(), dim=-1).cpu(), strict=True))
-    return torch.stack([found[unit] for unit in range(len(sheet))])
+    return torch.stack([found[unit] for unit in range(len(encoded))])
 
 
 def rank_candidates(vectors: Tensor, groups: Tensor) -> Tensor:

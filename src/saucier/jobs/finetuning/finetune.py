@@ -111,11 +111,11 @@ def read_data(job: FinetuningJob) -> None:
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
-    job.tokenizer = task.spelled(known if task.wanted.kind == "language" else known.of_sources())
+    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.of_sources())
     job.encoding = choose_encoding(settings, job.start, job.tokenizer)
-    job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
+    job.sheets = {name: job.splits.task.encode(examples, job.encoding)
                   for name, examples in job.splits.named().items()}
-    job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
+    job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.sheets["train"]))
     job.told = [*describe_splits(job.splits, job.sheets, job.encoding.length),
                 *describe_unknown_tokens(job.splits, job.sheets["train"], job.tokenizer)]
     for line in job.told:
@@ -140,7 +140,7 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
 def prepare_model(job: FinetuningJob) -> None:
     """Build the model, and say what of it is new."""
     settings = job.settings
-    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.wanted, job.tokenizer,
+    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer,
                              start=job.start.place, seed=settings.training.seed, fresh_head=settings.fresh_head,
                              mix=settings.mix, device=choose_device("auto"))
     job.model = found.model
@@ -207,7 +207,7 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
-    answers = splits.task.answers(reading, examples, job.sheets[name])
+    answers = splits.task.predict(reading, examples, job.sheets[name])
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.said()

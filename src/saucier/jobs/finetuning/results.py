@@ -68,8 +68,8 @@ class SplitScores:
 def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
                   train: Sequence[Any] = ()) -> SplitScores:
     """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
-    learned = {part.name: part.examples for part in task.parts(train)} if train else {}
-    parts = task.parts(examples)
+    learned = {part.name: part.examples for part in task.scored_parts(train)} if train else {}
+    parts = task.scored_parts(examples)
     found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
              for part in parts]
     whole = score_together(task, parts, examples, answers)
@@ -83,8 +83,8 @@ def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Seque
     kinds = {part.task.scored_as for part in parts}
     if len(parts) < 2 or len(kinds) > 1:
         return ()
-    golds = task.gathered(examples, [task.gold(one) for one in examples])
-    said = task.gathered(examples, [one.prediction for one in answers])
+    golds = task.group_for_scoring(examples, [task.gold(one) for one in examples])
+    said = task.group_for_scoring(examples, [one.prediction for one in answers])
     return tuple(replace(score, name=f"all: {score.name}")
                  for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
 
@@ -92,10 +92,10 @@ def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Seque
 def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
         tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
     """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
-    golds = part.task.gathered(part.examples, [part.task.gold(one) for one in part.examples])
+    golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
     told: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
-    said = [part.task.gathered(part.examples, one) for one in told]
+    said = [part.task.group_for_scoring(part.examples, one) for one in told]
     metrics = metrics_for(part.task.scored_as, golds, *said)
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
@@ -124,7 +124,7 @@ def answer_text(task: Task[Any], example: Any, answer: Answer) -> str:
     """Write what was said for a person; what was written is no class where none is known by it."""
     if answer.prediction is None and "text" in answer.more:
         return f"{answer.more['text']} (no class)".strip()
-    return task.told(example, answer.prediction)
+    return task.format_prediction(example, answer.prediction)
 
 
 def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
@@ -135,7 +135,7 @@ def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
         if wrong > 0:
             example, answer = found.examples[number], found.answers[number]
             said, right = map(shorten_text, (answer_text(task, example, answer),
-                                             task.told(example, task.gold(example))))
+                                             task.format_prediction(example, task.gold(example))))
             yield (f"{example.name}: {said}, not {right}: "
                    f"{shorten_text(' ‖ '.join(task.texts(example)))}")
 

@@ -164,7 +164,8 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
     """Yield all that a body reads and writes in the training rows."""
     task = splits.task
     for one in splits.train:
-        yield from (part for part in (*task.around(one, body), *task.texts(one), *task.target_texts(one)) if part)
+        whole = (*task.surrounding_texts(one, body), *task.texts(one), *task.target_texts(one))
+        yield from (part for part in whole if part)
 
 
 @dataclass(frozen=True, slots=True)

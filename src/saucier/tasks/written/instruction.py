@@ -190,7 +190,7 @@ class InstructionTask(WritingTask[Conversation]):
         """How a conversation is written."""
         return self.config.template or (NO_MARKERS if is_encoder_decoder(body) else Markers())
 
-    def around(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
         """The marker of each turn; a chat template is there once a tokenizer is."""
         template = self.template(body)
         if isinstance(template, ChatTemplate):
@@ -213,7 +213,7 @@ class InstructionTask(WritingTask[Conversation]):
         """The last answer."""
         return [one.content for one in example.messages[len(example.before):]]
 
-    def taught(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[PromptResponse]:
+    def prompt_responses(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[PromptResponse]:
         """Yield every answer of a conversation, each behind all that was said before."""
         for number, one in enumerate(examples):
             answers = [place for place, message in enumerate(one.messages) if message.role == ASSISTANT]
@@ -222,17 +222,17 @@ class InstructionTask(WritingTask[Conversation]):
             if not answers or not self.responses(one):
                 yield PromptResponse(self.prompt(one, encoding), None, number)
 
-    def sheet(self, examples: Sequence[Conversation], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Conversation], encoding: Encoding) -> EncodedExamples:
         """Encode conversations whole for a decoder, answer by answer for an encoder-decoder."""
         if is_encoder_decoder(encoding.body) or not all(map(self.responses, examples)):
-            return WritingTask.sheet(self, examples, encoding)
+            return WritingTask.encode(self, examples, encoding)
         return encode_conversations(self, examples, encoding)
 
     def texts(self, example: Conversation) -> tuple[str, ...]:
         """What was said before the last answer."""
         return tuple(one.content for one in example.before)
 
-    def typed(self, parts: tuple[str, ...], example: Example) -> Conversation:
+    def from_texts(self, parts: tuple[str, ...], example: Example) -> Conversation:
         """An instruction from the command line."""
         return Conversation(example.place, example.name, (Message("user", " ||| ".join(parts)),))
 
@@ -289,8 +289,8 @@ def encode_conversations(task: InstructionTask, examples: Sequence[Conversation]
     asked = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \
         if c.sees_prefix(encoding.body.decoder) else {}  # the first question; what follows has answers in it
     packs = config.packing and not asked
-    sheet = pack_rows(texts, item, filler, encoding.length) if packs else separate_rows(texts, item, filler)
-    return replace(sheet, flat=asked, cut=count_lost(rows, kept, room))
+    encoded = pack_rows(texts, item, filler, encoding.length) if packs else separate_rows(texts, item, filler)
+    return replace(encoded, unit_values=asked, truncation=count_lost(rows, kept, room))
 
 
 def encode_conversation(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:

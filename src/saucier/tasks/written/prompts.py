@@ -35,7 +35,7 @@ def separate_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: In
     """Put each text (what is read, labels) into a row of its own."""
     wide = {"input_ids": Ragged.of([ids for ids, _ in texts], filler),
             "labels": Ragged.of([labels for _, labels in texts], IGNORED)}
-    return EncodedExamples(wide, item=item)
+    return EncodedExamples(wide, example_numbers=item)
 
 
 def pack_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int,
@@ -50,10 +50,10 @@ def pack_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, 
     places = [[place for text in row for place in range(len(texts[text][0]))] for row in bins]
     wide = {"input_ids": Ragged.of(joined[0], filler), "labels": Ragged.of(joined[1], IGNORED),
             "documents": Ragged.of(numbers, PADDING), "places": Ragged.of(places, 0)}
-    return EncodedExamples(wide, item=item[[row[0] for row in bins]])
+    return EncodedExamples(wide, example_numbers=item[[row[0] for row in bins]])
 
 
-def pack_pairs(sheet: EncodedExamples, encoding: Encoding) -> EncodedExamples:
+def pack_pairs(encoded: EncodedExamples, encoding: Encoding) -> EncodedExamples:
     """Put the pairs of an encoder-decoder into as few rows as we find; a row is called by its first pair.
 
     Source and target of a pair carry its number, and places from 0, so a model reads it as if it stood alone.
@@ -63,15 +63,16 @@ def pack_pairs(sheet: EncodedExamples, encoding: Encoding) -> EncodedExamples:
         raise InputError("only encoder-decoders with softmax attention keep pairs in one row apart",
                          where="task.packing", remedy="leave it out, or begin with a model such as T5 or BART")
     sides = {"": ("input_ids",), "decoder_": ("decoder_input_ids", "labels")}
-    lengths = {before: sheet.wide[names[0]].lengths for before, names in sides.items()}
+    lengths = {before: encoded.sequences[names[0]].lengths for before, names in sides.items()}
     bins = pack_texts(np.stack([*lengths.values()], axis=1), encoding.length)
-    wide = {name: sheet.wide[name].joined(bins) for names in sides.values() for name in names}
+    wide = {name: encoded.sequences[name].joined(bins) for names in sides.values() for name in names}
     for before, side in lengths.items():
         alone = np.concatenate([[0], np.cumsum(side)])
         numbers = Ragged(np.repeat(np.arange(len(side)), side), alone, PADDING)
         places = Ragged(np.arange(alone[-1]) - np.repeat(alone[:-1], side), alone, 0)
         wide |= {f"{before}documents": numbers.joined(bins), f"{before}places": places.joined(bins)}
-    return EncodedExamples(wide, item=sheet.item[[row[0] for row in bins]], cut=sheet.cut)
+    return EncodedExamples(wide, example_numbers=encoded.example_numbers[[row[0] for row in bins]],
+                           truncation=encoded.truncation)
 
 
 RESPONSE_TOKENS = "tokens of what is to be written"
@@ -104,7 +105,7 @@ class PromptResponse:
     prompt: Prompt
     response: str | None
     """None where it is not known."""
-    item: int
+    example: int
     """The example that it was made of."""
     language: str | None = None
     """The language of the response, as in prompts."""
@@ -202,11 +203,12 @@ def encode_responses(taught: Sequence[PromptResponse], encoding: Encoding, token
 
     Raises `InputError` for a body that writes nothing.
     """
-    item = np.array([one.item for one in taught], dtype=np.int64)
+    item = np.array([one.example for one in taught], dtype=np.int64)
     if any(one.response is None for one in taught):
         rows, lost = encode_prompts([one.prompt for one in taught], encoding, encoding.length)
         wide = {"input_ids": Ragged.of(rows, encoding.tokenizer.pad_id or 0)}
-        return EncodedExamples(wide, item=item, cut=Truncation(int((lost > 0).sum()), int(lost.sum())))
+        return EncodedExamples(wide, example_numbers=item,
+                               truncation=Truncation(int((lost > 0).sum()), int(lost.sum())))
     lay_out = encode_two_sides if is_encoder_decoder(encoding.body) else encode_one_row
     return lay_out(taught, encoding, min(tokens or encoding.length, encoding.length), item)
 
@@ -224,7 +226,7 @@ def encode_two_sides(taught: Sequence[PromptResponse], encoding: Encoding, token
     fillers = [one.tokenizer.pad_id or 0 for one in (encoding, writing)]
     wide = {"input_ids": Ragged.of(sources, fillers[0]), "decoder_input_ids": Ragged.of(begun, fillers[1]),
             "labels": Ragged.of(targets, IGNORED)}
-    return EncodedExamples(wide, item=item, cut=count_truncation(lost, unwritten))
+    return EncodedExamples(wide, example_numbers=item, truncation=count_truncation(lost, unwritten))
 
 
 def start_token(encoding: Encoding, target: Sequence[int]) -> int:
@@ -235,7 +237,7 @@ def start_token(encoding: Encoding, target: Sequence[int]) -> int:
         case c.RotatedSource():
             return target[-1]
         case None:
-            return encoding.begins(TokenIds.of(encoding.tokenizer).decoder_start)
+            return encoding.decoder_start(TokenIds.of(encoding.tokenizer).decoder_start)
 
 
 def encode_one_row(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
@@ -253,8 +255,8 @@ def encode_one_row(taught: Sequence[PromptResponse], encoding: Encoding, tokens:
         losses[number] = len(prompt.ids) - kept[0], len(response.ids) - kept[1]
         rows.append((cut_piece(prompt, int(losses[number, 0]), side),
                      response.shortened(int(losses[number, 1]), "right")))
-    sheet = label_responses(rows, encoding)
-    return EncodedExamples(sheet.wide, sheet.flat, item, count_truncation(losses[:, 0], losses[:, 1]))
+    encoded = label_responses(rows, encoding)
+    return EncodedExamples(encoded.sequences, encoded.unit_values, item, count_truncation(losses[:, 0], losses[:, 1]))
 
 
 def share_prompt_room(prompt: EncodedPiece, response: EncodedPiece, tokens: int, room: int) -> tuple[int, int]:

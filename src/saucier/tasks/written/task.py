@@ -50,7 +50,7 @@ class WritingTask(Task[W], Generic[W]):
     def config(self) -> Any:
         """The task as data, with a `writing`."""
 
-    def learned(self, examples: Sequence[W]) -> WritingTask[W]:
+    def fit_labels(self, examples: Sequence[W]) -> WritingTask[W]:
         """Most have nothing to learn before training."""
         return self
 
@@ -66,7 +66,7 @@ class WritingTask(Task[W], Generic[W]):
         """All that is right."""
         return tuple(self.responses(example))
 
-    def around(self, example: W, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: W, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and what a decoder alone reads between a text and its answer."""
         return (self.config.prefix, "" if is_encoder_decoder(body) else self.config.between)
 
@@ -74,28 +74,28 @@ class WritingTask(Task[W], Generic[W]):
         """Return what a written text says."""
         return Answer(text)
 
-    def taught(self, examples: Sequence[W], encoding: Encoding) -> Iterator[PromptResponse]:
+    def prompt_responses(self, examples: Sequence[W], encoding: Encoding) -> Iterator[PromptResponse]:
         """Yield what is learned: a prompt with each of its responses."""
         for number, one in enumerate(examples):
             for response in self.responses(one) or (None,):
                 yield PromptResponse(self.prompt(one, encoding), response, number, self.language)
 
-    def sheet(self, examples: Sequence[W], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[W], encoding: Encoding) -> EncodedExamples:
         """Encode prompts and responses."""
-        found = encode_responses(list(self.taught(examples, encoding)), encoding, self.config.writing.tokens)
-        packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.wide
+        found = encode_responses(list(self.prompt_responses(examples, encoding)), encoding, self.config.writing.tokens)
+        packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.sequences
         return pack_pairs(found, encoding) if packs else found
 
-    def fitted(self, sheet: EncodedExamples) -> WritingTask[W]:
+    def fit_lengths(self, encoded: EncodedExamples) -> WritingTask[W]:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        told = writing.model_copy(update={"tokens": longest_response(sheet)})
+        told = writing.model_copy(update={"tokens": longest_response(encoded)})
         return replace(self, config=self.config.model_copy(update={"writing": told}))  # type: ignore[type-var]
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """The head that gives tokens, which the model has."""
         return RequiredHead("language", language_head)
 
@@ -117,11 +117,11 @@ class WritingTask(Task[W], Generic[W]):
         """The same without the seed, which is no model's business."""
         return {name: value for name, value in self.options(encoding).items() if name != "seed"}
 
-    def answers(self, reading: Predictor, examples: Sequence[W], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[W], encoded: EncodedExamples) -> list[Answer]:
         """Let the model write."""
-        prompts = [self.prompt(one, reading.encoding) for one in examples]
+        prompts = [self.prompt(one, predictor.encoding) for one in examples]
         return [self.answer(text) for text in
-                write_answers(prompts, reading, self.config.writing, self.options(reading.encoding))]
+                write_answers(prompts, predictor, self.config.writing, self.options(predictor.encoding))]
 
     @property
     def scored_as(self) -> str:
@@ -133,14 +133,14 @@ class WritingTask(Task[W], Generic[W]):
         found = list(self.responses(example))
         return found[0] if len(found) == 1 else [*found] or None
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The token itself."""
         return tokenizer.target.id_to_token(target) or f"<{target}>"
 
 
-def longest_response(sheet: EncodedExamples) -> int:
+def longest_response(encoded: EncodedExamples) -> int:
     """Return the most targets that stand next to each other in a row, and belong to one text."""
-    labels, texts = sheet.wide["labels"], sheet.wide.get("decoder_documents")
+    labels, texts = encoded.sequences["labels"], encoded.sequences.get("decoder_documents")
     borders = labels.offsets[:-1] if texts is None else np.append(0, np.flatnonzero(np.diff(texts.values)) + 1)
     learned = np.insert(labels.values != IGNORED, borders, False)
     stops = np.flatnonzero(~np.append(learned, False))
@@ -164,7 +164,7 @@ def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
         case c.ShiftedSource(start=start):
             found["decoder_start_token_id"] = start
         case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = encoding.begins(ids.decoder_start)
+            found["decoder_start_token_id"] = encoding.decoder_start(ids.decoder_start)
         case _:
             pass
     return {name: value for name, value in found.items() if value is not None}
@@ -197,10 +197,10 @@ def search_options(writing: Writing) -> dict[str, Any]:
                     "top_p": drawn.top_p, "seed": drawn.seed}
 
 
-def write_answers(prompts: Sequence[Prompt], reading: Predictor, writing: Writing,
+def write_answers(prompts: Sequence[Prompt], predictor: Predictor, writing: Writing,
                   options: Mapping[str, Any]) -> list[str]:
     """Let a model answer prompts, in order: batches of about one length, a decoder's padded on the left."""
-    encoding = reading.encoding
+    encoding = predictor.encoding
     limit = writing.tokens or encoding.length
     room = encoding.length if is_encoder_decoder(encoding.body) else max(encoding.length // 2, encoding.length - limit)
     rows, _ = encode_prompts(prompts, encoding, room)
@@ -210,20 +210,20 @@ def write_answers(prompts: Sequence[Prompt], reading: Predictor, writing: Writin
         numbers = order[start:start + writing.batch]
         told = {**options, "seed": int(make_generator(options["seed"], SEED_STREAM, int(start)).integers(2**62))} \
             if "seed" in options else dict(options)
-        texts = write_batch([rows[number] for number in numbers], reading, told | {"max_new_tokens": limit})
+        texts = write_batch([rows[number] for number in numbers], predictor, told | {"max_new_tokens": limit})
         for number, text in zip(numbers.tolist(), texts, strict=True):
             found[number] = text
     return found
 
 
-def write_batch(rows: Sequence[Sequence[int]], reading: Predictor, options: dict[str, Any]) -> list[str]:
+def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: dict[str, Any]) -> list[str]:
     """Let a model answer some rows of about one length."""
-    encoding = reading.encoding
+    encoding = predictor.encoding
     both = is_encoder_decoder(encoding.body)
     ids, mask = pad_rows(rows, encoding.tokenizer.pad_id or 0, left=not both)
-    device, width = next(reading.model.parameters()).device, ids.shape[1]
+    device, width = next(predictor.model.parameters()).device, ids.shape[1]
     options["max_new_tokens"] = room_for_new_tokens(options["max_new_tokens"], encoding.body, 1 if both else width)
-    made = generate(reading.model, ids.to(device), mask.to(device), **options)
+    made = generate(predictor.model, ids.to(device), mask.to(device), **options)
     behind = made[:, 1 if both else width:]
     return [encoding.tokenizer.target.decode(row).strip() for row in behind.tolist()]
 

@@ -95,16 +95,16 @@ class Draws:
 class MixedBatches(BucketedBatches[EncodedRows]):
     """Endless batches of a mixture, in each of which all tasks may come; an epoch has as many units as count."""
 
-    def __init__(self, sheet: EncodedExamples, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
-        """Plan batches of at most `batch` units, `size` units in an epoch; `sheet.part` tells the tasks apart."""
-        assert sheet.part is not None, "a mixture tells its tasks apart"
-        units = functools.lru_cache(maxsize=2)(Draws(sheet.part, rates, size, seed).units)
+    def __init__(self, encoded: EncodedExamples, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
+        """Plan batches of at most `batch` units, `size` units in an epoch."""
+        assert encoded.task_numbers is not None, "a mixture tells its tasks apart"
+        units = functools.lru_cache(maxsize=2)(Draws(encoded.task_numbers, rates, size, seed).units)
 
         def plan(epoch: int) -> LengthPlan:
-            return LengthPlan(sheet.lengths[units(epoch)], BatchLimits(batch=batch), seed)
+            return LengthPlan(encoded.lengths[units(epoch)], BatchLimits(batch=batch), seed)
 
         self._units, self._plans = units, functools.lru_cache(maxsize=2)(plan)
-        super().__init__(plan(0), functools.partial(EncodedRows, sheet))
+        super().__init__(plan(0), functools.partial(EncodedRows, encoded))
 
     def _items(self, step: int) -> Ints:
         epoch = step // self.steps_per_epoch
@@ -187,74 +187,75 @@ class MixtureTask(WritingTask[MixtureExample]):
         config = self.config.model_copy(update={"tasks": tasks, "each": each.config})
         return replace(self, config=config, members=members, each=each)
 
-    def learned(self, examples: Sequence[MixtureExample]) -> MixtureTask:
+    def fit_labels(self, examples: Sequence[MixtureExample]) -> MixtureTask:
         """Let each task learn its labels. Raises `InputError` for a task without rows, or without a declared rate."""
         members = {}
         for name, numbers in self.of(examples).items():
             if not numbers:
                 raise InputError(f"no training row is of {name}", where=f"task.tasks.{name}",
                                  remedy="give its file too, or leave the task out")
-            members[name] = self.member(name).learned([examples[number].inner for number in numbers])
+            members[name] = self.member(name).fit_labels([examples[number].inner for number in numbers])
         said = self.config.rates.rates if isinstance(self.config.rates, Declared) else members
         if bare := sorted(members.keys() - said.keys()):
             raise InputError(f"no rate for {', '.join(bare[:SHOWN])}", where="task.rates.rates",
                              remedy="declare one for every task, or choose another kind of rates")
         return self.with_members(members, self.each)
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as each task in turn returns it."""
         for one in self.members.values():
-            tokenizer = one.spelled(tokenizer)
+            tokenizer = one.extend_tokenizer(tokenizer)
         return tokenizer
 
-    def check(self, examples: Sequence[MixtureExample]) -> None:
+    def check_labels(self, examples: Sequence[MixtureExample]) -> None:
         """Check each task's rows."""
-        for part in self.parts(examples):
-            part.task.check(part.examples)
+        for part in self.scored_parts(examples):
+            part.task.check_labels(part.examples)
 
-    def parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
+    def scored_parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
         """Each task that has examples."""
         return [ScoredPart(name, self.member(name), [examples[number].inner for number in numbers], numbers)
                 for name, numbers in self.of(examples).items() if numbers]
 
-    def sheet(self, examples: Sequence[MixtureExample], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[MixtureExample], encoding: Encoding) -> EncodedExamples:
         """Encode each task's rows, conversations one in a row."""
         places = {name: place for place, name in enumerate(self.of(examples))}
         owners = np.array([places[one.of] for one in examples], dtype=np.int64)
-        sheets = []
+        encoded_tasks = []
         for group in self.groups(examples):
-            found = without_packing(group.task).sheet(group.examples(examples), encoding)
-            items = np.array(group.numbers, dtype=np.int64)[found.item]
-            sheets.append(replace(found, item=items, part=owners[items]))
-        return join_encoded(sheets)
+            found = without_packing(group.task).encode(group.examples(examples), encoding)
+            items = np.array(group.numbers, dtype=np.int64)[found.example_numbers]
+            encoded_tasks.append(replace(found, example_numbers=items, task_numbers=owners[items]))
+        return join_encoded(encoded_tasks)
 
-    def fitted(self, sheet: EncodedExamples) -> MixtureTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> MixtureTask:
         """Let each task take the length of its longest response; of tasks in a column, that of all responses."""
-        assert sheet.part is not None, "made by `sheet`"
-        own = {name: take_rows(sheet, np.flatnonzero(sheet.part == number)) if self.config.by is None else sheet
+        assert encoded.task_numbers is not None, "made by `encode`"
+        own = {name: encoded if self.config.by is not None
+               else take_rows(encoded, np.flatnonzero(encoded.task_numbers == number))
                for number, name in enumerate(self.members)}
-        each = self.each if self.config.by is None else self.each.fitted(sheet)
-        return self.with_members({name: one.fitted(own[name]) for name, one in self.members.items()}, each)
+        each = self.each if self.config.by is None else self.each.fit_lengths(encoded)
+        return self.with_members({name: one.fit_lengths(own[name]) for name, one in self.members.items()}, each)
 
-    def sizes(self, sheet: EncodedExamples) -> Ints:
+    def sizes(self, encoded: EncodedExamples) -> Ints:
         """Return how many rows each task has, one for each text that is to be written. Shapes: [M]."""
-        assert sheet.part is not None, "made by `sheet`"
-        return np.bincount(sheet.part, minlength=len(self.members))
+        assert encoded.task_numbers is not None, "made by `encode`"
+        return np.bincount(encoded.task_numbers, minlength=len(self.members))
 
     def rates(self, sizes: Sequence[int]) -> Floats:
         """Return how often each task comes, by their numbers of rows."""
         return mixing_rates(self.config.rates, sizes, list(self.members))
 
-    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
+    def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
-        sizes = self.sizes(sheet)
+        sizes = self.sizes(encoded)
         counted = int(cap_sizes(sizes.astype(np.float64), cap_of(self.config)).sum())
-        assert sheet.part is not None, "made by `sheet`"
-        return MixedBatches(sheet, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
+        assert encoded.task_numbers is not None, "made by `encode`"
+        return MixedBatches(encoded, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
-    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
+    def training_notes(self, encoded: EncodedExamples) -> Iterator[str]:
         """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
-        rates = self.rates(self.sizes(sheet).tolist()).tolist()
+        rates = self.rates(self.sizes(encoded).tolist()).tolist()
         listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
         more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
         yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
@@ -264,11 +265,12 @@ class MixtureTask(WritingTask[MixtureExample]):
         all_of_them = [one.generation_settings(encoding) for one in self.members.values()]
         return all_of_them[0] | {"max_new_tokens": max(one.get("max_new_tokens", 0) for one in all_of_them)}
 
-    def answers(self, reading: Predictor, examples: Sequence[MixtureExample], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[MixtureExample],
+                encoded: EncodedExamples) -> list[Answer]:
         """Let the model write, task by task."""
         found: dict[int, Answer] = {}
         for group in self.groups(examples):
-            answers = group.task.answers(reading, group.examples(examples), sheet)
+            answers = group.task.predict(predictor, group.examples(examples), encoded)
             found |= {number: replace(one, more=one.more | {"task": examples[number].of})
                       for number, one in zip(group.numbers, answers, strict=True)}
         return [found[number] for number in range(len(examples))]
@@ -285,9 +287,9 @@ class MixtureTask(WritingTask[MixtureExample]):
         """Those of its task."""
         return self.member(example.of).target_texts(example.inner)
 
-    def around(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
         """That of its task."""
-        return self.member(example.of).around(example.inner, body)
+        return self.member(example.of).surrounding_texts(example.inner, body)
 
     def gold(self, example: MixtureExample) -> Json | list[Json]:
         """That of its task."""
@@ -297,7 +299,7 @@ class MixtureTask(WritingTask[MixtureExample]):
         """Those of its task."""
         return self.member(example.of).texts(example.inner)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
         """A text from the command line, with the name of its task before it: `sst2 ||| a fine film`.
 
         Tasks that a column tells apart need no name. Raises `InputError` where one is needed.
@@ -307,7 +309,7 @@ class MixtureTask(WritingTask[MixtureExample]):
             raise InputError("which task is it of?", where="--text",
                              remedy=f"write '{next(iter(self.members))} ||| TEXT'")
         name, said = (texts[0], texts[1:]) if named else (UNNAMED, texts)
-        return MixtureExample(example.place, example.name, name, self.member(name).typed(said, example))
+        return MixtureExample(example.place, example.name, name, self.member(name).from_texts(said, example))
 
     def classes(self, example: MixtureExample) -> Sequence[str]:
         """The name of its task, so that rows are counted by it."""

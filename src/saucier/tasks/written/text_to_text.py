@@ -77,7 +77,7 @@ class TextToTextTask(WritingTask[WrittenText]):
         """What is read."""
         return (example.text,)
 
-    def typed(self, parts: tuple[str, ...], example: Example) -> WrittenText:
+    def from_texts(self, parts: tuple[str, ...], example: Example) -> WrittenText:
         """A text from the command line."""
         return WrittenText(example.place, example.name, parts[0], ())
 
@@ -161,24 +161,24 @@ class StepByStepTask(WritingTask[RationaleExample]):
         """The answer, and the reasons where they are learned."""
         return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
 
-    def around(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and what says whether answer or reasons are wanted."""
         second = () if example.rationale is None else (self.config.rationale_prefix,)
-        return (*WritingTask.around(self, example, body), self.config.label_prefix, *second)
+        return (*WritingTask.surrounding_texts(self, example, body), self.config.label_prefix, *second)
 
-    def sheet(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
         """Lay out answers, and behind them the reasons, whose targets stand apart."""
-        first = list(self.taught(examples, encoding))
+        first = list(self.prompt_responses(examples, encoding))
         second = [PromptResponse(self.asked(one, self.config.rationale_prefix, encoding), one.rationale, number)
                   for number, one in enumerate(examples) if one.rationale is not None]
-        sheet = encode_responses([*first, *second], encoding, self.config.writing.tokens)
-        return separate_rationales(sheet, len(first)) if second else sheet
+        encoded = encode_responses([*first, *second], encoding, self.config.writing.tokens)
+        return separate_rationales(encoded, len(first)) if second else encoded
 
-    def fitted(self, sheet: EncodedExamples) -> StepByStepTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> StepByStepTask:
         """Take the length of the longest answer, for the answers that are asked for; targets are cut by rows alone."""
         if self.config.writing.tokens is not None:
             return self
-        told = self.config.writing.model_copy(update={"tokens": longest_response(sheet)})
+        told = self.config.writing.model_copy(update={"tokens": longest_response(encoded)})
         return replace(self, config=self.config.model_copy(update={"writing": told}))
 
     @property
@@ -191,15 +191,15 @@ class StepByStepTask(WritingTask[RationaleExample]):
         """What is read."""
         return (example.text,)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
         """A text from the command line."""
         return RationaleExample(example.place, example.name, texts[0], None, None)
 
 
-def separate_rationales(sheet: EncodedExamples, answers: int) -> EncodedExamples:
+def separate_rationales(encoded: EncodedExamples, answers: int) -> EncodedExamples:
     """Move the targets of all units from number `answers` on to a place of their own."""
-    labels = sheet.wide["labels"]
+    labels = encoded.sequences["labels"]
     inside = np.arange(len(labels.values)) < labels.offsets[answers]
     apart = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
              RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
-    return replace(sheet, wide={**sheet.wide, **apart})
+    return replace(encoded, sequences={**encoded.sequences, **apart})

@@ -57,16 +57,16 @@ class VerbalizedTask(WritingTask[LabelledText[T]], Generic[T]):
         """The word for the label."""
         return () if example.label is None else (self.word(example.label),)
 
-    def around(self, example: LabelledText[T], body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: LabelledText[T], body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and the names of two texts."""
         names = () if example.pair is None else (self.config.first, self.config.second)
-        return (*WritingTask.around(self, example, body), *names)
+        return (*WritingTask.surrounding_texts(self, example, body), *names)
 
     def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
         """The text, and its pair."""
         return example.texts
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
         """A text, or a pair of texts, from the command line."""
         return text_from_input(texts, example)
 
@@ -90,7 +90,7 @@ class LabelToTextTask(OneClass, VerbalizedTask[str]):
         """Its own word, or the label itself."""
         return self.config.words.get(label, label)
 
-    def learned(self, examples: Sequence[LabelledText[str]]) -> LabelToTextTask:
+    def fit_labels(self, examples: Sequence[LabelledText[str]]) -> LabelToTextTask:
         """Take the classes from the file, unless they are given. Raises `InputError` for one class, and one word."""
         found = sort_labels([one.label for one in examples if one.label is not None])
         labels = self.config.labels or found
@@ -99,7 +99,7 @@ class LabelToTextTask(OneClass, VerbalizedTask[str]):
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
         return replace(self, config=self.config.model_copy(update={"labels": labels}))
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""
         known: dict[tuple[int, ...], str] = {}
         for label in self.config.labels:

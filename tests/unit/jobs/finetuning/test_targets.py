@@ -55,12 +55,13 @@ def test_words_that_a_tokenizer_does_not_know_are_told() -> None:
     alike = CLASSES.model_copy(update={"words": {"0": "çç", "1": "ßß"}})
     for task in (build_task(alike), build_task(Mixture(tasks={**MIXED.tasks, "tone": Member(task=alike)}))):
         with pytest.raises(InputError, match=r"task\.words: to the tokenizer the words of '0' and '1' are the same"):
-            task.spelled(tokenizer)
-    assert build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}})).spelled(tokenizer) is tokenizer
+            task.extend_tokenizer(tokenizer)
+    apart = build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}}))
+    assert apart.extend_tokenizer(tokenizer) is tokenizer
     splits = Splits(build_task(CLASSES), [CLASS], [], [])
     sheet = EncodedExamples({"input_ids": Ragged.of([tokenizer.encode("soup sat"), tokenizer.encode("ß soup")], 0),
                              "labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)},
-                            item=np.arange(2))
+                            example_numbers=np.arange(2))
     assert list(describe_unknown_tokens(splits, sheet, tokenizer)) == [
         "  1 of 8 tokens that are read are unknown to the tokenizer",
         "  1 tokens to write are unknown to the tokenizer: [UNK] is learned there"]

@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.text.rows.batch import Ints
 from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
-from saucier.text.tokenizer.model_inputs import spell_tokens, spell_words
+from saucier.text.tokenizer.model_inputs import EncodedRow, spell_tokens, spell_words
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
@@ -245,14 +245,6 @@ LENGTH_COUNTS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class FramedRow:
-    """One row."""
-
-    ids: list[int]
-    types: list[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Frame:
     """The special tokens that a tokenizer puts before, between and behind the texts of a row."""
 
@@ -301,13 +293,13 @@ class Frame:
             raise InputError(f"rows of {length} tokens have no room {what}", where=where, remedy=remedy)
         return room
 
-    def row(self, *texts: Sequence[int]) -> FramedRow:
+    def row(self, *texts: Sequence[int]) -> EncodedRow:
         """Put texts into it."""
         ids, types = list(self.borders[0]), list(self.border_types[0])
         for place, text in enumerate(texts):
             ids += [*text, *self.borders[place + 1]]
             types += [*[self.text_types[place]] * len(text), *self.border_types[place + 1]]
-        return FramedRow(ids, types)
+        return EncodedRow(ids, types)
 
     def start(self, *before: int) -> int:
         """Return where a text begins, behind others of these lengths."""

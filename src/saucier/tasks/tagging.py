@@ -21,23 +21,31 @@ from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
     EncodedExamples,
     Frame,
-    FramedRow,
     Ragged,
     TokenCharacters,
     Truncation,
     assign_owners,
     split_windows,
 )
-from saucier.tasks.examples import Cells, Column, Example, Place, Tally, number_labels, read_cells, refuse_unknown
+from saucier.tasks.examples import (
+    Cells,
+    Column,
+    Example,
+    Place,
+    Tally,
+    number_labels,
+    read_cells,
+    refuse_unknown,
+    requested_columns,
+)
 from saucier.tasks.file_formats import read_column_blocks, take_column
 from saucier.tasks.tag_schemes import OUTSIDE, Tags, all_tags, are_entities, read_lenient, rewrite_tags, scheme_remarks
-from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-DROPOUT = 0.1
-"""On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
 WORDS = Column("words", ("tokens", "words", "text", "sentence"))
 TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
 COLUMN_FILES = ("txt", "tsv")
@@ -53,38 +61,29 @@ class Sentence(Example):
     words: tuple[str, ...]
     tags: Tags | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words."""
+        return (" ".join(self.words),)
+
 
 @dataclass(frozen=True, slots=True)
-class TaggingTask(Task[Sentence]):
+class TaggingTask(Task):
     """A tag for each word."""
 
     config: Tagging
+    scored_as = "tags"
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
-        reader = self.column_file if source.format in COLUMN_FILES else self.table
-        found = list(reader(source, tally, labelled=labelled))
+        reader = read_column_sentences if source.format in COLUMN_FILES else read_table_sentences
+        found = list(reader(source, self.config, tally, labelled=labelled))
         known = [one.tags for one in found if one.tags is not None]
         if not are_entities(tag for tags in known for tag in tags):
             yield from found
             return
         tally.update(scheme_remarks(known, self.config.scheme))
         yield from (replace(one, tags=rewrite_tags(one.tags or (), self.config.scheme)) for one in found)
-
-    def column_file(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
-        """Yield the sentences of a column file."""
-        for block in read_column_blocks(source, tally):
-            place = Place(source.name, block.line)
-            tags = tuple(take_column(block.rows, self.config.column, str(place))) if labelled else None
-            words = tuple(row[0].strip() for row in block.rows)
-            yield check_sentence(Sentence(place, place.name, words, tags))
-
-    def table(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
-        """Yield the sentences of a table."""
-        asked = {"words": self.config.words, "tags": self.config.tags}
-        for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), asked):
-            yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
-                                          read_list(row, "tags") if labelled else None))
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> Sentence:
         """The words of a text, between spaces."""
@@ -106,10 +105,8 @@ class TaggingTask(Task[Sentence]):
     @property
     def required_head(self) -> RequiredHead:
         """A logit for each tag at each token."""
-        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.TokenHead(classes=len(self.config.labels), dropout=DROPOUT)
-
-        return RequiredHead("token_classification", generic, self.config.labels)
+        head = c.TokenHead(classes=len(self.config.labels), dropout=NEW_HEAD_DROPOUT)
+        return RequiredHead("token_classification", head, self.config.labels)
 
     @property
     def objective(self) -> Objective:
@@ -122,28 +119,23 @@ class TaggingTask(Task[Sentence]):
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
                           remedy="give more with training.length")
-        rows: list[FramedRow] = []
+        rows: list[EncodedRow] = []
         places: list[list[int]] = []
-        item: list[int] = []
+        example_numbers: list[int] = []
         for number, found in enumerate(encode_words(examples, tokenizer)):
             for framed, words in frame_windows(found, frame, room):
                 rows.append(framed)
                 places.append(words)
-                item.append(number)
-        fill = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
-        if encoding.has_segment_ids:
-            fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
+                example_numbers.append(number)
+        sequences = encoding.inputs(rows)
         if known:
-            fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
-        stand = Ragged.of(places, NO_WORD)
-        return EncodedExamples(fill, {}, np.array(item), Truncation(what="tags"), {"words": stand},
-                               characters=token_characters(examples, item, fill["input_ids"], stand, encoding))
-
-    def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
-        """Return the number of the tag at each place that tells one."""
-        numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
-        return [[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
-                for number, words in zip(item, places, strict=True)]
+            numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
+            sequences["labels"] = Ragged.of([[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
+                                             for number, words in zip(example_numbers, places, strict=True)], IGNORED)
+        of_places = Ragged.of(places, NO_WORD)
+        return EncodedExamples(sequences, {}, np.array(example_numbers), Truncation(what="tags"), {"words": of_places},
+                               characters=token_characters(examples, example_numbers, sequences["input_ids"], of_places,
+                                                           encoding))
 
     def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
@@ -164,18 +156,9 @@ class TaggingTask(Task[Sentence]):
         return [Answer(list(rewrite_tags(tags, self.config.scheme) if entities else tags), least)
                 for tags, least in zip(tagged, sure, strict=True)]
 
-    @property
-    def scored_as(self) -> str:
-        """As tags."""
-        return "tags"
-
     def gold(self, example: Sentence) -> Json:
         """The tags."""
         return None if example.tags is None else list(example.tags)
-
-    def texts(self, example: Sentence) -> tuple[str, ...]:
-        """The words."""
-        return (" ".join(example.words),)
 
     def classes(self, example: Sentence) -> Sequence[str]:
         """The tags."""
@@ -191,6 +174,22 @@ class TaggingTask(Task[Sentence]):
     def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The tag."""
         return self.config.labels[target]
+
+
+def read_column_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    """Yield the sentences of a column file."""
+    for block in read_column_blocks(source, tally):
+        place = Place(source.name, block.line)
+        tags = tuple(take_column(block.rows, config.column, str(place))) if labelled else None
+        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in block.rows), tags))
+
+
+def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    """Yield the sentences of a table."""
+    requested = requested_columns(config, (WORDS, TAGS))
+    for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested):
+        yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
+                                      read_list(row, "tags") if labelled else None))
 
 
 def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
@@ -253,7 +252,7 @@ def encode_words(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pie
     return found
 
 
-def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[FramedRow, list[int]]]:
+def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[EncodedRow, list[int]]]:
     """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
 
     Windows overlap by half, so that each word has context; it is told where it has most.
@@ -264,6 +263,6 @@ def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[Fra
     owner = assign_owners(spans)
     for number, (start, stop) in enumerate(spans):
         row = frame.row(pieces.ids[start:stop])
-        told = np.full(len(row.ids), NO_WORD)
-        told[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NO_WORD)[start:stop]
-        yield row, told.tolist()
+        tagged = np.full(len(row.ids), NO_WORD)
+        tagged[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NO_WORD)[start:stop]
+        yield row, tagged.tolist()

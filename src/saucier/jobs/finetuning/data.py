@@ -40,7 +40,7 @@ Examples = list[Any]
 class Splits:
     """The examples of a fine-tuning."""
 
-    task: Task[Any]
+    task: Task
     """The task, which now knows its labels."""
     train: Examples
     held_out: Examples
@@ -55,7 +55,7 @@ class Splits:
         return {name: examples for name, examples in found.items() if examples}
 
 
-def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = True,
+def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True,
                   tally: Tally | None = None) -> Examples:
     """Read all examples of some files; the tally counts what was done to them.
 
@@ -71,7 +71,7 @@ def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = Tru
     return found
 
 
-def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Splits:
+def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
 
     Raises `InputError` for what cannot be used, such as a label that stands only in the held-out file.
@@ -90,7 +90,7 @@ def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Spli
     return Splits(learned, train, held_out, test, counted)
 
 
-def hold_out_rows(task: Task[Any], examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
     """Hold out a share of the rows, by their texts: equal texts stay together, and more rows change no row's side.
 
     Raises `InputError` where one side would be empty.
@@ -125,7 +125,7 @@ class Repeats:
     """Where the first leaked row stands."""
 
 
-def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
+def count_repeats(task: Task, examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
     """Count repeated rows of a split, and those that the training split has too (none, for that split itself)."""
     keys = [task.texts(one) for one in examples]
     known = {task.texts(one) for one in train} if examples is not train else set()
@@ -137,7 +137,7 @@ def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[
                    str(leaked[0].place) if leaked else None)
 
 
-def class_counts(task: Task[Any], examples: Sequence[Example]) -> Counter[str]:
+def class_counts(task: Task, examples: Sequence[Example]) -> Counter[str]:
     """Count the labels of a split, the commonest first."""
     return Counter(dict(Counter(label for one in examples for label in task.classes(one)).most_common()))
 
@@ -241,7 +241,7 @@ def show_examples(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) 
             yield f"  {format_row(splits.task, sheet, row, tokenizer)}"
 
 
-def format_row(task: Task[Any], sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
+def format_row(task: Task, sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
     """Write one row: each token, with its target where it has one."""
     ids = sheet.sequences["input_ids"].row(row).tolist()
     beside = sheet.sequences.get("labels")

@@ -30,10 +30,9 @@ from saucier.jobs.run.passport import Passport, file_digest, start_passport, utc
 from saucier.model import Transformer
 from saucier.plain import format_duration
 from saucier.recipes.catalogue import learned_length
-from saucier.tasks.build import build_task
+from saucier.tasks.build import build_task, missing_extra
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.prediction_files import write_predictions
-from saucier.tasks.simple_baselines import missing_extra
 from saucier.tasks.task import Encoding, Predictor
 from saucier.text.reading.sources import find_sources
 from saucier.text.tokenizer.tokenizer import Tokenizer

@@ -157,7 +157,7 @@ PREDICTION_BATCH = 32
 class TaskAnswers:
     """What was asked, and what the model says."""
 
-    task: Task[Any]
+    task: Task
     examples: Sequence[Any]
     answers: Sequence[Answer]
     cut: int
@@ -172,7 +172,7 @@ class TaskModel:
 
     model: Transformer
     tokenizer: Tokenizer
-    task: Task[Any]
+    task: Task
     length: int
 
     def ask(self, examples: Sequence[Any]) -> TaskAnswers:
@@ -239,7 +239,7 @@ def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str]
     return replace(opened.ask(asked), counted=tally)
 
 
-def parse_example(task: Task[Any], text: str, number: int) -> Example:
+def parse_example(task: Task, text: str, number: int) -> Example:
     """Make an example of a text from the command line; `|||` stands between two texts."""
     place = Place("command line", number)
     found: Example = task.from_texts(tuple(part.strip() for part in text.split("|||")),

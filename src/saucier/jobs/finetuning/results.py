@@ -17,9 +17,9 @@ from saucier.report.page import ACCENT, INK, Bar, Html, bars, draw_inline, eleme
 from saucier.report.results import METRICS, read_metrics
 from saucier.report.run_page import REPORT_FILE
 from saucier.report.sections import record_table, section
+from saucier.tasks.build import predict_simple_baselines
 from saucier.tasks.prediction_files import PredictionRow
 from saucier.tasks.scores import Score, metrics_for, per_class, scored
-from saucier.tasks.simple_baselines import predict_simple_baselines
 from saucier.tasks.task import Answer, Json, ScoredPart, Task
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SplitScores:
                 "baselines": {name: [one.as_json() for one in scores] for name, scores in self.beside}}
 
 
-def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
+def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
                   train: Sequence[Any] = ()) -> SplitScores:
     """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
     learned = {part.name: part.examples for part in task.scored_parts(train)} if train else {}
@@ -77,7 +77,7 @@ def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers:
                        tuple(method for _, beside in found for method in beside), whole, len(parts))
 
 
-def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Sequence[Any],
+def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[Any],
                    answers: Sequence[Answer]) -> tuple[Score, ...]:
     """Score several parts together, where they are all of one kind."""
     kinds = {part.task.scored_as for part in parts}
@@ -107,27 +107,27 @@ def format_scores(scores: Sequence[Score]) -> str:
     return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
 
 
-def prediction_row(task: Task[Any], example: Any, answer: Answer) -> PredictionRow:
+def prediction_row(task: Task, example: Any, answer: Answer) -> PredictionRow:
     """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
     sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
     return PredictionRow(answer.prediction, task.gold(example), example.name,
                          sure | answer.more | {"texts": task.texts(example)})
 
 
-def format_answer(task: Task[Any], example: Any, answer: Answer) -> str:
+def format_answer(task: Task, example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
     return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(task.texts(example)))}"
 
 
-def answer_text(task: Task[Any], example: Any, answer: Answer) -> str:
+def answer_text(task: Task, example: Any, answer: Answer) -> str:
     """Write what was said for a person; what was written is no class where none is known by it."""
     if answer.prediction is None and "text" in answer.more:
         return f"{answer.more['text']} (no class)".strip()
     return task.format_prediction(example, answer.prediction)
 
 
-def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
+def hardest_errors(task: Task, found: SplitScores) -> Iterator[str]:
     """Yield the errors that the model was surest of (of numbers: the farthest off)."""
     rows = [(error_size(answer, task.gold(example)), number)
             for number, (example, answer) in enumerate(zip(found.examples, found.answers, strict=True))]
@@ -155,7 +155,7 @@ MOST_CLASSES = 20
 CURVE_HEIGHT = 2.6
 
 
-def write_finetuning_report(folder: Path, settings: Finetuning, task: Task[Any], found: Sequence[SplitScores],
+def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
                             told: Sequence[str]) -> Path:
     """Write `report.html`, and return its path. `told`: what was said of the data before training."""
     target = folder / REPORT_FILE
@@ -172,7 +172,7 @@ def finetuning_title(settings: Finetuning) -> Html:
                    element("p", f"{settings.task.kind.replace('_', ' ')}, from {settings.model}", class_="lead"))
 
 
-def split_sections(task: Task[Any], found: SplitScores) -> list[Html]:
+def split_sections(task: Task, found: SplitScores) -> list[Html]:
     """Show one split: scores, classes, confusions, the hardest errors."""
     rows = f"{len(found.examples):,} rows"
     parts: list[Html] = [*headline_bars(found), scores_table(found), *class_parts(task, found)]
@@ -203,7 +203,7 @@ def format_score_cell(score: Score | None) -> str:
     return "" if score is None else f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
 
 
-def class_parts(task: Task[Any], found: SplitScores) -> list[Html]:
+def class_parts(task: Task, found: SplitScores) -> list[Html]:
     """Show precision, recall and F1 of each class, and which is taken for which."""
     golds = [task.gold(one) for one in found.examples]
     said = [one.prediction for one in found.answers]

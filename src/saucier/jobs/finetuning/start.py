@@ -297,7 +297,7 @@ def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Toke
     vocab = max(config.embed.vocab, tokenizer.vocab_size)
     changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
-    changed = add_global_tokens(body.model_copy(update={"head": wanted.generic(body, tokenizer)}), tokenizer)
+    changed = add_global_tokens(body.model_copy(update={"head": wanted.make(body, tokenizer)}), tokenizer)
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
 
 

@@ -23,7 +23,7 @@ from saucier.tasks.examples import Column, Example, Tally, read_cells
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
 from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
-from saucier.tasks.written.task import WritingTask
+from saucier.tasks.written.task import WritingTask, with_config
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.rows.batch import Ints, make_generator
@@ -127,40 +127,45 @@ class MixtureExample(Example):
     inner: Any
     """The example itself."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of the example itself."""
+        found: tuple[str, ...] = self.inner.texts
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
     """Examples whose tasks are the same but for their names."""
 
-    task: WritingTask[Any]
+    task: WritingTask
     numbers: list[int]
     """Which of all examples these are."""
 
-    def examples(self, portions: Sequence[MixtureExample]) -> list[Any]:
+    def examples(self, of_all: Sequence[MixtureExample]) -> list[Any]:
         """Return the examples themselves."""
-        return [portions[number].inner for number in self.numbers]
+        return [of_all[number].inner for number in self.numbers]
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureTask(WritingTask[MixtureExample]):
+class MixtureTask(WritingTask):
     """Several tasks at once."""
 
-    members: dict[str, WritingTask[Any]] = field(hash=False)
+    members: dict[str, WritingTask] = field(hash=False)
     """The tasks, by name, as the config has them."""
-    each: WritingTask[Any]
+    each: WritingTask
     """The task of rows whose name only a column says."""
     config: Mixture
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
-        """Yield the rows of a file by the task whose file it is, or whose name stands in the row."""
+        """Yield the rows of a file by the task whose file it is, or whose name is in the row."""
         if self.config.by is not None:
-            yield from read_named_rows(self, source, tally, labelled=labelled)
-            return
+            return read_named_rows(self, source, tally, labelled=labelled)
         name = task_of_file(source, self.config.tasks)
-        for one in self.members[name].read(source, tally, labelled=labelled):
-            yield MixtureExample(one.place, one.name, name, one)
+        return (MixtureExample(one.place, one.name, name, one)
+                for one in self.members[name].read(source, tally, labelled=labelled))
 
-    def member(self, name: str) -> WritingTask[Any]:
+    def member(self, name: str) -> WritingTask:
         """Return the task of a name, also of one that training did not have."""
         return self.members.get(name, self.each)
 
@@ -180,7 +185,7 @@ class MixtureTask(WritingTask[MixtureExample]):
             group.numbers.extend(numbers)
         return [group for group in found.values() if group.numbers]
 
-    def with_members(self, members: dict[str, WritingTask[Any]], each: WritingTask[Any]) -> MixtureTask:
+    def with_members(self, members: dict[str, WritingTask], each: WritingTask) -> MixtureTask:
         """Return the mixture with what its tasks have learned of their rows."""
         tasks = {name: Member(task=one.config, files=self.config.tasks[name].files if name in self.config.tasks else ())
                  for name, one in members.items()}
@@ -223,7 +228,9 @@ class MixtureTask(WritingTask[MixtureExample]):
         owners = np.array([places[one.of] for one in examples], dtype=np.int64)
         encoded_tasks = []
         for group in self.groups(examples):
-            found = without_packing(group.task).encode(group.examples(examples), encoding)
+            task = group.task  # each example in a row of its own, so that rates are those of examples
+            task = with_config(task, packing=False) if getattr(task.config, "packing", False) else task
+            found = task.encode(group.examples(examples), encoding)
             items = np.array(group.numbers, dtype=np.int64)[found.example_numbers]
             encoded_tasks.append(replace(found, example_numbers=items, task_numbers=owners[items]))
         return join_encoded(encoded_tasks)
@@ -249,16 +256,16 @@ class MixtureTask(WritingTask[MixtureExample]):
     def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
         sizes = self.sizes(encoded)
-        counted = int(cap_sizes(sizes.astype(np.float64), cap_of(self.config)).sum())
+        counted = int(cap_sizes(sizes.astype(np.float64), getattr(self.config.rates, "cap", None)).sum())
         assert encoded.task_numbers is not None, "made by `encode`"
         return MixedBatches(encoded, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
-    def training_notes(self, encoded: EncodedExamples) -> Iterator[str]:
+    def training_notes(self, encoded: EncodedExamples) -> tuple[str, ...]:
         """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
         rates = self.rates(self.sizes(encoded).tolist()).tolist()
         listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
         more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
-        yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
+        return (f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}",)
 
     def generation_settings(self, encoding: Encoding) -> dict[str, Any]:
         """That of the first task, with room for the longest answer of all."""
@@ -295,10 +302,6 @@ class MixtureTask(WritingTask[MixtureExample]):
         """That of its task."""
         return self.member(example.of).gold(example.inner)
 
-    def texts(self, example: MixtureExample) -> tuple[str, ...]:
-        """Those of its task."""
-        return self.member(example.of).texts(example.inner)
-
     def from_texts(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
         """A text from the command line, with the name of its task before it: `sst2 ||| a fine film`.
 
@@ -329,18 +332,6 @@ def read_named_rows(task: MixtureTask, source: SourceFile, tally: Tally, *, labe
              for row in read_cells(source, (NAMED,), {NAMED.role: task.config.by})}
     for one in task.each.read(source, tally, labelled=labelled):
         yield MixtureExample(one.place, one.name, named[one.place], one)
-
-
-def without_packing(task: Any) -> WritingTask[Any]:
-    """Return a task that puts each example into a row of its own, so that rates are those of examples."""
-    packs = getattr(task.config, "packing", False)
-    found: WritingTask[Any] = replace(task, config=task.config.model_copy(update={"packing": False})) if packs else task
-    return found
-
-
-def cap_of(config: Mixture) -> int | None:
-    """Return the most rows that count of a task; None: all."""
-    return config.rates.cap if isinstance(config.rates, Proportional | Temperature) else None
 
 
 def task_of_file(source: SourceFile, tasks: dict[str, Member]) -> str:

@@ -25,7 +25,7 @@ from saucier.text.tokenizer.training import train_tokenizer
 
 PLACE = Place("file", 1)
 CLASSES = LabelToText(words={"0": "bad", "1": "fine"}, labels=("0", "1"))
-CLASS: LabelledText[str] = LabelledText(PLACE, "one", "soup", None, "1")
+CLASS: LabelledText = LabelledText(PLACE, "one", "soup", None, "1")
 MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=NumberToText())})
 
 
@@ -38,7 +38,7 @@ MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=Number
      ["[label] ", "[rationale] ", "soup", "good", "it is hot"]),
     (build_task(MIXED), MixtureExample(PLACE, "one", "tone", CLASS), ["soup", "fine"]),
 ])
-def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task[Any], example: Any, told: list[str]) -> None:
+def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task, example: Any, told: list[str]) -> None:
     body = FAMILIES["t5"](dim=16, layers=1, heads=2, hidden=16)
     assert list(training_texts(Splits(task, [example], [], []), body)) == told
 

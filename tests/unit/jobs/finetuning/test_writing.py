@@ -30,7 +30,7 @@ Table = Callable[..., Path]
 WORDS = ["training.epochs=1", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
 
 
-def loss_of(model: saucier.Transformer, task: WritingTask[WrittenText], sheet: EncodedExamples) -> tuple[float, float]:
+def loss_of(model: saucier.Transformer, task: WritingTask, sheet: EncodedExamples) -> tuple[float, float]:
     """Return the loss of all rows of a sheet in one batch, and its targets."""
     with torch.no_grad():
         loss = task.objective(model, sheet.batch(np.arange(len(sheet))))

@@ -49,8 +49,9 @@ def saucier(settings: dict[str, Any]) -> Turn:
     wanted, _ = read_finetuning_words("classification", words, weights(), DataFiles((str(DATA),), (str(DATA),)))
     splits, start = read_splits(build_task(wanted.task), wanted.data), open_start(wanted)
     tokenizer = start.tokenizer(splits)
-    sheet = splits.task.sheet(splits.train, choose_encoding(wanted, start, tokenizer))
-    model = build_task_model(start.model(tokenizer), splits.task.wanted, tokenizer, start=start.place).model.train()
+    sheet = splits.task.encode(splits.train, choose_encoding(wanted, start, tokenizer))
+    model = build_task_model(start.model(tokenizer), splits.task.required_head, tokenizer, start=start.place).model
+    model.train()
     dtype, _ = choose_autocast_dtype(settings["dtype"], torch.device("cpu"))
     study = TrainingData(EncodedBatches(sheet, wanted.training.batch), CollateExamples(), splits.task.objective)
     updater = Updater(model, study, Processes(), dtype, seed=0, micro_batch=None, clip=1.0, failures=Path(mkdtemp()))

@@ -52,7 +52,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.objectives.build import build_objective
     from saucier.objectives.config import Causal
     from saucier.text.rows.batch import Rows
-    from saucier.training.config import AdamW
+    from saucier.training.hyperparameters import AdamW
     from saucier.training.optimizers import build_optimizer
     from saucier.training.processes import Processes
     from saucier.training.update import TrainingData, Updater

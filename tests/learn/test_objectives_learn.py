@@ -12,7 +12,7 @@ from tests.unit.training.toy import Counting, CountingOn, Doubling, recipe, smal
 from saucier.model import build
 from saucier.objectives import config as o
 from saucier.text.rows.batch import PairRows, Rows
-from saucier.training import config as t
+from saucier.training import hyperparameters as t
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import train
 from saucier.training.update import TrainingData

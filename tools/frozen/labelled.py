@@ -158,13 +158,14 @@ def of_task(name: str, settings: Finetuning) -> Iterator[tuple[str, Item]]:
     start = open_start(settings)
     splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known = start.tokenizer(splits)
-    tokenizer = splits.task.spelled(known if splits.task.wanted.kind == "language" else known.of_sources())
+    writes = splits.task.required_head.kind == "language"
+    tokenizer = splits.task.extend_tokenizer(known if writes else known.of_sources())
     encoding = choose_encoding(settings, start, tokenizer)
-    sheet = splits.task.sheet(splits.train, encoding)
-    task = splits.task.fitted(sheet)
-    yield f"{name}/task", Exact(digest(task.config.model_dump(mode="json"), list(task.wanted.labels)))
+    sheet = splits.task.encode(splits.train, encoding)
+    task = splits.task.fit_lengths(sheet)
+    yield f"{name}/task", Exact(digest(task.config.model_dump(mode="json"), list(task.required_head.labels)))
     yield from of_batches(name, task.batches(sheet, settings.training.batch, seed=settings.training.seed))
-    held_out = task.sheet(splits.held_out, encoding)
+    held_out = task.encode(splits.held_out, encoding)
     yield f"{name}/held out", Exact(digest(*tensors(held_out.batch(np.arange(len(held_out))))))
 
 

@@ -185,4 +185,4 @@ def learned(folder: Path, rows: Path, good: Path) -> None:
         encoding = Encoding(opened.tokenizer, opened.length, start,
                             opened.model.generation.get("decoder_start_token_id"))
         for examples in splits.named().values():
-            splits.task.sheet(examples, encoding)
+            splits.task.encode(examples, encoding)

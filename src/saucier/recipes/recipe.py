@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.objectives.config import ObjectiveConfig
 from saucier.text.config import Bytes, Characters, Data, TextData, TokenizerConfig
-from saucier.training.config import Training
+from saucier.training.hyperparameters import Training
 
 TREE = "tree"
 """The tag of a model that is written out as a whole tree."""

@@ -1,11 +1,17 @@
-"""From a task's config to the task."""
+"""Every kind of task: its settings, what builds it, and the simple methods that its model is compared with.
+
+A new task is a class of settings, a class with the members of `Task`, and a row here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from saucier.tasks.classification import ClassificationTask, MultiLabelTask, RankingTask, RegressionTask
-from saucier.tasks.config import (
+from saucier.tasks import simple_baselines as simple
+from saucier.tasks.classification import TextTask
+from saucier.tasks.definitions import (
     Classification,
     Embedding,
     ManyLabels,
@@ -21,7 +27,7 @@ from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.tagging import TaggingTask
 from saucier.tasks.task import Task
 from saucier.tasks.text_embedding import EmbeddingTask
-from saucier.tasks.written.config import (
+from saucier.tasks.written.definitions import (
     Instruction,
     LabelToText,
     Mixture,
@@ -30,51 +36,64 @@ from saucier.tasks.written.config import (
     Summarization,
     TextToText,
     Translation,
-    WrittenTask,
 )
 from saucier.tasks.written.instruction import InstructionTask
-from saucier.tasks.written.task import WritingTask
 from saucier.tasks.written.task_mixture import MixtureTask
 from saucier.tasks.written.text_to_text import StepByStepTask, TextToTextTask
 from saucier.tasks.written.verbalized_labels import LabelToTextTask, NumberToTextTask
 
 
-def written_task(config: WrittenTask) -> WritingTask[Any]:
-    """Return the task that a config describes."""
-    match config:
-        case TextToText() | Translation() | Summarization():
-            return TextToTextTask(config)
-        case LabelToText():
-            return LabelToTextTask(config)
-        case NumberToText():
-            return NumberToTextTask(config)
-        case Instruction():
-            return InstructionTask(config)
-        case StepByStep():
-            return StepByStepTask(config)
-        case Mixture():
-            return MixtureTask({name: written_task(one.task) for name, one in config.tasks.items()},
-                               written_task(config.each), config)
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """What belongs to one class of settings."""
+
+    build: Callable[[Any], Task]
+    baselines: tuple[simple.Method, ...] = ()
+    """The weakest first."""
 
 
-def build_task(config: TaskConfig) -> Task[Any]:
+def build_mixture(config: Mixture) -> MixtureTask:
+    """Return a mixture with its tasks."""
+    built: Any = {name: build_task(one.task) for name, one in config.tasks.items()}
+    each: Any = build_task(config.each)
+    return MixtureTask(built, each, config)
+
+
+TASKS: dict[type, TaskKind] = {
+    Classification: TaskKind(TextTask, (simple.majority_class, simple.tfidf_classes)),
+    ManyLabels: TaskKind(TextTask),
+    Regression: TaskKind(TextTask, (simple.mean_number, simple.tfidf_numbers)),
+    Ranking: TaskKind(TextTask, (simple.query_overlap,)),
+    Tagging: TaskKind(TaggingTask, (simple.commonest_tags,)),
+    Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
+    QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
+    MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),
+    TextToText: TaskKind(TextToTextTask, (simple.copy_text,)),
+    Translation: TaskKind(TextToTextTask, (simple.copy_text,)),
+    Summarization: TaskKind(TextToTextTask, (
+        simple.one_for_all, lambda task, train, test: simple.lead_sentences(test, 1),
+        lambda task, train, test: simple.lead_sentences(test, 3))),
+    LabelToText: TaskKind(LabelToTextTask, (simple.majority_class, simple.tfidf_classes)),
+    NumberToText: TaskKind(NumberToTextTask, (simple.mean_number, simple.tfidf_numbers)),
+    Instruction: TaskKind(InstructionTask),
+    StepByStep: TaskKind(StepByStepTask),
+    Mixture: TaskKind(build_mixture),
+}
+
+
+def build_task(config: TaskConfig) -> Task:
     """Return the task that a config describes."""
-    match config:
-        case Classification():
-            return ClassificationTask(config)
-        case ManyLabels():
-            return MultiLabelTask(config)
-        case Regression():
-            return RegressionTask(config)
-        case Ranking():
-            return RankingTask(config)
-        case Tagging():
-            return TaggingTask(config)
-        case Embedding():
-            return EmbeddingTask(config)
-        case QuestionAnswering():
-            return QuestionAnsweringTask(config)
-        case MultipleChoice():
-            return MultipleChoiceTask(config)
-        case _:
-            return written_task(config)
+    return TASKS[type(config)].build(config)
+
+
+def predict_simple_baselines(task: Task, train: Sequence[Any], test: Sequence[Any]) -> list[simple.SimpleBaseline]:
+    """Return the predictions of the simple methods that fit a task, the weakest first."""
+    found = [method(task, train, test) for method in TASKS[type(task.config)].baselines]
+    return [one for one in found if one is not None]
+
+
+def missing_extra(task: Task) -> str | None:
+    """Say what cannot be compared because scikit-learn is missing; None where nothing is."""
+    if {*TASKS[type(task.config)].baselines} & {*simple.WITH_EXTRA} and not simple.has_extra():
+        return f"no TF-IDF baseline: scikit-learn is not installed (pip install 'saucier[{simple.EXTRA}]')"
+    return None

@@ -1,269 +1,262 @@
 """Tasks on whole texts and pairs: one class, many labels, a number, or the relevance of a text to a query.
 
-Letters: N texts, C classes.
+They are one task; what differs between them is a row of `LABEL_KINDS`. Letters: N texts, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
-from saucier.objectives.labels import ClassLabels as ClassesObjective
-from saucier.objectives.labels import MultiLabels
-from saucier.objectives.labels import MultiLabels as ManyLabelsObjective
-from saucier.objectives.labels import NumberLabels as NumbersObjective
-from saucier.tasks.config import Classification, ManyLabels, Ranking, Regression
+from saucier.objectives.labels import ClassLabels, LogitObjective, MultiLabels, NumberLabels
+from saucier.tasks.definitions import Classification, ManyLabels, Ranking, Regression
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import LABEL, SCORE, Cells, Column, number_labels, refuse_unknown
+from saucier.tasks.examples import (
+    LABEL,
+    PAIR,
+    SCORE,
+    TEXT,
+    Cells,
+    Column,
+    Example,
+    Tally,
+    number_labels,
+    refuse_unknown,
+)
 from saucier.tasks.labelled_texts import (
     LabelledText,
-    NamedLabels,
-    OneClass,
-    TextTask,
     add_language_loss,
+    encode_labelled,
+    extend_tokenizer,
+    read_texts,
     require_text_head,
+    sort_labels,
+    text_from_input,
 )
-from saucier.tasks.task import Answer, Json, Predictor, RequiredHead
+from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.text.reading.sources import SourceFile
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
 THRESHOLD = 0.5
-"""The probability from which a label counts as said."""
+"""The probability from which a label counts as predicted."""
 MOST_SHOWN = 3
-"""Classes whose probabilities are told."""
-
-
-def round_probabilities(chances: dict[str, float]) -> dict[str, float]:
-    """Return probabilities as they are told."""
-    return {name: round(chance, 4) for name, chance in chances.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class ClassificationTask(OneClass, NamedLabels[str]):
-    """One class for each text."""
-
-    config: Classification
-
-    @property
-    def objective(self) -> Objective:
-        """Cross-entropy."""
-        return add_language_loss(ClassesObjective(), self.config.form)
-
-    def label(self, row: Cells) -> str:
-        """Any word."""
-        return row.word("label")
-
-    def learned(self, examples: Sequence[LabelledText[str]]) -> ClassificationTask:
-        """Take the classes from the file, unless they are given; either way the file must have two of them."""
-        found = sorted({one.label for one in examples if one.label is not None})
-        if len(found) < 2:
-            raise InputError(f"has one class only, {found[0]!r}" if found else "has no classes",
-                             where=examples[0].place.file, remedy="give texts of two classes or more")
-        learned: ClassificationTask = self.with_labels(found)
-        return learned
-
-    def targets(self, labels: Sequence[str]) -> NDArray[Any]:
-        """Shapes: [N], numbers of classes."""
-        return number_labels(labels, self.config.labels)
-
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[str]],
-                sheet: EncodedExamples) -> list[Answer]:
-        """The likeliest class, with the probabilities of the likeliest ones."""
-        labels = self.config.labels
-        sure, which = reading.logits(sheet).softmax(-1).topk(min(MOST_SHOWN, len(labels)))
-        return [Answer(labels[order[0]], chances[0], {"probabilities": round_probabilities(
-            {labels[number]: chance for number, chance in zip(order, chances, strict=True)})})
-                for chances, order in zip(sure.tolist(), which.tolist(), strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class MultiLabelTask(NamedLabels[tuple[str, ...]]):
-    """Any number of labels for each text."""
-
-    config: ManyLabels
-
-    @property
-    def objective(self) -> Objective:
-        """A decision for each label."""
-        return add_language_loss(ManyLabelsObjective(), self.config.form)
-
-    def label(self, row: Cells) -> tuple[str, ...]:
-        """A list of words, or words in one cell; none is a legal answer."""
-        value = row.values.get("label")
-        if value is None:
-            return ()
-        parts = value if isinstance(value, list) else str(value).split(self.config.separator)
-        return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
-
-    def learned(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> MultiLabelTask:
-        """Take the labels from the file, unless they are given."""
-        found = {label for one in examples for label in one.label or ()}
-        if not found:
-            raise InputError("has no labels", where=examples[0].place.file, remedy="give texts that have some")
-        learned: MultiLabelTask = self.with_labels(found)
-        return learned
-
-    def check(self, examples: Sequence[LabelledText[tuple[str, ...]]]) -> None:
-        """Every label must be known."""
-        refuse_unknown([(one, label) for one in examples for label in one.label or ()], self.config.labels)
-
-    def targets(self, labels: Sequence[tuple[str, ...]]) -> NDArray[Any]:
-        """Shapes: [N, C] of 0 and 1."""
-        return np.array([[name in one for name in self.config.labels] for one in labels], dtype=np.int64)
-
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[tuple[str, ...]]],
-                sheet: EncodedExamples) -> list[Answer]:
-        """The labels that are likelier than not."""
-        told = [dict(zip(self.config.labels, chances, strict=True))
-                for chances in reading.logits(sheet).sigmoid().tolist()]
-        return [Answer([name for name, chance in one.items() if chance > THRESHOLD],
-                       min(max(chance, 1 - chance) for chance in one.values()),
-                       {"probabilities": round_probabilities(one)}) for one in told]
-
-    @property
-    def scored_as(self) -> str:
-        """As many labels."""
-        return "many_labels"
-
-    def gold(self, example: LabelledText[tuple[str, ...]]) -> Json:
-        """The labels, in the order in which they are predicted."""
-        known = {label: place for place, label in enumerate(self.config.labels)}
-        return None if example.label is None else sorted(example.label, key=lambda label: known.get(label, len(known)))
-
-    def classes(self, example: LabelledText[tuple[str, ...]]) -> Sequence[str]:
-        """The labels."""
-        return example.label or ()
-
-
-@dataclass(frozen=True, slots=True)
-class RegressionTask(TextTask[float]):
-    """A number for each text."""
-
-    config: Regression
-
-    @property
-    def target(self) -> Column:
-        """The number."""
-        return SCORE
-
-    @property
-    def wanted(self) -> RequiredHead:
-        """One output."""
-        return require_text_head(self.config, ("score",), 1)
-
-    @property
-    def objective(self) -> Objective:
-        """Squared error."""
-        return add_language_loss(NumbersObjective(), self.config.form)
-
-    def label(self, row: Cells) -> float:
-        """Any number."""
-        return row.number("score")
-
-    def learned(self, examples: Sequence[LabelledText[float]]) -> RegressionTask:
-        """Numbers that are all equal teach nothing."""
-        if len({one.label for one in examples}) < 2:
-            raise InputError("has the same number in every row", where=examples[0].place.file,
-                             remedy="give texts with different scores")
-        return self
-
-    def targets(self, labels: Sequence[float]) -> NDArray[Any]:
-        """Shapes: [N]."""
-        return np.array(labels, dtype=np.float32)
-
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[float]],
-                sheet: EncodedExamples) -> list[Answer]:
-        """The number itself."""
-        return [Answer(value) for value in reading.logits(sheet).flatten().tolist()]
-
-    @property
-    def scored_as(self) -> str:
-        """As numbers."""
-        return "numbers"
-
-    def gold(self, example: LabelledText[float]) -> Json:
-        """The number."""
-        return example.label
-
-
+"""Classes whose probabilities are shown."""
 QUERY = Column("text", ("query", "question", "text", "sentence1", "text1"))
 CANDIDATE = Column("pair", ("passage", "sentence", "document", "candidate", "pair", "answer", "sentence2", "text2",
                             "text"))
-T = TypeVar("T")
+Names = tuple[str, ...]
+Rows = Sequence[LabelledText]
 
 
 @dataclass(frozen=True, slots=True)
-class RankingTask(TextTask[float]):
-    """A number for each pair of a query and a text."""
+class LabelKind:
+    """What is predicted of a text: how it is read, learned, predicted and scored."""
 
-    config: Ranking
+    column: Column
+    """The column of the label."""
+    read: Callable[[Cells, Any], Any]
+    """Reads the label of a row, as the settings say. Raises `InputError` where it is missing or wrong."""
+    fit: Callable[[Rows], Sequence[str]]
+    """Returns the labels of the training rows, where they have names. Raises `InputError` for rows that teach nothing.
+    """
+    objective: Callable[[], LogitObjective]
+    targets: Callable[[Sequence[Any], Names], NDArray[Any]]
+    """Labels as the objective reads them, given all names. Shapes: [N] or [N, C]."""
+    predict: Callable[[Tensor, Names, Rows], list[Answer]]
+    """Answers from the logits of all rows. Shapes: [N, C]."""
+    scored_as: str
+    names: Callable[[Any], Sequence[str]] = lambda label: ()
+    """The names in a label."""
+    outputs: Names = ()
+    """What the model's outputs are called where they are no labels."""
+    texts: tuple[Column, Column] = (TEXT, PAIR)
+    """The columns of the text and its pair."""
+    grouped: bool = False
+    """Whether the rows of one text are scored together."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTask(Task):
+    """One thing of each text, or of each pair of texts."""
+
+    config: Any
 
     @property
-    def read_from(self) -> tuple[Column, Column]:
-        """The query, and a text that may answer it: both are needed."""
-        return QUERY, CANDIDATE
+    def kind(self) -> LabelKind:
+        """What is predicted."""
+        return LABEL_KINDS[type(self.config)]
 
     @property
-    def target(self) -> Column:
-        """The relevance."""
-        return LABEL
+    def labels(self) -> Names:
+        """The names of the labels, where they have some."""
+        found: Names = getattr(self.config, "labels", ())
+        return found
+
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
+        """Yield texts with their labels."""
+        columns = (*self.kind.texts, self.kind.column)
+        return read_texts(source, self.config, columns, self.kind.read if labelled else None)
+
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
+        """A text, or a text and its pair."""
+        return text_from_input(texts, example)
+
+    def fit_labels(self, examples: Rows) -> TextTask:
+        """Take the labels from the file, unless they are given; either way the file must teach something."""
+        found = self.kind.fit(examples)
+        if self.labels or not found:
+            return self
+        return replace(self, config=self.config.model_copy(update={"labels": sort_labels(found)}))
+
+    def check_labels(self, examples: Rows) -> None:
+        """Every label that has a name must be known."""
+        refuse_unknown([(one, name) for one in examples for name in self.classes(one)], self.labels)
+
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
+        """With GPT's tokens, where its form is asked for."""
+        return extend_tokenizer(tokenizer, self.config.form)
 
     @property
-    def wanted(self) -> RequiredHead:
-        """One output."""
-        return require_text_head(self.config, ("relevance",), 1)
+    def required_head(self) -> RequiredHead:
+        """An output for each label, or one number."""
+        return require_text_head(self.config, self.kind.outputs or self.labels)
+
+    def encode(self, examples: Rows, encoding: Encoding) -> EncodedExamples:
+        """Encode the texts in their form; of a pair the longer text is cut first."""
+        return encode_labelled(examples, self.config.form, encoding,
+                               lambda labels: self.kind.targets(labels, self.labels))
 
     @property
     def objective(self) -> Objective:
-        """Relevant or not."""
-        return add_language_loss(MultiLabels(), self.config.form)
+        """That of the label, in GPT's form with the words of the rows."""
+        return add_language_loss(self.kind.objective(), self.config.form)
 
-    def label(self, row: Cells) -> float:
-        """Any number."""
-        return row.number("label")
-
-    def learned(self, examples: Sequence[LabelledText[float]]) -> RankingTask:
-        """Texts that are all relevant, or none, teach nothing."""
-        if len({parse_relevance(one.label) for one in examples if one.label is not None}) < 2:
-            raise InputError("has no relevant text, or none that is not", where=examples[0].place.file,
-                             remedy="give rows of both, relevance above 0 and 0")
-        return self
-
-    def targets(self, labels: Sequence[float]) -> NDArray[Any]:
-        """Shapes: [N, 1] of 0 and 1."""
-        return np.array([[parse_relevance(one)] for one in labels], dtype=np.int64)
-
-    def answers(self, reading: Predictor, examples: Sequence[LabelledText[float]],
-                sheet: EncodedExamples) -> list[Answer]:
-        """The probability that a text is relevant; its query stands beside it, for `saucier score --group query`."""
-        chances = reading.logits(sheet).double().sigmoid().flatten().tolist()
-        return [Answer(chance, None, {"query": one.text}) for one, chance in zip(examples, chances, strict=True)]
+    def predict(self, predictor: Predictor, examples: Rows, encoded: EncodedExamples) -> list[Answer]:
+        """The label, with probabilities where there are some."""
+        return self.kind.predict(predictor.gather(encoded), self.labels, examples)
 
     @property
     def scored_as(self) -> str:
-        """As rankings."""
-        return "rankings"
+        """As its kind of label."""
+        return self.kind.scored_as
 
-    def gathered(self, examples: Sequence[LabelledText[float]], values: Sequence[T]) -> list[list[T]]:
-        """The values of all rows of a query together."""
-        found: dict[str, list[T]] = {}
+    def group_for_scoring(self, examples: Rows, values: Sequence[Any]) -> list[Any]:
+        """The values of all rows of a query together, where they are ranked."""
+        if not self.kind.grouped:
+            return list(values)
+        found: dict[str, list[Any]] = {}
         for one, value in zip(examples, values, strict=True):
             found.setdefault(one.text, []).append(value)
         return [*found.values()]
 
-    def gold(self, example: LabelledText[float]) -> Json:
-        """The relevance."""
-        return example.label
+    def gold(self, example: LabelledText) -> Json:
+        """The label; several in the order in which they are predicted."""
+        if not isinstance(example.label, tuple):
+            label: Json = example.label
+            return label
+        known = {label: place for place, label in enumerate(self.labels)}
+        return sorted(example.label, key=lambda label: known.get(label, len(known)))
 
-    def apart(self, example: LabelledText[float]) -> tuple[str, ...]:
+    def split_key(self, example: LabelledText) -> tuple[str, ...]:
         """A query's rows stay together."""
-        return (example.text,)
+        return (example.text,) if self.kind.grouped else example.texts
+
+    def classes(self, example: LabelledText) -> Sequence[str]:
+        """The labels that have names."""
+        return () if example.label is None else self.kind.names(example.label)
 
 
-def parse_relevance(label: float) -> bool:
-    """Whether a number means that a text is relevant."""
-    return label > 0
+def fit_classes(examples: Rows) -> Sequence[str]:
+    """Return the classes of the training rows. Raises `InputError` for one class only."""
+    found = sorted({one.label for one in examples if one.label is not None})
+    if len(found) < 2:
+        raise InputError(f"has one class only, {found[0]!r}" if found else "has no classes",
+                         where=examples[0].place.file, remedy="give texts of two classes or more")
+    return found
+
+
+def predict_classes(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
+    """Return the likeliest class, with the probabilities of the likeliest ones."""
+    sure, which = logits.softmax(-1).topk(min(MOST_SHOWN, len(labels)))
+    return [Answer(labels[order[0]], chances[0], {"probabilities": round_probabilities(
+        {labels[number]: chance for number, chance in zip(order, chances, strict=True)})})
+            for chances, order in zip(sure.tolist(), which.tolist(), strict=True)]
+
+
+def round_probabilities(chances: dict[str, float]) -> dict[str, float]:
+    """Return probabilities as they are shown."""
+    return {name: round(chance, 4) for name, chance in chances.items()}
+
+
+def read_label_set(row: Cells, config: ManyLabels) -> tuple[str, ...]:
+    """Read a list of words, or words in one cell; none is a legal answer."""
+    value = row.values.get("label")
+    if value is None:
+        return ()
+    parts = value if isinstance(value, list) else str(value).split(config.separator)
+    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+
+
+def fit_label_sets(examples: Rows) -> Sequence[str]:
+    """Return the labels of the training rows. Raises `InputError` where there are none."""
+    found = {label for one in examples for label in one.label or ()}
+    if not found:
+        raise InputError("has no labels", where=examples[0].place.file, remedy="give texts that have some")
+    return sorted(found)
+
+
+def predict_label_sets(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
+    """Return the labels that are likelier than not."""
+    found = [dict(zip(labels, chances, strict=True)) for chances in logits.sigmoid().tolist()]
+    return [Answer([name for name, chance in one.items() if chance > THRESHOLD],
+                   min(max(chance, 1 - chance) for chance in one.values()),
+                   {"probabilities": round_probabilities(one)}) for one in found]
+
+
+def refuse_equal_numbers(examples: Rows) -> Sequence[str]:
+    """Return no labels. Raises `InputError` for numbers that are all equal, which teach nothing."""
+    if len({one.label for one in examples}) < 2:
+        raise InputError("has the same number in every row", where=examples[0].place.file,
+                         remedy="give texts with different scores")
+    return ()
+
+
+def refuse_equal_relevance(examples: Rows) -> Sequence[str]:
+    """Return no labels. Raises `InputError` for texts that are all relevant, or none, which teach nothing."""
+    if len({one.label > 0 for one in examples if one.label is not None}) < 2:
+        raise InputError("has no relevant text, or none that is not", where=examples[0].place.file,
+                         remedy="give rows of both, relevance above 0 and 0")
+    return ()
+
+
+def predict_relevance(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
+    """Return the probability that a text is relevant; its query is next to it, for `saucier score --group query`."""
+    return [Answer(chance, None, {"query": one.text})
+            for one, chance in zip(examples, logits.double().sigmoid().flatten().tolist(), strict=True)]
+
+
+LABEL_KINDS: dict[type, LabelKind] = {
+    Classification: LabelKind(
+        LABEL, lambda row, config: row.word("label"), fit_classes, ClassLabels, number_labels, predict_classes,
+        "classes", names=lambda label: (label,)),
+    ManyLabels: LabelKind(
+        LABEL, read_label_set, fit_label_sets, MultiLabels,
+        lambda labels, names: np.array([[name in one for name in names] for one in labels], dtype=np.int64),
+        predict_label_sets, "many_labels", names=lambda label: label),
+    Regression: LabelKind(
+        SCORE, lambda row, config: row.number("score"), refuse_equal_numbers, NumberLabels,
+        lambda labels, names: np.array(labels, dtype=np.float32),
+        lambda logits, names, examples: [Answer(value) for value in logits.flatten().tolist()], "numbers",
+        outputs=("score",)),
+    Ranking: LabelKind(
+        LABEL, lambda row, config: row.number("label"), refuse_equal_relevance, MultiLabels,
+        lambda labels, names: np.array([[label > 0] for label in labels], dtype=np.int64), predict_relevance,
+        "rankings", outputs=("relevance",), texts=(QUERY, CANDIDATE), grouped=True)}
+"""What is predicted, by the class of the task's settings. A new kind of label is a row here, and one in `build`."""

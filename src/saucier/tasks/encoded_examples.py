@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.text.rows.batch import Ints
 from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
-from saucier.text.tokenizer.model_inputs import spell_tokens, spell_words
+from saucier.text.tokenizer.model_inputs import EncodedRow, spell_tokens, spell_words
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
@@ -84,7 +84,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class TokenCharacters:
-    """The characters of a sheet's tokens, for models that read them."""
+    """The characters of encoded tokens, for models that read them."""
 
     numbers: Ragged
     """Which row of the table each token has."""
@@ -113,30 +113,31 @@ class EncodedExamples:
     Shapes: each of `wide` N rows, `flat` and `item` [U] or [U, ...].
     """
 
-    wide: Mapping[str, Ragged]
+    sequences: Mapping[str, Ragged]
     """Arguments of the model, and labels, with a value for each position; `input_ids` is among them."""
-    flat: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unit_values: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Labels with a value for each unit."""
-    item: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    example_numbers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The example that each unit was made of."""
-    cut: Truncation = Truncation()
+    truncation: Truncation = Truncation()
     """What was lost."""
-    beside: Mapping[str, Ragged] = field(default_factory=dict)
+    position_data: Mapping[str, Ragged] = field(default_factory=dict)
     """With a value for each position too, for the task alone: what it needs to understand the model's outputs."""
-    part: Ints | None = None
+    task_numbers: Ints | None = None
     """[U], which task of a mixture each unit belongs to; None where there is one task."""
-    spelled: TokenCharacters | None = None
+    characters: TokenCharacters | None = None
     """The characters of each token, where the model reads them."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 
     def __len__(self) -> int:
-        return len(self.item)
+        return len(self.example_numbers)
 
     @property
     def lengths(self) -> Ints:
         """Tokens of each unit, of its longest row, on each side. Shapes: [U, sides]."""
-        sides = [self.wide[name] for name in ("input_ids", "decoder_input_ids", "labels") if name in self.wide]
+        sides = [self.sequences[name] for name in ("input_ids", "decoder_input_ids", "labels")
+                 if name in self.sequences]
         different = [side for number, side in enumerate(sides) if number == 0
                      or not np.array_equal(side.offsets, sides[0].offsets)]
         return np.stack([side.lengths.reshape(-1, self.group).max(axis=1) for side in different], axis=1)
@@ -145,14 +146,14 @@ class EncodedExamples:
         """Return what the model and its objective read of some units. Shapes: [B] -> [B, L], or [B, group, L]."""
         rows = (units[:, None] * self.group + np.arange(self.group)).ravel()
         found: Batch = {}
-        for name, ragged in self.wide.items():
+        for name, ragged in self.sequences.items():
             values = ragged.padded(rows)
             found[name] = self.shaped(values)
             if name in MASK_OF_INPUT:
                 found[MASK_OF_INPUT[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
-        if self.spelled is not None:
-            found["characters"] = to_int_tensor(self.spelled.of_rows(rows))
-        for name, column in self.flat.items():
+        if self.characters is not None:
+            found["characters"] = to_int_tensor(self.characters.of_rows(rows))
+        for name, column in self.unit_values.items():
             chosen = column[units]
             found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" \
                 else to_int_tensor(chosen)
@@ -163,37 +164,38 @@ class EncodedExamples:
         return to_int_tensor(values if self.group == 1 else values.reshape(-1, self.group, values.shape[1]))
 
 
-def take_rows(sheet: EncodedExamples, rows: Ints) -> EncodedExamples:
-    """Return some rows of a sheet without groups, as if there were no others. Shapes: rows [N']."""
+def take_rows(encoded: EncodedExamples, rows: Ints) -> EncodedExamples:
+    """Return some rows of encoded examples without groups, as if there were no others. Shapes: rows [N']."""
     wide = {name: Ragged.of([one.row(row).tolist() for row in rows.tolist()], one.fill)
-            for name, one in sheet.wide.items()}
-    return EncodedExamples(wide, {name: column[rows] for name, column in sheet.flat.items()}, sheet.item[rows],
-                           sheet.cut)
+            for name, one in encoded.sequences.items()}
+    return EncodedExamples(wide, {name: column[rows] for name, column in encoded.unit_values.items()},
+                           encoded.example_numbers[rows], encoded.truncation)
 
 
-def join_encoded(sheets: Sequence[EncodedExamples]) -> EncodedExamples:
-    """Put sheets of the same inputs one behind another."""
+def join_encoded(parts: Sequence[EncodedExamples]) -> EncodedExamples:
+    """Put parts of the same inputs one behind another."""
     def end_to_end(parts: Sequence[Ragged]) -> Ragged:
         starts = np.cumsum([0, *(len(one.values) for one in parts)])
         offsets = [one.offsets[:-1] + start for one, start in zip(parts, starts, strict=False)]
         return Ragged(np.concatenate([one.values for one in parts]), np.concatenate([*offsets, starts[-1:]]),
                       parts[0].fill)
 
-    first = sheets[0]
-    lost = {name: sum(getattr(one.cut, name) for one in sheets) for name in ("rows", "tokens", "targets", "dropped")}
-    return EncodedExamples({name: end_to_end([one.wide[name] for one in sheets]) for name in first.wide},
-                           {name: np.concatenate([one.flat[name] for one in sheets]) for name in first.flat},
-                           np.concatenate([one.item for one in sheets]),
-                           replace(first.cut, **lost),
-                           part=None if first.part is None else np.concatenate([one.part for one in sheets
-                                                                                if one.part is not None]))
+    first = parts[0]
+    lost = {name: sum(getattr(one.truncation, name) for one in parts)
+            for name in ("rows", "tokens", "targets", "dropped")}
+    task_numbers = [one.task_numbers for one in parts if one.task_numbers is not None]
+    return EncodedExamples({name: end_to_end([one.sequences[name] for one in parts]) for name in first.sequences},
+                           {name: np.concatenate([one.unit_values[name] for one in parts])
+                            for name in first.unit_values},
+                           np.concatenate([one.example_numbers for one in parts]), replace(first.truncation, **lost),
+                           task_numbers=np.concatenate(task_numbers) if task_numbers else None)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
     """The units of a batch."""
 
-    sheet: EncodedExamples
+    encoded: EncodedExamples
     units: Ints
     row: Ints
     """Their numbers in the global batch."""
@@ -203,24 +205,24 @@ class EncodedRows:
 
     def select(self, part: slice) -> EncodedRows:
         """Take some of them (a micro-batch)."""
-        return EncodedRows(self.sheet, self.units[part], self.row[part])
+        return EncodedRows(self.encoded, self.units[part], self.row[part])
 
 
 class EncodedBatches(BucketedBatches[EncodedRows]):
     """Endless batches of units of about one length, in an order that depends on the seed."""
 
-    def __init__(self, sheet: EncodedExamples, batch: int, *, seed: int = 0) -> None:
+    def __init__(self, encoded: EncodedExamples, batch: int, *, seed: int = 0) -> None:
         """Plan batches of at most `batch` units."""
-        super().__init__(LengthPlan(sheet.lengths, BatchLimits(batch=batch), seed),
-                         functools.partial(EncodedRows, sheet))
+        super().__init__(LengthPlan(encoded.lengths, BatchLimits(batch=batch), seed),
+                         functools.partial(EncodedRows, encoded))
 
 
-def order_by_length(sheet: EncodedExamples, batch: int) -> Iterator[EncodedRows]:
+def order_by_length(encoded: EncodedExamples, batch: int) -> Iterator[EncodedRows]:
     """Yield every unit once, shortest first."""
-    plan = LengthPlan(sheet.lengths, BatchLimits(batch=batch), 0)
+    plan = LengthPlan(encoded.lengths, BatchLimits(batch=batch), 0)
     for step in range(plan.batches):
         units = plan.ordered_batch(step)
-        yield EncodedRows(sheet, units, np.arange(len(units)))
+        yield EncodedRows(encoded, units, np.arange(len(units)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +237,11 @@ class CollateExamples:
 
     def __call__(self, rows: EncodedRows, *, seed: int, step: int) -> Batch:
         """Pad them."""
-        return rows.sheet.batch(rows.units)
+        return rows.encoded.batch(rows.units)
 
 
 LENGTH_COUNTS = 0.01
 """What a token of a window's length adds to the context of a place. Source: Devlin et al. 2019, code release."""
-
-
-@dataclass(frozen=True, slots=True)
-class FramedRow:
-    """One row."""
-
-    ids: list[int]
-    types: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +293,13 @@ class Frame:
             raise InputError(f"rows of {length} tokens have no room {what}", where=where, remedy=remedy)
         return room
 
-    def row(self, *texts: Sequence[int]) -> FramedRow:
+    def row(self, *texts: Sequence[int]) -> EncodedRow:
         """Put texts into it."""
         ids, types = list(self.borders[0]), list(self.border_types[0])
         for place, text in enumerate(texts):
             ids += [*text, *self.borders[place + 1]]
             types += [*[self.text_types[place]] * len(text), *self.border_types[place + 1]]
-        return FramedRow(ids, types)
+        return EncodedRow(ids, types)
 
     def start(self, *before: int) -> int:
         """Return where a text begins, behind others of these lengths."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError, suggest_name
 from saucier.text.reading.sources import SourceFile
-from saucier.text.reading.tables import TableRow, list_columns, make_missing_column_error, read_rows
+from saucier.text.reading.tables import list_columns, make_missing_column_error, read_rows
 
 Tally = Counter[str]
 """How often something was done to a file that a person should know of, by what it is called: "tags repaired"."""
@@ -70,19 +70,24 @@ NAMES = ("id", "_id", "guid", "idx")
 """Columns that name a row."""
 
 
-def find_columns(source: SourceFile, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the column of each role: the one asked for, or else the first with a usual name.
+def requested_columns(settings: object, columns: Sequence[Column]) -> dict[str, str | None]:
+    """Return the names that a task's settings give the columns, by role; None where they name none."""
+    return {column.role: getattr(settings, column.role, None) for column in columns}
+
+
+def find_columns(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the column of each role: the one that the settings name, or else the first with a usual name.
 
     Raises `InputError` that names what was found and what is needed.
     """
     known, found = list_columns(source), dict[str, str]()
     missing: list[Column] = []
     for column in wanted:
-        name = asked.get(column.role)
+        name = requested.get(column.role)
         if name is not None and name not in known:
             raise make_missing_column_error(name, known, source.name)
         free = [usual for usual in column.usual if usual in known and usual not in found.values()
-                and usual not in asked.values()]
+                and usual not in requested.values()]
         if name is not None or free:
             found[column.role] = name or free[0]
         elif column.needed:
@@ -141,22 +146,17 @@ class Cells:
         return found
 
 
-def read_cells(source: SourceFile, wanted: Sequence[Column], asked: Mapping[str, str | None]) -> Iterator[Cells]:
+def read_cells(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> Iterator[Cells]:
     """Yield the cells that a task reads, row by row. Raises `InputError` as `find_columns` and `text.tables`."""
-    columns = find_columns(source, wanted, asked)
+    columns = find_columns(source, wanted, requested)
     name = next((one for one in list_columns(source) if one in NAMES and one not in columns.values()), None)
     for row in read_rows(source, [*columns.values(), *([name] if name else [])]):
         for column in columns.values():
             if column not in row.cells:
                 raise make_missing_column_error(column, list(row.cells), f"{source.name}, line {row.line}")
-        yield Cells(name_example(source, row, name), {role: row.cells[column] for role, column in columns.items()})
-
-
-def name_example(source: SourceFile, row: TableRow, name: str | None) -> Example:
-    """Name a row."""
-    place = Place(source.name, row.line)
-    own = None if name is None else row.cells.get(name)
-    return Example(place, place.name if own in (None, "") else str(own))
+        place, own = Place(source.name, row.line), None if name is None else row.cells.get(name)
+        yield Cells(Example(place, place.name if own in (None, "") else str(own)),
+                    {role: row.cells[column] for role, column in columns.items()})
 
 
 def number_labels(labels: Sequence[str], known: tuple[str, ...]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from saucier.errors import InputError
 from saucier.files import parse_json
-from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells
+from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells, requested_columns
 from saucier.text.reading.sources import SourceFile, read_blocks, read_lines
 from saucier.text.reading.tables import list_columns, read_rows
 
@@ -46,6 +46,11 @@ class Question(Example):
     answers: tuple[Reference, ...] | None
     """None where it is not known; empty where the text does not answer."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question and the text."""
+        return (self.question, self.context)
+
 
 @dataclass(frozen=True, slots=True)
 class RawQuestion:
@@ -57,8 +62,7 @@ class RawQuestion:
     answers: list[tuple[str, int | None]]
 
 
-def read_raw_questions(source: SourceFile, tally: Tally, asked: Mapping[str, str | None], *,
-                       labelled: bool) -> Iterator[RawQuestion]:
+def read_raw_questions(source: SourceFile, settings: object, *, labelled: bool) -> Iterator[RawQuestion]:
     """Yield the questions of a file in any of the three forms. Raises `InputError` for a row that is not one."""
     document = whole_document(source)
     if document is not None:
@@ -69,8 +73,8 @@ def read_raw_questions(source: SourceFile, tally: Tally, asked: Mapping[str, str
         for row in read_rows(source, None):
             yield from paragraph_questions(dict(row.cells), Place(source.name, row.line), labelled=labelled)
     else:
-        wanted = (QUESTION, CONTEXT, ANSWERS, START) if labelled else (QUESTION, CONTEXT)
-        for cell in read_cells(source, wanted, asked):
+        columns = (QUESTION, CONTEXT, ANSWERS, START)
+        for cell in read_cells(source, columns if labelled else columns[:2], requested_columns(settings, columns)):
             where = str(cell.example.place)
             answers = read_answers(cell.values["answers"], where, cell.values.get("answer_start")) if labelled else []
             yield RawQuestion(cell.example, cell.text("question"), cell.text("context"), answers)
@@ -159,15 +163,15 @@ def locate_answers(raw: RawQuestion, tally: Tally) -> tuple[tuple[Reference, ...
     return tuple(found), len(raw.answers) - len(found)
 
 
-def read_questions(source: SourceFile, tally: Tally, asked: Mapping[str, str | None], *, labelled: bool,
+def read_questions(source: SourceFile, tally: Tally, settings: object, *, labelled: bool,
                    drop: bool) -> Iterator[Question]:
-    """Yield questions with the answers that stand in their contexts.
+    """Yield questions with the answers that are in their contexts, from the columns that a task's settings name.
 
     Others are dropped and counted, with the question where none is left. Raises `InputError` for the first of them
     where nothing is to be dropped.
     """
     lost: list[RawQuestion] = []
-    for raw in read_raw_questions(source, tally, asked, labelled=labelled):
+    for raw in read_raw_questions(source, settings, labelled=labelled):
         answers, missing = locate_answers(raw, tally)
         lost += [raw] * missing
         if answers or not missing:

@@ -17,18 +17,17 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import ClassLabels
-from saucier.tasks.config import MultipleChoice, TokenizerFrame, Transformed
+from saucier.tasks.definitions import MultipleChoice, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells
+from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells, requested_columns
 from saucier.tasks.labelled_texts import (
-    DROPOUT,
     add_language_loss,
     default_pick,
     encode_texts,
     encode_transformed,
     extend_tokenizer,
 )
-from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -55,26 +54,33 @@ class ChoiceQuestion(Example):
     """The number of the right one, from 0; None where it is not known."""
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """What stands before the choice: the context, the question."""
+    def prompt(self) -> tuple[str, ...]:
+        """What is read before the choice: the context, the question."""
         return tuple(text for text in (self.context, self.question) if text is not None)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The context, the question, and all choices."""
+        return (*self.prompt, *self.choices)
 
 
 @dataclass(frozen=True, slots=True)
-class MultipleChoiceTask(Task[ChoiceQuestion]):
+class MultipleChoiceTask(Task):
     """One of several choices for each question."""
 
     config: MultipleChoice
+    scored_as = "choices"
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[ChoiceQuestion]:
         """Yield questions with a list of choices, or with a column for each choice."""
-        asked = {role: getattr(self.config, role) for role in ("question", "context", "choices", "answer")}
-        single = [] if asked["choices"] else numbered_columns(list_columns(source))
+        requested = requested_columns(self.config, (QUESTION, CONTEXT, CHOICES, ANSWER))
+        numbered = sorted(name for name in list_columns(source) if NUMBERED.fullmatch(name))
+        single = [] if requested["choices"] or len(numbered) < 2 else [Column(name, (name,)) for name in numbered]
         wanted = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
-        for row in read_cells(source, wanted, asked):
+        for row in read_cells(source, wanted, requested):
             yield choice_question(row, [column.role for column in single], labelled=labelled)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
         """A question and its choices."""
         if len(texts) < 3 or not all(texts):
             raise InputError("a question and its choices are needed", where="--text",
@@ -82,28 +88,26 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], default_names(len(texts) - 1),
                               None)
 
-    def learned(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
+    def fit_labels(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
         """Take the names of the choices from the file, unless they are given."""
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or names}))
 
-    def check(self, examples: Sequence[ChoiceQuestion]) -> None:
+    def check_labels(self, examples: Sequence[ChoiceQuestion]) -> None:
         """Every question must have equally many choices."""
         check_choice_count(examples, len(self.config.labels))
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
         return extend_tokenizer(tokenizer, self.config.form)
 
     @property
-    def wanted(self) -> RequiredHead:
-        """A logit for each choice; beside GPT's language head in its form."""
+    def required_head(self) -> RequiredHead:
+        """A logit for each choice; next to GPT's language head in its form."""
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.ChoiceHead(pick=default_pick(body, tokenizer), dropout=DROPOUT)
+            return c.ChoiceHead(pick=default_pick(body, tokenizer), dropout=NEW_HEAD_DROPOUT)
 
-        def double(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.DoubleHead(choice=c.ChoiceHead(pick=c.Chosen(), dropout=DROPOUT))
-
+        double = c.DoubleHead(choice=c.ChoiceHead(pick=c.Chosen(), dropout=NEW_HEAD_DROPOUT))
         return RequiredHead("multiple_choice", generic) if isinstance(self.config.form, TokenizerFrame) else \
             RequiredHead("double", double)
 
@@ -112,73 +116,50 @@ class MultipleChoiceTask(Task[ChoiceQuestion]):
         """Cross-entropy of the right one among the choices."""
         return add_language_loss(ClassLabels(), self.config.form)
 
-    def sheet(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:
-        """Encode each choice behind its question; of both the longer one is cut first."""
+    def encode(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:
+        """Encode each choice after its question; of both the longer one is cut first."""
         count = len(self.config.labels) or len(examples[0].choices)
         check_choice_count(examples, count)
-        rows = [text_and_choice(one, choice) for one in examples for choice in one.choices]
         answers = [one.answer for one in examples if one.answer is not None]
-        flat = {"labels": np.array(answers)} if len(answers) == len(examples) else {}
+        labels = {"labels": np.array(answers)} if len(answers) == len(examples) else {}
+        rows = [(one.prompt, choice) for one in examples for choice in one.choices]
         match self.config.form:
             case TokenizerFrame():
-                wide, cut = encode_texts([first for first, _ in rows], [second for _, second in rows], encoding)
+                found, cut = encode_texts([before[0] for before, _ in rows],
+                                          [" ".join([*before[1:], choice]) for before, choice in rows], encoding)
             case Transformed():
-                wide, cut = encode_transformed([(" ".join(one.asked), choice) for one in examples
-                                                for choice in one.choices], encoding)
-                flat["mc_token_ids"] = wide["input_ids"].lengths.reshape(-1, count) - 1
-        return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=count)
+                found, cut = encode_transformed([(" ".join(before), choice) for before, choice in rows], encoding)
+                labels["mc_token_ids"] = found["input_ids"].lengths.reshape(-1, count) - 1
+        return EncodedExamples(found, labels, np.arange(len(examples)), cut, group=count)
 
-    def answers(self, reading: Predictor, examples: Sequence[ChoiceQuestion], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[ChoiceQuestion],
+                encoded: EncodedExamples) -> list[Answer]:
         """The likeliest choice, with the probabilities of all."""
-        found: dict[int, Answer] = {}
-        for units, _, output in reading.outputs(sheet):
-            assert output.logits is not None, "the head gives logits"
-            for unit, chances in zip(units.tolist(), output.logits.float().softmax(-1).tolist(), strict=True):
-                one, best = examples[unit], max(range(len(chances)), key=chances.__getitem__)
-                names = self.config.labels or one.names
-                told = {name: round(chance, 4) for name, chance in zip(names, chances, strict=True)}
-                found[unit] = Answer(names[best], chances[best], {"choice": one.choices[best], "probabilities": told})
-        return [found[number] for number in range(len(examples))]
-
-    @property
-    def scored_as(self) -> str:
-        """As choices."""
-        return "choices"
+        found = []
+        for one, chances in zip(examples, predictor.gather(encoded).softmax(-1).tolist(), strict=True):
+            names, best = self.config.labels or one.names, max(range(len(chances)), key=chances.__getitem__)
+            shown = {name: round(chance, 4) for name, chance in zip(names, chances, strict=True)}
+            found.append(Answer(names[best], chances[best], {"choice": one.choices[best], "probabilities": shown}))
+        return found
 
     def gold(self, example: ChoiceQuestion) -> Json:
         """The name of the right choice."""
         return None if example.answer is None else (self.config.labels or example.names)[example.answer]
 
-    def texts(self, example: ChoiceQuestion) -> tuple[str, ...]:
-        """The context, the question, and all choices."""
-        return (*example.asked, *example.choices)
-
-    def apart(self, example: ChoiceQuestion) -> tuple[str, ...]:
+    def split_key(self, example: ChoiceQuestion) -> tuple[str, ...]:
         """The context, where there is one: other questions about it would tell of it."""
-        return self.texts(example) if example.context is None else (example.context,)
+        return example.texts if example.context is None else (example.context,)
 
     def classes(self, example: ChoiceQuestion) -> Sequence[str]:
         """The name of the right choice."""
         return () if example.answer is None else (str(self.gold(example)),)
 
-    def told(self, example: ChoiceQuestion, said: Any) -> str:
+    def format_prediction(self, example: ChoiceQuestion, said: Any) -> str:
         """The name of a choice, and the choice."""
         if said is None:
             return "not known"
         number = int(number_labels([said], self.config.labels or example.names)[0])
         return f"{said}: {example.choices[number]}"
-
-
-def text_and_choice(one: ChoiceQuestion, choice: str) -> tuple[str, str]:
-    """Return the two texts of a row: the context (or the question), and the rest with the choice behind it."""
-    first, *rest = one.asked
-    return first, " ".join([*rest, choice])
-
-
-def numbered_columns(known: Sequence[str]) -> list[Column]:
-    """Return the columns that hold a choice each, in order; none where there are less than two."""
-    found = [name for name in known if NUMBERED.fullmatch(name)]
-    return [Column(name, (name,)) for name in sorted(found)] if len(found) > 1 else []
 
 
 def choice_question(row: Cells, single: Sequence[str], *, labelled: bool) -> ChoiceQuestion:
@@ -189,17 +170,13 @@ def choice_question(row: Cells, single: Sequence[str], *, labelled: bool) -> Cho
     if context is None and question is None:
         raise InputError("has neither a question nor a context", where=where,
                          remedy="fill one, or say which columns: task.question=COLUMN task.context=COLUMN")
-    names, choices = choices_in_columns(row, single) if single else choices_of(row.values.get("choices"), where)
+    names, choices = ((), tuple(row.text(role) for role in single)) if single \
+        else choices_of(row.values.get("choices"), where)
     if len(choices) < 2:
         raise InputError(f"has {len(choices)} choices", where=where, remedy="give two or more")
     answer, names = find_answer(row.values.get("answer"), choices, names, where) if labelled else (None, names)
     return ChoiceQuestion(row.example.place, row.example.name, context, question, choices,
                           names or default_names(len(choices)), answer)
-
-
-def choices_in_columns(row: Cells, single: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return choices that stand in a column each; they have no names."""
-    return (), tuple(row.text(role) for role in single)
 
 
 def choices_of(value: Any, where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

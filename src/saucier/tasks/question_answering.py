@@ -18,11 +18,11 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import SpanLabels
-from saucier.tasks.config import QuestionAnswering
+from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
 from saucier.tasks.examples import Example, Tally
 from saucier.tasks.file_formats import Question, read_questions
-from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -80,17 +80,15 @@ def softmax(scores: Sequence[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-DROPOUT = 0.1
-"""On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
 NO_CHARACTER = -1
 """The characters of a place that is not of the context."""
 NO_ANSWER = "no answer"
-"""How "" is told to a person."""
+"""How "" is shown to a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The tokens of a context, and which characters each stands for. Shapes: all [N]."""
+    """The tokens of a context, and which characters each is made of. Shapes: all [N]."""
 
     ids: list[int]
     starts: Ints
@@ -114,9 +112,9 @@ class Window:
     owned: list[int]
     """1 where an answer may begin: no other window has more context there."""
     null: int
-    """The place whose logits tell that there is no answer: the tokenizer's class token, or the first of the row."""
+    """The place whose logits say that there is no answer: the tokenizer's class token, or the first of the row."""
     answer: tuple[int, int] | None
-    """The places of the answer, where it stands whole in this window."""
+    """The places of the answer, where all of it is in this window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +127,22 @@ class WindowMaker:
     step: int
     """Tokens between the beginnings of two windows."""
     null: int | None
-    """The token whose logits tell that there is no answer; None: the first of the row."""
+    """The token whose logits say that there is no answer; None: the first of the row."""
 
-    def __call__(self, one: Question, asked: Sequence[int], text: Context) -> list[Window]:
+    def __call__(self, one: Question, question: Sequence[int], text: Context) -> list[Window]:
         """Return the windows of a context. Raises `InputError` where there is no room for it."""
-        room = self.frame.room(self.length, len(asked), what="behind the question", where=str(one.place),
+        room = self.frame.room(self.length, len(question), what="behind the question", where=str(one.place),
                                remedy="give more with training.length, or less with task.question_length")
         spans = split_windows(len(text.ids), room, min(self.step, room))
         owner = assign_owners(spans)
-        return [self.window(asked, text, span, owner == number, answer_tokens_in(one, text, span))
+        return [self.window(question, text, span, owner == number, answer_tokens_in(one, text, span))
                 for number, span in enumerate(spans)]
 
-    def window(self, asked: Sequence[int], text: Context, span: tuple[int, int], owned: Flags,
+    def window(self, question: Sequence[int], text: Context, span: tuple[int, int], owned: Flags,
                answer: tuple[int, int] | None) -> Window:
         """Return one row."""
-        part, begin = slice(*span), self.frame.start(len(asked))
-        row = self.frame.row(asked, text.ids[part])
+        part, begin = slice(*span), self.frame.start(len(question))
+        row = self.frame.row(question, text.ids[part])
         size = span[1] - span[0]
 
         def placed(values: NDArray[Any], outside: int) -> list[int]:
@@ -167,23 +165,23 @@ def answer_tokens_in(one: Question, text: Context, span: tuple[int, int]) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAnsweringTask(Task[Question]):
+class QuestionAnsweringTask(Task):
     """A piece of a text for each question."""
 
     config: QuestionAnswering
+    scored_as = "spans"
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""
-        asked = {name: getattr(self.config, name) for name in ("question", "context", "answers")}
-        return read_questions(source, tally, asked, labelled=labelled, drop=self.config.misplaced == "drop")
+        return read_questions(source, tally, self.config, labelled=labelled, drop=self.config.misplaced == "drop")
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> Question:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> Question:
         """A question and a text."""
         if len(texts) != 2 or not all(texts):
             raise InputError("a question and its text are needed", where="--text", remedy="write QUESTION ||| TEXT")
         return Question(example.place, example.name, texts[0], texts[1], None)
 
-    def learned(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
+    def fit_labels(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
         """Learn that there may be no answer, where the training file has such questions."""
         if all(not one.answers for one in examples):
             raise InputError("has no answers", where=examples[0].place.file, remedy="give questions with answers")
@@ -192,49 +190,53 @@ class QuestionAnsweringTask(Task[Question]):
         return self
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """Two logits at each token."""
-        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.SpanHead(dropout=DROPOUT)
-
-        return RequiredHead("span", generic)
+        return RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy of both ends; of a window without the answer they are its first token."""
         return SpanLabels()
 
-    def sheet(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
         """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""
         tokenizer, limit = encoding.tokenizer, self.config.question_length
         cutter = WindowMaker(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
                              tokenizer.cls_id)
-        asked = [tokenizer.published_ids(one.ids)
-                 for one in tokenizer.encodings([one.question for one in examples], False)]
+        questions = [tokenizer.published_ids(one.ids)
+                     for one in tokenizer.encodings([one.question for one in examples], False)]
         texts = encode_contexts(examples, tokenizer)
-        rows = [cutter(one, ids[:limit], texts[one.context]) for one, ids in zip(examples, asked, strict=True)]
+        rows = [cutter(one, ids[:limit], texts[one.context]) for one, ids in zip(examples, questions, strict=True)]
         found = [window for windows in rows for window in windows]
         lost = sum(bool(one.answers) and all(window.answer is None for window in windows)
                    for one, windows in zip(examples, rows, strict=True))
-        cut = [len(ids) - limit for ids in asked if len(ids) > limit]
+        cut = [len(ids) - limit for ids in questions if len(ids) > limit]
         known = all(one.answers is not None for one in examples)
-        return EncodedExamples(window_inputs(found, encoding), span_targets(found) if known else {},
+        places = np.array([one.answer or (one.null, one.null) for one in found], dtype=np.int64)
+        targets = {"start_positions": places[:, 0], "end_positions": places[:, 1]} if known else {}
+        meaning = {name: Ragged.of([getattr(one, name) for one in found], NO_CHARACTER)
+                   for name in ("starts", "ends", "owned")}
+        return EncodedExamples(encoding.inputs(found), targets,
                                np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
-                               Truncation(len(cut), sum(cut), lost, "answers"), window_places_columns(found))
+                               Truncation(len(cut), sum(cut), lost, "answers"),
+                               meaning | {"null": Ragged.of([[one.null] for one in found], NO_CHARACTER)})
 
-    def answers(self, reading: Predictor, examples: Sequence[Question], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Question], encoded: EncodedExamples) -> list[Answer]:
         """The best piece of all windows of a question, or "" where none is likelier."""
-        told: list[tuple[int, list[ScoredText], float]] = []
-        for units, _, output in reading.outputs(sheet):
+        scored: list[tuple[int, list[ScoredText], float]] = []
+        for units, _, output in predictor.outputs(encoded):
             assert output.start_logits is not None, "the head gives logits"
             assert output.end_logits is not None, "of both ends"
             both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
             for row, unit in enumerate(units.tolist()):
-                places, example = places_of(sheet, unit), examples[int(sheet.item[unit])]
-                told.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
+                starts, ends, owned = (encoded.position_data[name].row(unit) for name in ("starts", "ends", "owned"))
+                places = WindowPlaces(starts, ends, owned == 1, int(encoded.position_data["null"].row(unit)[0]))
+                example = examples[int(encoded.example_numbers[unit])]
+                scored.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
         grouped: list[list[tuple[list[ScoredText], float]]] = [[] for _ in examples]
-        for unit, pieces, none in sorted(told, key=lambda one: one[0]):
-            grouped[int(sheet.item[unit])].append((pieces, none))
+        for unit, pieces, none in sorted(scored, key=lambda one: one[0]):
+            grouped[int(encoded.example_numbers[unit])].append((pieces, none))
         return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
                 for group in grouped]
 
@@ -253,28 +255,19 @@ class QuestionAnsweringTask(Task[Question]):
         """Choose among the pieces of all windows."""
         best, margin = best_distinct(found, self.config.best), self.config.no_answer
         silent = [] if margin is None else [ScoredText("", none)]
-        told = sorted([*best, *silent], key=lambda one: -one.score)
-        chances = softmax([one.score for one in told])
-        by_text = {one.text: chance for one, chance in zip(told, chances, strict=True)}
+        ranked = sorted([*best, *silent], key=lambda one: -one.score)
+        chances = softmax([one.score for one in ranked])
+        by_text = {one.text: chance for one, chance in zip(ranked, chances, strict=True)}
         refused = not best or (margin is not None and none - best[0].score > margin)
         prediction = "" if refused else best[0].text
         return Answer(prediction, by_text.get(prediction, 1.0),
                       {"best": [{"text": text, "probability": round(chance, 4)} for text, chance in by_text.items()]})
 
-    @property
-    def scored_as(self) -> str:
-        """As spans."""
-        return "spans"
-
     def gold(self, example: Question) -> Json | list[Json]:
         """All answers that are right; an empty list where there is none."""
         return None if example.answers is None else [one.text for one in example.answers]
 
-    def texts(self, example: Question) -> tuple[str, ...]:
-        """The question and the text."""
-        return (example.question, example.context)
-
-    def apart(self, example: Question) -> tuple[str, ...]:
+    def split_key(self, example: Question) -> tuple[str, ...]:
         """The text: other questions about it would tell of it."""
         return (example.context,)
 
@@ -282,7 +275,7 @@ class QuestionAnsweringTask(Task[Question]):
         """Whether there is an answer."""
         return () if example.answers is None else ("answered" if example.answers else NO_ANSWER,)
 
-    def told(self, example: Question, said: Any) -> str:
+    def format_prediction(self, example: Question, said: Any) -> str:
         """The answers."""
         found = said if isinstance(said, list) else [said] if said else []
         return " / ".join(dict.fromkeys(map(str, found))) or NO_ANSWER
@@ -296,19 +289,7 @@ class WindowPlaces:
     ends: Ints
     owned: Flags
     null: int
-    """The place whose logits tell that there is no answer."""
-
-
-def places_of(sheet: EncodedExamples, unit: int) -> WindowPlaces:
-    """Return the meaning of a window's places."""
-    starts, ends, owned = (sheet.beside[name].row(unit) for name in ("starts", "ends", "owned"))
-    return WindowPlaces(starts, ends, owned == 1, int(sheet.beside["null"].row(unit)[0]))
-
-
-def span_targets(found: Sequence[Window]) -> dict[str, Ints]:
-    """Return where answers start and end. Shapes: each [U]."""
-    places = np.array([one.answer or (one.null, one.null) for one in found], dtype=np.int64)
-    return {"start_positions": places[:, 0], "end_positions": places[:, 1]}
+    """The place whose logits say that there is no answer."""
 
 
 def encode_contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Context]:
@@ -321,18 +302,3 @@ def encode_contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[
         starts, ends = np.array(pieces.offsets, dtype=np.int64).T
         found[text] = Context(tokenizer.published_ids(pieces.ids), starts, ends)
     return found
-
-
-def window_inputs(found: Sequence[Window], encoding: Encoding) -> dict[str, Ragged]:
-    """Return what the model reads."""
-    wide = {"input_ids": Ragged.of([one.ids for one in found], encoding.tokenizer.pad_id or 0)}
-    if encoding.has_segment_ids:
-        wide["token_type_ids"] = Ragged.of([one.types for one in found], 0)
-    return wide
-
-
-def window_places_columns(found: Sequence[Window]) -> dict[str, Ragged]:
-    """Return what the places mean."""
-    meaning = {name: Ragged.of([getattr(one, name) for one in found], NO_CHARACTER)
-               for name in ("starts", "ends", "owned")}
-    return meaning | {"null": Ragged.of([[one.null] for one in found], NO_CHARACTER)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from saucier.errors import InputError
-from saucier.tasks.config import BIOES, IOB2, AsWritten, Scheme
+from saucier.tasks.definitions import BIOES, IOB2, AsWritten, Scheme
 from saucier.tasks.examples import Tally
 
 TAG = re.compile(r"[BIES]-.+")

@@ -17,27 +17,35 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Objective
 from saucier.objectives.labels import ClassLabels
-from saucier.tasks.config import Tagging
+from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
     EncodedExamples,
     Frame,
-    FramedRow,
     Ragged,
     TokenCharacters,
     Truncation,
     assign_owners,
     split_windows,
 )
-from saucier.tasks.examples import Cells, Column, Example, Place, Tally, number_labels, read_cells, refuse_unknown
+from saucier.tasks.examples import (
+    Cells,
+    Column,
+    Example,
+    Place,
+    Tally,
+    number_labels,
+    read_cells,
+    refuse_unknown,
+    requested_columns,
+)
 from saucier.tasks.file_formats import read_column_blocks, take_column
 from saucier.tasks.tag_schemes import OUTSIDE, Tags, all_tags, are_entities, read_lenient, rewrite_tags, scheme_remarks
-from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-DROPOUT = 0.1
-"""On the vectors that a new map reads. Source: Devlin et al. 2019, §A.3."""
 WORDS = Column("words", ("tokens", "words", "text", "sentence"))
 TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
 COLUMN_FILES = ("txt", "tsv")
@@ -53,17 +61,23 @@ class Sentence(Example):
     words: tuple[str, ...]
     tags: Tags | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words."""
+        return (" ".join(self.words),)
+
 
 @dataclass(frozen=True, slots=True)
-class TaggingTask(Task[Sentence]):
+class TaggingTask(Task):
     """A tag for each word."""
 
     config: Tagging
+    scored_as = "tags"
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
-        reader = self.column_file if source.format in COLUMN_FILES else self.table
-        found = list(reader(source, tally, labelled=labelled))
+        reader = read_column_sentences if source.format in COLUMN_FILES else read_table_sentences
+        found = list(reader(source, self.config, tally, labelled=labelled))
         known = [one.tags for one in found if one.tags is not None]
         if not are_entities(tag for tags in known for tag in tags):
             yield from found
@@ -71,26 +85,11 @@ class TaggingTask(Task[Sentence]):
         tally.update(scheme_remarks(known, self.config.scheme))
         yield from (replace(one, tags=rewrite_tags(one.tags or (), self.config.scheme)) for one in found)
 
-    def column_file(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
-        """Yield the sentences of a column file."""
-        for block in read_column_blocks(source, tally):
-            place = Place(source.name, block.line)
-            tags = tuple(take_column(block.rows, self.config.column, str(place))) if labelled else None
-            words = tuple(row[0].strip() for row in block.rows)
-            yield check_sentence(Sentence(place, place.name, words, tags))
-
-    def table(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
-        """Yield the sentences of a table."""
-        asked = {"words": self.config.words, "tags": self.config.tags}
-        for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), asked):
-            yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
-                                          read_list(row, "tags") if labelled else None))
-
-    def typed(self, texts: tuple[str, ...], example: Example) -> Sentence:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> Sentence:
         """The words of a text, between spaces."""
         return check_sentence(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
 
-    def learned(self, examples: Sequence[Sentence]) -> TaggingTask:
+    def fit_labels(self, examples: Sequence[Sentence]) -> TaggingTask:
         """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
         found = sorted({tag for one in examples for tag in one.tags or ()})
         if len(found) < 2:
@@ -99,63 +98,56 @@ class TaggingTask(Task[Sentence]):
         tags = all_tags(found, self.config.scheme) if are_entities(found) else tuple(found)
         return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or tags}))
 
-    def check(self, examples: Sequence[Sentence]) -> None:
+    def check_labels(self, examples: Sequence[Sentence]) -> None:
         """Every tag must be known."""
         refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """A logit for each tag at each token."""
-        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.TokenHead(classes=len(self.config.labels), dropout=DROPOUT)
-
-        return RequiredHead("token_classification", generic, self.config.labels)
+        head = c.TokenHead(classes=len(self.config.labels), dropout=NEW_HEAD_DROPOUT)
+        return RequiredHead("token_classification", head, self.config.labels)
 
     @property
     def objective(self) -> Objective:
         """Cross-entropy at the first piece of each word."""
         return ClassLabels()
 
-    def sheet(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
         """Encode sentences; what is too long is read in windows, and each word told in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
                           remedy="give more with training.length")
-        rows: list[FramedRow] = []
+        rows: list[EncodedRow] = []
         places: list[list[int]] = []
-        item: list[int] = []
+        example_numbers: list[int] = []
         for number, found in enumerate(encode_words(examples, tokenizer)):
             for framed, words in frame_windows(found, frame, room):
                 rows.append(framed)
                 places.append(words)
-                item.append(number)
-        fill = {"input_ids": Ragged.of([row.ids for row in rows], tokenizer.pad_id or 0)}
-        if encoding.has_segment_ids:
-            fill["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
+                example_numbers.append(number)
+        sequences = encoding.inputs(rows)
         if known:
-            fill["labels"] = Ragged.of(self.targets(examples, places, item), IGNORED)
-        stand = Ragged.of(places, NO_WORD)
-        return EncodedExamples(fill, {}, np.array(item), Truncation(what="tags"), {"words": stand},
-                               spelled=token_characters(examples, item, fill["input_ids"], stand, encoding))
+            numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
+            sequences["labels"] = Ragged.of([[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
+                                             for number, words in zip(example_numbers, places, strict=True)], IGNORED)
+        of_places = Ragged.of(places, NO_WORD)
+        return EncodedExamples(sequences, {}, np.array(example_numbers), Truncation(what="tags"), {"words": of_places},
+                               characters=token_characters(examples, example_numbers, sequences["input_ids"], of_places,
+                                                           encoding))
 
-    def targets(self, examples: Sequence[Sentence], places: list[list[int]], item: list[int]) -> list[list[int]]:
-        """Return the number of the tag at each place that tells one."""
-        numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
-        return [[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
-                for number, words in zip(item, places, strict=True)]
-
-    def answers(self, reading: Predictor, examples: Sequence[Sentence], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
         labels = self.config.labels
         said = [[0] * len(one.words) for one in examples]
         sure = [1.0] * len(examples)
-        for units, _, output in reading.outputs(sheet):
+        for units, _, output in predictor.outputs(encoded):
             assert output.logits is not None, "the head gives logits"
             chances, tags = output.logits.float().softmax(-1).max(-1)
             for unit, row_chances, row in zip(units.tolist(), chances.tolist(), tags.tolist(), strict=True):
-                number = int(sheet.item[unit])
-                for place, word in enumerate(sheet.beside["words"].row(unit).tolist()):
+                number = int(encoded.example_numbers[unit])
+                for place, word in enumerate(encoded.position_data["words"].row(unit).tolist()):
                     if word != NO_WORD:
                         said[number][word] = row[place]
                         sure[number] = min(sure[number], row_chances[place])
@@ -164,33 +156,40 @@ class TaggingTask(Task[Sentence]):
         return [Answer(list(rewrite_tags(tags, self.config.scheme) if entities else tags), least)
                 for tags, least in zip(tagged, sure, strict=True)]
 
-    @property
-    def scored_as(self) -> str:
-        """As tags."""
-        return "tags"
-
     def gold(self, example: Sentence) -> Json:
         """The tags."""
         return None if example.tags is None else list(example.tags)
-
-    def texts(self, example: Sentence) -> tuple[str, ...]:
-        """The words."""
-        return (" ".join(example.words),)
 
     def classes(self, example: Sentence) -> Sequence[str]:
         """The tags."""
         return example.tags or ()
 
-    def told(self, example: Sentence, said: Any) -> str:
+    def format_prediction(self, example: Sentence, said: Any) -> str:
         """The entities, each with its words; of other tags each with its word."""
         if are_entities(self.config.labels):
             found = [f"{one.type}: {' '.join(example.words[one.first:one.last + 1])}" for one in read_lenient(said)]
             return "; ".join(found) or "nothing"
         return " ".join(f"{word}/{tag}" for word, tag in zip(example.words, said, strict=True))
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The tag."""
         return self.config.labels[target]
+
+
+def read_column_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    """Yield the sentences of a column file."""
+    for block in read_column_blocks(source, tally):
+        place = Place(source.name, block.line)
+        tags = tuple(take_column(block.rows, config.column, str(place))) if labelled else None
+        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in block.rows), tags))
+
+
+def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
+    """Yield the sentences of a table."""
+    requested = requested_columns(config, (WORDS, TAGS))
+    for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested):
+        yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
+                                      read_list(row, "tags") if labelled else None))
 
 
 def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
@@ -253,7 +252,7 @@ def encode_words(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pie
     return found
 
 
-def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[FramedRow, list[int]]]:
+def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[EncodedRow, list[int]]]:
     """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
 
     Windows overlap by half, so that each word has context; it is told where it has most.
@@ -264,6 +263,6 @@ def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[Fra
     owner = assign_owners(spans)
     for number, (start, stop) in enumerate(spans):
         row = frame.row(pieces.ids[start:stop])
-        told = np.full(len(row.ids), NO_WORD)
-        told[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NO_WORD)[start:stop]
-        yield row, told.tolist()
+        tagged = np.full(len(row.ids), NO_WORD)
+        tagged[frame.start():frame.start() + stop - start] = np.where(owner == number, first, NO_WORD)[start:stop]
+        yield row, tagged.tolist()

@@ -4,10 +4,9 @@ fine-tuning job knows nothing else of any task.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,16 +18,17 @@ from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labels import run_model
 from saucier.parts.output import Output
-from saucier.tasks.config import TaskConfig
-from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, order_by_length
+from saucier.tasks.definitions import TaskConfig
+from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, Ragged, order_by_length
 from saucier.tasks.examples import Example, Tally
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Batches, Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+NEW_HEAD_DROPOUT = 0.1
+"""On the vectors that a new map reads. Source: Devlin et al. 2019, §4.1 and §A.3."""
 Json = str | float | list[str] | None
 """What a prediction, or what it should have been, is in a file."""
-E = TypeVar("E", bound=Example)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Encoding:
     start: int | None = None
     """What its decoder begins with, as the model's generation_config.json says; None: as the body or tokenizer says."""
 
-    def begins(self, otherwise: int) -> int:
+    def decoder_start(self, otherwise: int) -> int:
         """Return what its decoder begins with, `otherwise` where the model says nothing.
 
         Raises `InputError` for what is no token of it.
@@ -55,10 +55,12 @@ class Encoding:
                              where="decoder_start_token_id", remedy="write one into the model's generation_config.json")
         return start
 
-    @property
-    def has_segment_ids(self) -> bool:
-        """Whether a row says which text each token is of: the tokenizer writes it, and the body reads it."""
-        return self.tokenizer.has_segments and self.body.embed.segments is not None
+    def inputs(self, rows: Sequence[Any]) -> dict[str, Ragged]:
+        """Return what the model reads of rows that have ids and types (segments, which not every model reads)."""
+        found = {"input_ids": Ragged.of([row.ids for row in rows], self.tokenizer.pad_id or 0)}
+        if self.tokenizer.has_segments and self.body.embed.segments is not None:
+            found["token_type_ids"] = Ragged.of([row.types for row in rows], 0)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,19 @@ class RequiredHead:
 
     kind: str
     """The kind of our head, by which a published family's own class is found."""
-    generic: Callable[[c.Transformer, Tokenizer], c.Head | None]
-    """Makes the head for a body whose family publishes none; None: the body as it is."""
+    generic: c.Head | Callable[[c.Transformer, Tokenizer], c.Head]
+    """The head for a body whose family publishes none, or what makes it for a body."""
     labels: tuple[str, ...] = ()
     """The names of its outputs, where it has named ones."""
+
+    def make(self, body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+        """Return the head for a body whose family publishes none."""
+        return self.generic(body, tokenizer) if callable(self.generic) else self.generic
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """A model that is asked, and how."""
+    """A model that predicts, and how its rows are made."""
 
     model: Transformer
     encoding: Encoding
@@ -84,24 +90,24 @@ class Predictor:
     """Units that are read at a time."""
     dtype: AutocastDtype = "float32"
 
-    def outputs(self, sheet: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
+    def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
         device = next(self.model.parameters()).device
         was = self.model.training
         self.model.eval()
         try:
             with torch.no_grad(), autocast(self.dtype, device):
-                for rows in order_by_length(sheet, self.batch):
-                    batch = move_batch(rows.sheet.batch(rows.units), device)
+                for rows in order_by_length(encoded, self.batch):
+                    batch = move_batch(rows.encoded.batch(rows.units), device)
                     yield rows.units, batch, run_model(self.model, batch)
         finally:  # also where the reader wants no more, or the model fails
             self.model.train(was)
 
-    def logits(self, sheet: EncodedExamples) -> torch.Tensor:
-        """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
-        found = [(units, output.logits) for units, _, output in self.outputs(sheet)]
+    def gather(self, encoded: EncodedExamples, name: str = "logits") -> torch.Tensor:
+        """Return one of the head's outputs for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
+        found = [(units, getattr(output, name).float().cpu()) for units, _, output in self.outputs(encoded)]
         order = np.argsort(np.concatenate([units for units, _ in found]))
-        return torch.cat([logits.float().cpu() for _, logits in found if logits is not None])[order]
+        return torch.cat([values for _, values in found])[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,59 +128,57 @@ class ScoredPart:
 
     name: str
     """What it is called; empty where it is all there is."""
-    task: Task[Any]
+    task: Task
     """What they are examples of."""
     examples: list[Any]
     numbers: list[int]
     """Which of all examples these are."""
 
 
-class Task(ABC, Generic[E]):
-    """A task. All methods are pure; a task that has read its training file knows its labels."""
+class Task(Protocol):
+    """A task: a frozen class with these members, and a row in `tasks.build`; what returns something here is a default.
+
+    All methods are pure; a task that has read its training file knows its labels. Examples are of the task's own kind.
+    """
 
     @property
-    @abstractmethod
     def config(self) -> TaskConfig:
         """The task as data, with its labels where they are known."""
 
-    @abstractmethod
-    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[E]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Any]:
         """Yield the examples of a file; without labels where only predictions are wanted.
 
         What is skipped, dropped or repaired on the way is counted in the tally.
         Raises `InputError` for a file that lacks a column and for a row that cannot be used.
         """
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> E:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> Any:
         """Make an example of texts that a person typed. Raises `InputError` for a task that they do not suit."""
-        raise InputError(f"a {self.config.kind} task is not asked by single texts", where="--text",
-                         remedy="give a FILE with its columns")
 
-    def learned(self, examples: Sequence[E]) -> Task[E]:
+    def fit_labels(self, examples: Sequence[Any]) -> Task:
         """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
         return self
 
-    def check(self, examples: Sequence[E]) -> None:
+    def check_labels(self, examples: Sequence[Any]) -> None:
         """Raise `InputError` for an example with a label that is never trained."""
+        return
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with the tokens that the task adds to it; as a rule none."""
         return tokenizer
 
     @property
-    @abstractmethod
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """The head that it needs."""
 
-    @abstractmethod
-    def sheet(self, examples: Sequence[E], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Any], encoding: Encoding) -> EncodedExamples:
         """Encode examples; what does not fit is cut and counted. With targets where the examples have them."""
 
-    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
+    def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
         """Return endless batches of at most `batch` units of the training rows."""
-        return EncodedBatches(sheet, batch, seed=seed)
+        return EncodedBatches(encoded, batch, seed=seed)
 
-    def fitted(self, sheet: EncodedExamples) -> Task[E]:
+    def fit_lengths(self, encoded: EncodedExamples) -> Task:
         """Return the task with what the training rows say of it, once they are encoded."""
         return self
 
@@ -183,60 +187,57 @@ class Task(ABC, Generic[E]):
         return {}
 
     @property
-    @abstractmethod
     def objective(self) -> Objective:
         """What is learned."""
 
-    @abstractmethod
-    def answers(self, reading: Predictor, examples: Sequence[E], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Any], encoded: EncodedExamples) -> list[Answer]:
         """Return what a model says of each example, in order."""
 
     @property
-    @abstractmethod
     def scored_as(self) -> str:
         """The kind of its predictions, by which metrics are chosen (`tasks.scores.KINDS`)."""
 
-    @abstractmethod
-    def gold(self, example: E) -> Json | list[Json]:
+    def gold(self, example: Any) -> Json | list[Json]:
         """Return what it should say, in the form of a prediction; a list of those where several are right."""
 
-    def gathered(self, examples: Sequence[E], values: Sequence[Any]) -> list[Any]:
-        """Return a value for each example, gathered as they are scored: as a rule one by one."""
+    def group_for_scoring(self, examples: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Return a value for each example, grouped as they are scored: as a rule one by one."""
         return list(values)
 
-    @abstractmethod
-    def texts(self, example: E) -> tuple[str, ...]:
+    def texts(self, example: Any) -> tuple[str, ...]:
         """Return the texts that an example is about: to find duplicates, and to show it."""
+        found: tuple[str, ...] = example.texts
+        return found
 
-    def target_texts(self, example: E) -> tuple[str, ...]:
+    def target_texts(self, example: Any) -> tuple[str, ...]:
         """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
         return ()
 
-    def around(self, example: E, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: Any, body: c.Transformer) -> tuple[str, ...]:
         """Return what a body reads around an example's texts, from which a new tokenizer learns too; as a rule nothing.
         """
         return ()
 
-    def apart(self, example: E) -> tuple[str, ...]:
-        """Return what two examples share that must not stand on both sides of a split: as a rule all their texts."""
+    def split_key(self, example: Any) -> tuple[str, ...]:
+        """Return what two examples share that must not be on both sides of a split: as a rule all their texts."""
         return self.texts(example)
 
-    def parts(self, examples: Sequence[E]) -> list[ScoredPart]:
+    def scored_parts(self, examples: Sequence[Any]) -> list[ScoredPart]:
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""
         return [ScoredPart("", self, list(examples), list(range(len(examples))))]
 
-    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
-        """Yield lines that a person should read before training on the rows of a sheet."""
-        yield from ()
+    def training_notes(self, encoded: EncodedExamples) -> Iterable[str]:
+        """Return lines that a person should read before training on encoded examples."""
+        return ()
 
-    def classes(self, example: E) -> Sequence[str]:
+    def classes(self, example: Any) -> Sequence[str]:
         """Return the labels of an example, to be counted; none for tasks without classes."""
         return ()
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """Say what a target at a position means, to a person."""
         return str(target)
 
-    def told(self, example: E, said: Any) -> str:
+    def format_prediction(self, example: Any, said: Any) -> str:
         """Write a prediction, or what is right, for a person."""
         return f"{said:.2f}" if isinstance(said, float) else str(said)

@@ -5,7 +5,7 @@ Axes: N examples, T different texts, E width of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,14 +18,25 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives import labels as objectives
 from saucier.objectives.base import Objective
-from saucier.tasks.config import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
+from saucier.tasks.definitions import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
 from saucier.tasks.encoded_examples import EncodedExamples, Truncation
-from saucier.tasks.examples import LABEL, NEGATIVE, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, read_cells
+from saucier.tasks.examples import (
+    LABEL,
+    NEGATIVE,
+    PAIR,
+    SCORE,
+    TEXT,
+    Cells,
+    Column,
+    Example,
+    Tally,
+    read_cells,
+    requested_columns,
+)
 from saucier.tasks.labelled_texts import encode_texts
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
-from saucier.text.tokenizer.tokenizer import Tokenizer
 
 TOGETHER, APART = "together", "apart"
 MOST_SIMILARITIES = 1 << 24
@@ -47,14 +58,8 @@ UNREAD = ("rows say in {column} how near their texts are, which in_batch does no
 """What is said of pairs that are learned from as if all were near."""
 
 
-def unread_scores(source: SourceFile, asked: Mapping[str, str | None]) -> str | None:
-    """Return the column of a file that looks like a label or a score, and is no text that was asked for."""
-    usual = {*LABEL.usual, *SCORE.usual} - {*asked.values()}
-    return next((name for name in list_columns(source) if name in usual), None)
-
-
 @dataclass(frozen=True, slots=True)
-class EmbeddingTask(Task[TextGroup]):
+class EmbeddingTask(Task):
     """Vectors by which texts are compared."""
 
     config: Embedding
@@ -76,15 +81,16 @@ class EmbeddingTask(Task[TextGroup]):
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
         wanted = self.columns if labelled else (TEXT, replace(PAIR, needed=True))
-        asked = {column.role: getattr(self.config, column.role) for column in wanted}
-        idle = labelled and isinstance(self.config.learns, InBatch) and unread_scores(source, asked)
-        for row in read_cells(source, wanted, asked):
-            if idle:
-                tally[UNREAD.format(column=idle)] += 1
+        requested = requested_columns(self.config, wanted)
+        usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
+        unread = next((name for name in list_columns(source) if name in usual), None)
+        for row in read_cells(source, wanted, requested):
+            if unread and labelled and isinstance(self.config.learns, InBatch):
+                tally[UNREAD.format(column=unread)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
             yield TextGroup(row.example.place, row.example.name, texts, self.score(row) if labelled else None)
 
-    def typed(self, texts: tuple[str, ...], example: Example) -> TextGroup:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> TextGroup:
         """Two texts that are compared."""
         if len(texts) != 2:
             raise InputError("there is nothing to compare the text with", where="--text",
@@ -101,7 +107,7 @@ class EmbeddingTask(Task[TextGroup]):
             case _:
                 return None
 
-    def learned(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
+    def fit_labels(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
         """Take the lowest and the highest score from the file; labels must be of both kinds."""
         found = [one.score for one in examples if one.score is not None]
         learns, where = self.config.learns, examples[0].place.file
@@ -116,14 +122,11 @@ class EmbeddingTask(Task[TextGroup]):
         return replace(self, config=self.config.model_copy(update={"learns": changed}))
 
     @property
-    def wanted(self) -> RequiredHead:
+    def required_head(self) -> RequiredHead:
         """The mean of a text's vectors, scaled to length one."""
-        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-            return c.EmbeddingHead()
+        return RequiredHead("embedding", c.EmbeddingHead())
 
-        return RequiredHead("embedding", generic)
-
-    def sheet(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
         """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.
 
         Groups of an asking file (without a third text) are pairs.
@@ -175,11 +178,11 @@ class EmbeddingTask(Task[TextGroup]):
             case _:
                 return "ranks"
 
-    def answers(self, reading: Predictor, examples: Sequence[TextGroup], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
         texts = list(dict.fromkeys(text for one in examples for text in one.texts))
         places = {text: place for place, text in enumerate(texts)}
-        vectors = compute_vectors(reading, unique_texts(sheet, examples, places))
+        vectors = F.normalize(predictor.gather(unique_texts(encoded, examples, places), "embeddings"), dim=-1)
         groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
         return self.compared(vectors, groups)
 
@@ -207,33 +210,20 @@ class EmbeddingTask(Task[TextGroup]):
             case _:
                 return 1.0
 
-    def texts(self, example: TextGroup) -> tuple[str, ...]:
-        """All texts of the group."""
-        return example.texts
-
     def classes(self, example: TextGroup) -> Sequence[str]:
         """Whether they belong together, where that is learned."""
         gold = self.gold(example)
         return (gold,) if isinstance(gold, str) else ()
 
 
-def unique_texts(sheet: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
-    """Return a sheet of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
+def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
+    """Return encoded examples of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
     first = np.zeros(len(places), dtype=np.int64)
     rows = [places[text] for one in examples for text in one.texts]
     for row, place in reversed(list(enumerate(rows))):
         first[place] = row
-    wide = {name: ragged.taken(first) for name, ragged in sheet.wide.items()}
+    wide = {name: ragged.taken(first) for name, ragged in encoded.sequences.items()}
     return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
-
-
-def compute_vectors(reading: Predictor, sheet: EncodedExamples) -> Tensor:
-    """Return the vectors of all texts, of length one, on the CPU. Shapes: T rows -> [T, E]."""
-    found: dict[int, Tensor] = {}
-    for units, _, output in reading.outputs(sheet):
-        assert output.embeddings is not None, "the head gives vectors"
-        found |= dict(zip(units.tolist(), F.normalize(output.embeddings.float(), dim=-1).cpu(), strict=True))
-    return torch.stack([found[unit] for unit in range(len(sheet))])
 
 
 def rank_candidates(vectors: Tensor, groups: Tensor) -> Tensor:
@@ -244,7 +234,7 @@ def rank_candidates(vectors: Tensor, groups: Tensor) -> Tensor:
     candidates = vectors[torch.unique(groups[:, 1:])]
     size, found = max(1, MOST_SIMILARITIES // len(candidates)), []
     for part in groups.split(size):
-        asked = vectors[part[:, 0]]
-        own = (asked * vectors[part[:, 1]]).sum(-1, keepdim=True)
-        found.append((asked @ candidates.T >= own - 1e-6).sum(-1).clamp_min(1))
+        queries = vectors[part[:, 0]]
+        own = (queries * vectors[part[:, 1]]).sum(-1, keepdim=True)
+        found.append((queries @ candidates.T >= own - 1e-6).sum(-1).clamp_min(1))
     return torch.cat(found)

@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Literal, cast
-
-import torch
-from torch import Tensor
 
 from saucier.checkpoints.steps import (
     AVERAGE,
@@ -33,12 +31,10 @@ from saucier.checkpoints.steps import (
 from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, keep_freed_memory
 from saucier.errors import WorkError
 from saucier.model import Transformer
-from saucier.objectives.base import Objective
 from saucier.parts.favor import Redraws
 from saucier.parts.stack import choose_activations
-from saucier.text.rows.batch import take_share
 from saucier.training import resume as r
-from saucier.training.config import Training
+from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Progress, Reporter, build_reporters
@@ -51,14 +47,14 @@ class Interrupt:
     """While it is entered, remembers that a person or a scheduler wants the run to stop."""
 
     def __init__(self) -> None:
-        """Nothing is asked yet."""
-        self.asked = False
+        """No signal came yet."""
+        self.received = False
         self.before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interrupt:
         """Take the signals over; only the main thread may."""
         if threading.current_thread() is threading.main_thread():
-            self.before = {one: signal.signal(one, self.ask) for one in SIGNALS}
+            self.before = {one: signal.signal(one, self.receive) for one in SIGNALS}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -67,11 +63,11 @@ class Interrupt:
         for one, handler in self.before.items():
             signal.signal(one, handler)  # type: ignore[arg-type]  # what signal.signal returned
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
         """Remember the first signal; let the second one through."""
-        if self.asked:
+        if self.received:
             raise KeyboardInterrupt
-        self.asked = True
+        self.received = True
 
 
 FAILURES = "failures"
@@ -107,27 +103,14 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
     full, and when interrupted (after saving).
     """
     keep_freed_memory()
+    identity = recipe or {"model": model.config.model_dump(mode="json"),
+                          "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
     with join_processes() as processes, Interrupt() as interrupt:
-        run = Run.begin(model, study, training, run_folder, processes, reporters,
-                        recipe or default_recipe(model, training))
+        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
         try:
             return run.go(evaluate, interrupt)
         finally:
             run.reporter.close()
-
-
-def default_recipe(model: Transformer, training: Training) -> dict[str, Any]:
-    """Return what must be equal for a run to be resumed."""
-    return {"model": model.config.model_dump(mode="json"),
-            "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
-
-
-def restore_carried(objective: Objective, carried: Mapping[str, Tensor], processes: Processes,
-                    device: torch.device) -> None:
-    """Give an objective what it carried when a checkpoint was saved: this process's rows of it."""
-    if carried:
-        mine = take_share(len(next(iter(carried.values()))), processes.rank, processes.world)
-        objective.restore_carried({name: rows[mine].to(device) for name, rows in carried.items()}, mine.start)
 
 
 def agree_on_precision(model: Transformer, training: Training, processes: Processes,
@@ -155,8 +138,8 @@ class Run:
     loss: float | None = None
 
     @classmethod
-    def begin(cls, model: Transformer, study: TrainingData, training: Training, folder: Path, processes: Processes,
-              reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
+    def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
+                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.train()
         notes: list[str] = []
@@ -171,11 +154,11 @@ class Run:
                                   dtype=agree_on_precision(model, training, processes, notes.append))
         else:
             r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder)
-            state = r.restore_checkpoint(found, model, optimizer, modules)
-            restore_carried(study.objective, r.read_carried(found), processes, next(model.parameters()).device)
+            state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)
             redraws.at(max(0, state.step - 1))
-            if processes.first and found == list_checkpoints(folder)[0]:
-                mark_and_prune(folder, max(training.keep, training.average), state.best)
+            if found == list_checkpoints(folder)[0]:
+                processes.write_once(partial(mark_and_prune, folder, max(training.keep, training.average), state.best),
+                                     wait=False)
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
@@ -191,7 +174,7 @@ class Run:
         while self.state.step < self.training.steps and not (self.out_of_patience or self.out_of_time):
             self.update()
             self.evaluate_and_save(evaluate)
-            if self.processes.any(interrupt.asked) and self.state.step < self.training.steps:
+            if self.processes.any(interrupt.received) and self.state.step < self.training.steps:
                 self.stop()
         if self.training.average > 1:
             self.average(evaluate)
@@ -225,8 +208,7 @@ class Run:
         limit, steps, done = self.training.seconds, self.training.steps, self.state.step
         if limit is None or done == 0:
             return steps
-        # all must find the same rate
-        spent = self.processes.sums({"seconds": self.state.seconds})["seconds"] / self.processes.world
+        spent = self.processes.mean(self.state.seconds)  # all must find the same rate
         return min(steps, max(done + 1, round(done * limit / spent)))
 
     def update(self) -> None:
@@ -251,12 +233,12 @@ class Run:
         training, step = self.training, self.state.step
         last, better = step == training.steps or self.out_of_time, False
         if evaluate is not None and (last or step % training.evaluate_every == 0):
-            better = self.judge(evaluate, f"step-{step}")
+            better = self.evaluate(evaluate, f"step-{step}")
         ends = last or self.out_of_patience or self.out_of_time
         if ends or better or step % (training.save_every or training.evaluate_every) == 0:
             self.save()
 
-    def judge(self, evaluate: Evaluate, name: str) -> bool:
+    def evaluate(self, evaluate: Evaluate, name: str) -> bool:
         """Evaluate; return whether the model is the best so far."""
         begin, state = time.perf_counter(), self.state
         with autocast(cast(AutocastDtype, state.dtype), next(self.model.parameters()).device):
@@ -272,15 +254,15 @@ class Run:
 
     def save(self) -> Path:
         """Save a checkpoint, point to the best one, remove what is no longer kept. Only the first process writes."""
-        target, best = self.folder / FOLDER / f"step-{self.state.step}", self.state.best
         objective = self.updater.study.objective
-        carried = self.processes.gather_rows(objective.carried())
-        if self.processes.first:
-            target = r.save_checkpoint(self.folder, self.model, self.optimizer, self.state, modules=objective.modules,
-                                       carried=carried)
-            mark_and_prune(self.folder, max(self.training.keep, self.training.average), best)
-        self.processes.wait()
-        return target
+        found = r.collect_tensors(self.model, self.optimizer, objective, self.processes)
+
+        def write() -> None:
+            r.write_checkpoint(self.folder, self.model, objective.modules, found, self.state)
+            mark_and_prune(self.folder, max(self.training.keep, self.training.average), self.state.best)
+
+        self.processes.write_once(write)
+        return self.folder / FOLDER / f"step-{self.state.step}"
 
     def stop(self) -> None:
         """Save and end, because someone asked for it."""
@@ -291,16 +273,14 @@ class Run:
         """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""
         folders = [folder for folder in list_checkpoints(self.folder)[:self.training.average]
                    if find_damage(folder) is None]
-        last = folders[0]
-        if self.processes.first:
-            target = r.save_average(self.folder, self.model, r.average_weights(folders), self.state)
-            self.reporter.note(f"averaged {len(folders)} checkpoints into {target}")
-        self.processes.wait()
-        r.load_weights_into(self.model, self.folder / FOLDER / AVERAGE)
-        stale = self.state.stale
-        better = evaluate is not None and self.judge(evaluate, AVERAGE)
+        target, stale = self.folder / FOLDER / AVERAGE, self.state.stale
+        self.processes.write_once(lambda: r.write_average(self.folder, self.model, r.average_weights(folders),
+                                                          self.state))
+        self.reporter.note(f"averaged {len(folders)} checkpoints into {target}")
+        r.load_weights_into(self.model, target)
+        better = evaluate is not None and self.evaluate(evaluate, AVERAGE)
         self.state.stale = stale
-        if better and self.processes.first and self.state.best is not None:
-            mark_best(self.folder, self.state.best)
+        if better and self.state.best is not None:
+            self.processes.write_once(partial(mark_best, self.folder, self.state.best), wait=False)
         if not better and evaluate is not None:
-            r.load_weights_into(self.model, last)
+            r.load_weights_into(self.model, folders[0])

@@ -24,7 +24,7 @@ from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.block import SplitMaps
 from saucier.parts.feed_forward import GatedFeedForward
 from saucier.parts.heads import LanguageHead
-from saucier.training import config as c
+from saucier.training import hyperparameters as c
 
 
 def learning_rate_factor(schedule: c.ScheduleConfig, step: int, steps: int) -> float:

@@ -1,13 +1,15 @@
-"""One process or many (torchrun): who we are, and sums over all of us. No wrapper around the model.
+"""One process or many (torchrun): who this one is, and everything that all of them do together: sums, gradients, the
+tensors of a checkpoint, who writes and who waits. No wrapper around the model.
 
 Each process works on its share of the global batch's rows; gradients are summed, since the loss is already divided by
-the targets of the whole batch.
+the targets of the whole batch. Every process holds the whole model and optimizer; what would be otherwise with shards
+is in `finish_gradients`, `gather_state`, `gather_rows` and `scatter_rows`, and nowhere else.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,11 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from saucier.text.rows.batch import take_share
+
 TIMEOUT = timedelta(days=30)
 """How long processes wait for one that packs or scores alone; torch gives up after 10 or 30 minutes. One that died ends
 the others at once: its connections close, and torchrun stops the rest."""
 BUCKET = 2**24
-"""Values in one message: few messages, and little memory beside the gradients."""
+"""Values in one message: few messages, and little memory next to the gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and reports."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
@@ -48,6 +52,22 @@ class Processes:
             return values
         total = self.sum(torch.tensor([values[name] for name in sorted(values)], dtype=torch.float64))
         return dict(zip(sorted(values), total.tolist(), strict=True))
+
+    def mean(self, value: float) -> float:
+        """Return the mean of a number over all processes."""
+        return self.sums({"value": value})["value"] / self.world
+
+    def finish_gradients(self, parameters: list[nn.Parameter], limit: float | None) -> float:
+        """Make the gradients of the own rows those of the whole batch, of a norm of at most `limit`; return the norm.
+
+        The norm that is returned is that before the scaling.
+        """
+        self.sum_gradients(parameters)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if limit is not None and norm > limit:
+            torch._foreach_mul_(gradients, limit / norm)
+        return float(norm)
 
     def sum_gradients(self, parameters: list[nn.Parameter]) -> None:
         """Add gradients up over all processes; a parameter that no process used keeps None."""
@@ -84,6 +104,37 @@ class Processes:
             found[ends[self.rank] - len(mine):ends[self.rank]] = mine
             whole[name] = self.sum(found).to(mine.dtype)
         return whole
+
+    def scatter_rows(self, values: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int]:
+        """Take this process's rows out of what `gather_rows` put together; return them, and the number of the first.
+
+        Shapes: [rows of all, ...] -> [rows of this process, ...].
+        """
+        mine = take_share(len(next(iter(values.values()))), self.rank, self.world)
+        return {name: rows[mine] for name, rows in values.items()}, mine.start
+
+    def gather_state(self, state: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """Return whole tensors on the process that writes them, nothing on others; every process calls this.
+
+        Each process holds them whole, so that only the first one has to take them out.
+        """
+        return state() if self.first else {}
+
+    def write_once(self, write: Callable[[], object], *, wait: bool = True) -> None:
+        """Let the first process write while the others wait; `wait`: False where none of them reads it soon."""
+        if self.first:
+            write()
+        if wait:
+            self.wait()
+
+    @contextmanager
+    def first_goes_ahead(self) -> Iterator[None]:
+        """Let the first process do something before all others, which then find what it wrote."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
 
     def wait(self) -> None:
         """Wait until all processes are here."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TextIO
 
 from saucier.errors import InputError
 from saucier.files import parse_json, report_disk_errors, write_text
-from saucier.training.config import Training
+from saucier.training.hyperparameters import Training
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
 

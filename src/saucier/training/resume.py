@@ -8,56 +8,77 @@ be loaded by itself); of a rewritten model it is an adapter, which can be loaded
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.own_adapter import fill_learned, write_own_adapter
+from saucier.adaptation.own_adapter import fill_learned, learned_values, write_own_adapter
 from saucier.checkpoints.own_folder import fill_weights, stored_weights, write_model
 from saucier.checkpoints.steps import AVERAGE, CARRIED, FOLDER, TrainingState, weights_file, write_state
 from saucier.checkpoints.weight_files import SAFE, read_tensors, write_tensors
 from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer
+from saucier.objectives.base import Objective
 from saucier.plain import first_difference
 from saucier.training.optimizers import Optimizer
+from saucier.training.processes import Processes
 
 Json = Mapping[str, Any]
 Modules = Mapping[str, nn.Module]
-NO_MODULES: Modules = MappingProxyType({})
 Tensors = Mapping[str, Tensor]
-NO_TENSORS: Tensors = MappingProxyType({})
 
 
-def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, state: TrainingState, *,
-                    modules: Modules = NO_MODULES, carried: Tensors = NO_TENSORS) -> Path:
+@dataclass(frozen=True, slots=True)
+class CheckpointTensors:
+    """All tensors of a checkpoint, whole; nothing on a process that does not write."""
+
+    weights: Tensors
+    """Of the model; of a rewritten one what its base does not hold."""
+    optimizer: Tensors
+    modules: Mapping[str, Tensors]
+    """Of each module of the objective."""
+    carried: Tensors
+    """What the objective carries from step to step, the rows of all processes."""
+
+
+def collect_tensors(model: Transformer, optimizer: Optimizer, objective: Objective,
+                    processes: Processes) -> CheckpointTensors:
+    """Gather what a checkpoint holds. Every process calls this, and in the same order."""
+    take = learned_values if model.rewrites else stored_weights
+    return CheckpointTensors(processes.gather_state(partial(take, model)), processes.gather_state(optimizer.state),
+                             {name: processes.gather_state(partial(stored_weights, module))
+                              for name, module in objective.modules.items()},
+                             processes.gather_rows(objective.carried()))
+
+
+def write_checkpoint(run_folder: Path, model: Transformer, modules: Modules, found: CheckpointTensors,
+                     state: TrainingState) -> None:
     """Write `checkpoints/step-N` atomically. Raises `WorkError` when the disk is full; older checkpoints stay.
 
-    `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`. `carried`: what
-    the objective carries from step to step, of all processes.
+    `modules`: those of the objective. A model among them gets a model folder of its own, `step-N/NAME`.
     """
     def write(folder: Path) -> None:
-        write_weights(model, folder)
+        write_weights(model, folder, found.weights)
         for name, module in modules.items():
             if isinstance(module, Transformer):
-                write_model(module, folder / name)
+                write_model(module, folder / name, found.modules[name])
             else:
-                write_tensors(stored_weights(module), folder / f"{name}.safetensors")
-        write_tensors(optimizer.state(), folder / "optimizer.safetensors")
-        if carried:
-            write_tensors(carried, folder / CARRIED)
+                write_tensors(found.modules[name], folder / f"{name}.safetensors")
+        write_tensors(found.optimizer, folder / "optimizer.safetensors")
+        if found.carried:
+            write_tensors(found.carried, folder / CARRIED)
         write_state(folder, state)
 
-    target = run_folder / FOLDER / f"step-{state.step}"
-    write_atomically(target, write)
-    return target
+    write_atomically(run_folder / FOLDER / f"step-{state.step}", write)
 
 
-def write_weights(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
-    """Write a model, or of a rewritten one what its base does not hold. `weights` are written in place of its own."""
+def write_weights(model: Transformer, folder: Path, weights: Tensors) -> None:
+    """Write a model with these weights; of a rewritten one, they are what its base does not hold."""
     if model.rewrites:
         write_own_adapter(model, folder, weights=weights)
     else:
@@ -72,15 +93,21 @@ def load_weights_into(model: Transformer, folder: Path) -> None:
         fill_weights(model, folder / SAFE)
 
 
-def restore_checkpoint(folder: Path, model: Transformer, optimizer: Optimizer,
-                       modules: Modules = NO_MODULES) -> TrainingState:
+def restore_checkpoint(folder: Path, model: Transformer, optimizer: Optimizer, objective: Objective,
+                       processes: Processes) -> TrainingState:
     """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
     load_weights_into(model, folder)
-    load_modules(modules, folder)
-    for module in (model, *modules.values()):
+    load_modules(objective.modules, folder)
+    for module in (model, *objective.modules.values()):
         refuse_infinite(module, folder)
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
-    return TrainingState.read(folder)
+    state = TrainingState.read(folder)
+    carried = dict(read_tensors(folder / CARRIED)) if (folder / CARRIED).is_file() else {}
+    if carried:
+        mine, first = processes.scatter_rows(carried)
+        device = next(model.parameters()).device
+        objective.restore_carried({name: rows.to(device) for name, rows in mine.items()}, first)
+    return state
 
 
 def refuse_infinite(module: nn.Module, folder: Path) -> None:
@@ -89,12 +116,6 @@ def refuse_infinite(module: nn.Module, folder: Path) -> None:
         if parameter.is_floating_point() and not bool(parameter.detach().isfinite().all()):
             raise InputError(f"{name} holds numbers that are not finite", where=str(folder),
                              remedy="remove this checkpoint, so that the run goes on from the one before")
-
-
-def read_carried(folder: Path) -> dict[str, Tensor]:
-    """Read what an objective carried when a checkpoint was saved; nothing, mostly."""
-    path = folder / CARRIED
-    return dict(read_tensors(path)) if path.is_file() else {}
 
 
 def load_modules(modules: Modules, folder: Path) -> None:
@@ -127,12 +148,10 @@ def average_weights(folders: list[Path]) -> dict[str, Tensor]:
     return {name: (value / len(folders)).to(torch.float32) for name, value in total.items()}
 
 
-def save_average(run_folder: Path, model: Transformer, weights: Mapping[str, Tensor], state: TrainingState) -> Path:
+def write_average(run_folder: Path, model: Transformer, weights: Tensors, state: TrainingState) -> None:
     """Write averaged weights as `checkpoints/average`, a model folder without an optimizer."""
     def write(folder: Path) -> None:
         write_weights(model, folder, weights)
         write_state(folder, state)
 
-    target = run_folder / FOLDER / AVERAGE
-    write_atomically(target, write)
-    return target
+    write_atomically(run_folder / FOLDER / AVERAGE, write)

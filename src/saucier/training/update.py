@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from saucier.checkpoints.weight_files import write_tensors
 from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import WorkError
 from saucier.files import write_atomically
-from saucier.objectives.base import Batch, Corruption, Loss, Objective, count_tokens_read
+from saucier.objectives.base import Batch, Corruption, Objective, count_tokens_read
 from saucier.text.rows.batch import Batches
 from saucier.training.optimizers import trainable_parameters
 from saucier.training.processes import Processes
@@ -67,15 +67,16 @@ class Updater:
         targets = self.targets(objective, [batch for _, batch in micro])
         sums = dict.fromkeys(targets, 0.0)
         for row, batch in micro:
-            torch.manual_seed(dropout_seed(self.seed, step, row))
+            # the same dropout for the same rows at the same step, so that nothing need be remembered
+            torch.manual_seed(int(np.random.SeedSequence([self.seed, step, row]).generate_state(1, np.uint64)[0]
+                                  >> np.uint64(1)))
             with autocast(self.dtype, device):
                 loss = objective(self.model, move_batch(batch, device))
             loss.over(targets).backward()
-            add_totals(sums, loss)
-        parameters = self.parameters()
-        self.processes.sum_gradients(parameters)
+            for name, part in loss.parts.items():
+                sums[name] += float(part.total.detach())  # waits for the device
+        norm = self.processes.finish_gradients(self.parameters(), self.clip)
         mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
-        norm = clip_gradients([p.grad for p in parameters if p.grad is not None], self.clip)
         if not (math.isfinite(mean) and math.isfinite(norm)):
             self.fail(step, mean, norm, [batch for _, batch in micro])
         read = self.processes.sums({"read": float(sum(sum(count_tokens_read(batch)) for _, batch in micro))})["read"]
@@ -114,25 +115,6 @@ class Updater:
         write_atomically(path, lambda temporary: write_tensors(tensors, temporary))
         raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here",
                         where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")
-
-
-def add_totals(sums: dict[str, float], loss: Loss) -> None:
-    """Add the totals of one micro-batch; reading them waits for the device."""
-    for name, part in loss.parts.items():
-        sums[name] += float(part.total.detach())
-
-
-def clip_gradients(gradients: list[Tensor], limit: float | None) -> float:
-    """Scale the whole gradient down to a norm of `limit`, in place; return the norm before."""
-    norm = torch.nn.utils.get_total_norm(gradients)
-    if limit is not None and norm > limit:
-        torch._foreach_mul_(gradients, limit / norm)
-    return float(norm)
-
-
-def dropout_seed(seed: int, step: int, row: int) -> int:
-    """Mix a seed for dropout: the same for the same rows at the same step, so that nothing need be remembered."""
-    return int(np.random.SeedSequence([seed, step, row]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 Evaluate = Callable[[nn.Module], dict[str, float]]

@@ -14,7 +14,7 @@ from saucier.errors import InputError
 from saucier.families.bart import with_source_encoder
 from saucier.model import Transformer, build
 from saucier.objectives import config as o
-from saucier.training import config as t
+from saucier.training import hyperparameters as t
 from saucier.training.loop import train
 from saucier.training.progress import Reporter
 

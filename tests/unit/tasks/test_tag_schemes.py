@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from saucier.tasks.config import BIOES, IOB2, AsWritten
+from saucier.tasks.definitions import BIOES, IOB2, AsWritten
 from saucier.tasks.tag_schemes import (
     WRITERS,
     Entity,

@@ -19,7 +19,7 @@ from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import run_model
 from saucier.report.book import list_bodies
 from saucier.tasks.build import build_task
-from saucier.tasks.config import TaskConfig
+from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedRows
 from saucier.tasks.examples import Place
 from saucier.tasks.tagging import Sentence
@@ -73,20 +73,20 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS[kind]))
     task = task_of(kind)
     examples = read_examples(task, [str(path)])
-    task = task.learned(examples)
+    task = task.fit_labels(examples)
     config = BODIES[body]
     encoding = Encoding(tokenizer, 32, config, 1)
-    sheet = task.sheet(examples, encoding)
-    model: Transformer = build_task_model(build(config, seed=1), task.wanted, tokenizer).model
-    batch = EncodedRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).sheet.batch(np.arange(len(sheet)))
+    sheet = task.encode(examples, encoding)
+    model: Transformer = build_task_model(build(config, seed=1), task.required_head, tokenizer).model
+    batch = EncodedRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).encoded.batch(np.arange(len(sheet)))
     task.objective.bind(model)
     loss = task.objective(model, batch)
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert sum(one.grad is not None and bool(one.grad.any()) for one in model.parameters()) > 5
     model.generation |= {"max_new_tokens": 4, "pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2}
-    unlabelled = task.sheet(read_examples(task, [str(path)], labelled=False), encoding)
-    answers = task.answers(Predictor(model, encoding, 4), examples, unlabelled)
+    unlabelled = task.encode(read_examples(task, [str(path)], labelled=False), encoding)
+    answers = task.predict(Predictor(model, encoding, 4), examples, unlabelled)
     assert len(answers) == len(examples)
 
 
@@ -103,9 +103,9 @@ def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, token
 
 def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
     """Nothing of such a model is new, left out, wider, or of new tokens."""
-    task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
-    begun = build_task_model(build(BODIES["encoder"], seed=1), task.wanted, tokenizer)
-    kept = build_task_model(begun.model, task.wanted, tokenizer)
+    task = task_of("tagging").fit_labels([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+    begun = build_task_model(build(BODIES["encoder"], seed=1), task.required_head, tokenizer)
+    kept = build_task_model(begun.model, task.required_head, tokenizer)
     assert begun.adopted.new and kept.model is begun.model
     assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
 
@@ -119,16 +119,16 @@ def test_a_start_that_is_no_token_is_refused(start: Any, tmp_path: Path, tokeniz
                 and one.default_target is None)
     task = task_of("text_to_text")
     with pytest.raises(InputError, match=r"decoder_start_token_id: .* is no token of a vocabulary of .*; write one"):
-        task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 32, body, start))
+        task.encode(read_examples(task, [str(path)]), Encoding(tokenizer, 32, body, start))
 
 
 def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer: Tokenizer) -> None:
     """Another last word changes what is told of the first one; in a decoder without prefix it does not."""
     def first_logits(body: str, words: str) -> torch.Tensor:
-        task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+        task = task_of("tagging").fit_labels([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
         encoding = Encoding(tokenizer, 32, BODIES[body])
-        sheet = task.sheet([Sentence(Place("f", 1), "f:1", tuple(words.split()), None)], encoding)
-        model = build_task_model(build(BODIES[body], seed=1), task.wanted, tokenizer).model.eval()
+        sheet = task.encode([Sentence(Place("f", 1), "f:1", tuple(words.split()), None)], encoding)
+        model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer).model.eval()
         return run_model(model, sheet.batch(np.array([0]))).logits[0, 0]
 
     for body, sees in (("prefix decoder", True), ("decoder", False)):
@@ -141,7 +141,7 @@ def test_the_first_question_of_a_conversation_is_the_prefix(tokenizer: Tokenizer
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(ROWS["instruction"][0]) + "\n")
     task = task_of("instruction")
-    sheet = task.sheet(read_examples(task, [str(path)]), Encoding(tokenizer, 64, BODIES["prefix decoder"]))
+    sheet = task.encode(read_examples(task, [str(path)]), Encoding(tokenizer, 64, BODIES["prefix decoder"]))
     batch = sheet.batch(np.array([0]))
     learned = (batch["labels"][0] != IGNORED).nonzero()[0, 0]
     assert batch["prefix_length"].tolist() == [int(learned) + 1]
@@ -162,11 +162,11 @@ def members(union: Any) -> list[Any]:
 
 
 def test_a_model_that_was_learning_goes_on_when_a_reading_ends_early(tokenizer: Tokenizer) -> None:
-    task = task_of("tagging").learned([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
+    task = task_of("tagging").fit_labels([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
     body = next(name for name, config in BODIES.items() if config.decoder is None)
     encoding = Encoding(tokenizer, 32, BODIES[body])
-    sheet = task.sheet([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
-    model = build_task_model(build(BODIES[body], seed=1), task.wanted, tokenizer).model.train()
+    sheet = task.encode([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
+    model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer).model.train()
     for _ in Predictor(model, encoding, 1).outputs(sheet):
         assert not model.training and not torch.is_grad_enabled()
         break

@@ -17,8 +17,8 @@ import saucier
 from saucier.checkpoints.steps import BestCheckpoint, find_damage, latest_checkpoint, usable_checkpoint
 from saucier.errors import InputError, WorkError
 from saucier.model import Transformer
-from saucier.training.config import Linear
 from saucier.training.evaluation import Evaluator
+from saucier.training.hyperparameters import Linear
 from saucier.training.loop import train
 from saucier.training.optimizers import learning_rate_factor
 from saucier.training.progress import Progress

@@ -10,7 +10,7 @@ from tests.unit.training.toy import small
 
 from saucier.errors import InputError
 from saucier.model import Transformer, build
-from saucier.training import config as c
+from saucier.training import hyperparameters as c
 from saucier.training.optimizers import Optimizer, ParameterRole, build_optimizer, find_roles, fused_rows
 
 ALL = [c.AdamW(), c.Muon(), c.Adafactor()]

@@ -91,3 +91,34 @@ def test_processes_wait_for_one_that_packs_for_hours(monkeypatch: pytest.MonkeyP
     with join_processes() as processes:
         assert processes.world == 2
     assert told["timeout"] >= timedelta(days=7)
+
+
+def test_alone_the_first_writes_and_goes_ahead() -> None:
+    done: list[str] = []
+    alone = Processes()
+    alone.write_once(lambda: done.append("written"))
+    with alone.first_goes_ahead():
+        done.append("ahead")
+    assert done == ["written", "ahead"]
+    assert alone.mean(1.5) == 1.5
+    assert alone.gather_state(lambda: {"a": torch.ones(1)}) == {"a": torch.ones(1)}
+
+
+def test_another_process_writes_nothing_and_holds_back_no_tensor() -> None:
+    second = Processes(rank=1)
+    second.write_once(lambda: pytest.fail("only the first one writes"), wait=False)
+    assert second.gather_state(lambda: pytest.fail("only the first one takes tensors out")) == {}
+
+
+def test_rows_come_back_to_the_process_that_had_them() -> None:
+    rows = {"state": torch.arange(10).reshape(5, 2)}
+    found = [Processes(rank, 2).scatter_rows(rows) for rank in range(2)]
+    assert torch.equal(torch.cat([part["state"] for part, _ in found]), rows["state"])
+    assert [first for _, first in found] == [0, len(found[0][0]["state"])]
+
+
+def test_gradients_are_scaled_to_the_limit_and_their_norm_is_told() -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([3.0, 4.0])
+    assert Processes().finish_gradients([parameter], 1.0) == pytest.approx(5.0)
+    assert parameter.grad.norm() == pytest.approx(1.0)

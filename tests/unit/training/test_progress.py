@@ -60,10 +60,10 @@ def test_a_process_that_does_not_write_leaves_no_file(tmp_path: Path) -> None:
 
 def test_the_second_interrupt_is_let_through() -> None:
     interrupt = Interrupt()
-    interrupt.ask(2, None)
-    assert interrupt.asked
+    interrupt.receive(2, None)
+    assert interrupt.received
     with pytest.raises(KeyboardInterrupt):
-        interrupt.ask(2, None)
+        interrupt.receive(2, None)
 
 
 def test_the_number_format_is_explained() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saucier.training import config as c
+from saucier.training import hyperparameters as c
 from saucier.training.optimizers import learning_rate_factor
 
 ALL = [c.Cosine(warmup=10), c.Linear(warmup=10), c.Polynomial(warmup=10),

@@ -21,7 +21,7 @@ from saucier.objectives import config as o
 from saucier.objectives.base import ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.text.rows.batch import PADDING, PairRows, Rows, make_generator, take_share
-from saucier.training.config import AdamW, Constant, Training
+from saucier.training.hyperparameters import AdamW, Constant, Training
 from saucier.training.update import TrainingData
 
 VOCAB, LENGTH, BATCH = 29, 16, 8

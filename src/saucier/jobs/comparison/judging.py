@@ -36,7 +36,7 @@ from saucier.model import Transformer
 from saucier.objectives.build import join_objectives
 from saucier.opened import RunFolder, run_folder_of
 from saucier.recipes import Recipe
-from saucier.tasks import config as tasks
+from saucier.tasks import definitions as tasks
 from saucier.tasks.build import build_task
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.config import PairData

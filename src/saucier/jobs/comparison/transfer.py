@@ -33,7 +33,7 @@ from saucier.text.rows.batch import Ints, Rows
 from saucier.text.rows.bucketed import BatchLimits, BucketedTexts, TextEnds, make_text_rows, pad_texts
 from saucier.text.rows.store import TokenStore, get_document_frame, write_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.config import AdamW, Linear, Training
+from saucier.training.hyperparameters import AdamW, Linear, Training
 from saucier.training.loop import train
 from saucier.training.update import TrainingData
 

@@ -40,7 +40,7 @@ Examples = list[Any]
 class Splits:
     """The examples of a fine-tuning."""
 
-    task: Task[Any]
+    task: Task
     """The task, which now knows its labels."""
     train: Examples
     held_out: Examples
@@ -55,7 +55,7 @@ class Splits:
         return {name: examples for name, examples in found.items() if examples}
 
 
-def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = True,
+def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True,
                   tally: Tally | None = None) -> Examples:
     """Read all examples of some files; the tally counts what was done to them.
 
@@ -71,7 +71,7 @@ def read_examples(task: Task[Any], files: Iterable[str], *, labelled: bool = Tru
     return found
 
 
-def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Splits:
+def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
 
     Raises `InputError` for what cannot be used, such as a label that stands only in the held-out file.
@@ -84,13 +84,13 @@ def read_splits(task: Task[Any], files: LabelledFiles, *, seed: int = 0) -> Spli
     if files.limit is not None:
         train = train[:files.limit]
     test = read_examples(task, files.test, tally=counted["test"])
-    learned = task.learned(train)
+    learned = task.fit_labels(train)
     for examples in (train, held_out, test):
-        learned.check(examples)
+        learned.check_labels(examples)
     return Splits(learned, train, held_out, test, counted)
 
 
-def hold_out_rows(task: Task[Any], examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
     """Hold out a share of the rows, by their texts: equal texts stay together, and more rows change no row's side.
 
     Raises `InputError` where one side would be empty.
@@ -98,7 +98,7 @@ def hold_out_rows(task: Task[Any], examples: Examples, share: float, seed: int) 
     train: Examples = []
     held_out: Examples = []
     for one in examples:
-        (held_out if draw_by_text(task.apart(one), seed) < share else train).append(one)
+        (held_out if draw_by_text(task.split_key(one), seed) < share else train).append(one)
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")
@@ -125,7 +125,7 @@ class Repeats:
     """Where the first leaked row stands."""
 
 
-def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
+def count_repeats(task: Task, examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
     """Count repeated rows of a split, and those that the training split has too (none, for that split itself)."""
     keys = [task.texts(one) for one in examples]
     known = {task.texts(one) for one in train} if examples is not train else set()
@@ -137,7 +137,7 @@ def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[
                    str(leaked[0].place) if leaked else None)
 
 
-def class_counts(task: Task[Any], examples: Sequence[Example]) -> Counter[str]:
+def class_counts(task: Task, examples: Sequence[Example]) -> Counter[str]:
     """Count the labels of a split, the commonest first."""
     return Counter(dict(Counter(label for one in examples for label in task.classes(one)).most_common()))
 
@@ -160,8 +160,8 @@ def describe_splits(splits: Splits, sheets: dict[str, EncodedExamples], length: 
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
         if name == "train":
-            yield from (f"  {line}" for line in splits.task.remarks(sheets[name]))
-        if 0 < len(sheets[name]) < len(examples) - sheets[name].cut.dropped:
+            yield from (f"  {line}" for line in splits.task.training_notes(sheets[name]))
+        if 0 < len(sheets[name]) < len(examples) - sheets[name].truncation.dropped:
             yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
         yield f"  {describe_lengths(sheets[name], length)}"
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
@@ -188,19 +188,19 @@ def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
 def describe_lengths(sheet: EncodedExamples, length: int) -> str:
     """Say how long rows are, and what was cut."""
     sides = " read, and to write: ".join(describe_side_lengths(side) for side in side_row_lengths(sheet))
-    cut = sheet.cut
+    cut = sheet.truncation
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
     told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
     told = told if cut.rows or cut.targets else "none cut"
-    if len(sheet) > (rows := len(np.unique(sheet.item))):
+    if len(sheet) > (rows := len(np.unique(sheet.example_numbers))):
         told += f"; {rows:,} rows make {len(sheet):,} of the model's"
     return f"tokens a row: {sides}; {told}"
 
 
 def side_row_lengths(sheet: EncodedExamples) -> list[Ints]:
     """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
-    second = [sheet.wide["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.wide else []
+    second = [sheet.sequences["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.sequences else []
     return [sheet.lengths[:, 0], *second]
 
 
@@ -212,15 +212,15 @@ def describe_side_lengths(lengths: Ints) -> str:
 
 def describe_unknown_tokens(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield a line where texts, or what is to be written, have tokens that the tokenizer does not know."""
-    if has_unknown_token(tokenizer) and sheet.spelled is None:  # a network of characters reads such words yet
-        read = sheet.wide["input_ids"].values
+    if has_unknown_token(tokenizer) and sheet.characters is None:  # a network of characters reads such words yet
+        read = sheet.sequences["input_ids"].values
         if count := int((read == tokenizer.unk_id).sum()):
             yield f"  {count:,} of {len(read):,} tokens that are read are unknown to the tokenizer"
     own = tokenizer.target
-    if splits.task.wanted.kind != "language" or not has_unknown_token(own):
+    if splits.task.required_head.kind != "language" or not has_unknown_token(own):
         return
     assert own.unk_id is not None, "looked at above"
-    places = [side for name, side in sheet.wide.items() if name.endswith("labels")]
+    places = [side for name, side in sheet.sequences.items() if name.endswith("labels")]
     count = sum(int((side.values == own.unk_id).sum()) for side in places)
     if count:
         yield (f"  {count:,} tokens to write are unknown to the tokenizer: {format_token(own.unk_id, own)} is learned "
@@ -235,24 +235,25 @@ def has_unknown_token(tokenizer: Tokenizer) -> bool:
 def show_examples(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the first training rows, token by token; what is learned at a token stands behind it."""
     for unit in range(min(SHOWN_ROWS, len(sheet))):
-        example = splits.train[int(sheet.item[unit])]
-        yield shorten_text(f"{example.place} → {splits.task.told(example, splits.task.gold(example))}")
+        example = splits.train[int(sheet.example_numbers[unit])]
+        yield shorten_text(f"{example.place} → {splits.task.format_prediction(example, splits.task.gold(example))}")
         for row in range(unit * sheet.group, (unit + 1) * sheet.group):
             yield f"  {format_row(splits.task, sheet, row, tokenizer)}"
 
 
-def format_row(task: Task[Any], sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
+def format_row(task: Task, sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
     """Write one row: each token, with its target where it has one."""
-    ids = sheet.wide["input_ids"].row(row).tolist()
-    beside = sheet.wide.get("labels")
+    ids = sheet.sequences["input_ids"].row(row).tolist()
+    beside = sheet.sequences.get("labels")
     targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
     if len(targets) != len(ids):
         written = format_tokens([one for one in targets if one != IGNORED], tokenizer.target)
         return f"{format_tokens(ids, tokenizer)}  ⇒  {written}"
-    marks = {place: f"→{task.spoken(target, tokenizer)}" for place, target in enumerate(targets) if target != IGNORED}
+    marks = {place: f"→{task.describe_target(target, tokenizer)}" for place, target in enumerate(targets)
+             if target != IGNORED}
     for name, what in POSITION_TARGETS.items():
-        if name in sheet.flat:
-            place = int(sheet.flat[name][row])
+        if name in sheet.unit_values:
+            place = int(sheet.unit_values[name][row])
             marks[place] = marks.get(place, "") + f"→{what}"
     pieces = [[format_token(ids[place], tokenizer) + marks.get(place, "") for place in part]
               for part in select_positions(len(ids), min(marks, default=0))]

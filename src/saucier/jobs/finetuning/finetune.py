@@ -30,15 +30,14 @@ from saucier.jobs.run.passport import Passport, file_digest, start_passport, utc
 from saucier.model import Transformer
 from saucier.plain import format_duration
 from saucier.recipes.catalogue import learned_length
-from saucier.tasks.build import build_task
+from saucier.tasks.build import build_task, missing_extra
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.prediction_files import write_predictions
-from saucier.tasks.simple_baselines import missing_extra
 from saucier.tasks.task import Encoding, Predictor
 from saucier.text.reading.sources import find_sources
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.config import Training
 from saucier.training.evaluation import Evaluator
+from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Reporter, choose_screen
@@ -79,9 +78,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
     (after saving).
     """
     with join_processes() as processes:
-        if processes.first:
-            open_or_create_task_folder(out, settings)
-        processes.wait()
+        processes.write_once(partial(open_or_create_task_folder, out, settings))
         folder = TaskFolder(out)
         run_console = RunConsole(silent=quiet or not processes.first)
         run_console.heading(f"{settings.task.kind}: {settings.model} → {out}")
@@ -104,9 +101,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             job.passport.write(out)
         with run_console.stage("train"):
             trained = train_task(job)
-        if processes.first:
-            finish_finetuning(job, trained)
-        processes.wait()
+        processes.write_once(partial(finish_finetuning, job, trained))
         return folder
 
 
@@ -115,11 +110,11 @@ def read_data(job: FinetuningJob) -> None:
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
-    job.tokenizer = task.spelled(known if task.wanted.kind == "language" else known.of_sources())
+    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.of_sources())
     job.encoding = choose_encoding(settings, job.start, job.tokenizer)
-    job.sheets = {name: job.splits.task.sheet(examples, job.encoding)
+    job.sheets = {name: job.splits.task.encode(examples, job.encoding)
                   for name, examples in job.splits.named().items()}
-    job.splits = replace(job.splits, task=job.splits.task.fitted(job.sheets["train"]))
+    job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.sheets["train"]))
     job.told = [*describe_splits(job.splits, job.sheets, job.encoding.length),
                 *describe_unknown_tokens(job.splits, job.sheets["train"], job.tokenizer)]
     for line in job.told:
@@ -144,7 +139,7 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
 def prepare_model(job: FinetuningJob) -> None:
     """Build the model, and say what of it is new."""
     settings = job.settings
-    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.wanted, job.tokenizer,
+    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer,
                              start=job.start.place, seed=settings.training.seed, fresh_head=settings.fresh_head,
                              mix=settings.mix, device=choose_device("auto"))
     job.model = found.model
@@ -211,7 +206,7 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
-    answers = splits.task.answers(reading, examples, job.sheets[name])
+    answers = splits.task.predict(reading, examples, job.sheets[name])
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.said()

@@ -25,7 +25,7 @@ from saucier.opened import load_model_tokenizer
 from saucier.plain import first_difference
 from saucier.recipes.catalogue import learned_length
 from saucier.tasks.build import build_task
-from saucier.tasks.config import (
+from saucier.tasks.definitions import (
     Classification,
     CosineScore,
     Embedding,
@@ -132,7 +132,7 @@ def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
 def read_task_labels(folder: Path) -> tuple[str, ...]:
     """Return the names of a model's outputs, as what it was trained to do tells them; none where nothing does."""
     saved = read_task(folder)
-    return () if saved is None else build_task(saved[0]).wanted.labels
+    return () if saved is None else build_task(saved[0]).required_head.labels
 
 
 def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
@@ -157,7 +157,7 @@ PREDICTION_BATCH = 32
 class TaskAnswers:
     """What was asked, and what the model says."""
 
-    task: Task[Any]
+    task: Task
     examples: Sequence[Any]
     answers: Sequence[Answer]
     cut: int
@@ -172,17 +172,17 @@ class TaskModel:
 
     model: Transformer
     tokenizer: Tokenizer
-    task: Task[Any]
+    task: Task
     length: int
 
     def ask(self, examples: Sequence[Any]) -> TaskAnswers:
         """Answer for some examples."""
         encoding = Encoding(self.tokenizer, self.length, self.model.config,
                             self.model.generation.get("decoder_start_token_id"))
-        sheet = self.task.sheet(examples, encoding)
+        sheet = self.task.encode(examples, encoding)
         dtype = choose_autocast_dtype("auto", next(self.model.parameters()).device)[0]
-        answers = self.task.answers(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
-        return TaskAnswers(self.task, examples, answers, sheet.cut.rows)
+        answers = self.task.predict(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
+        return TaskAnswers(self.task, examples, answers, sheet.truncation.rows)
 
 
 def open_task(path: Path | str, base: str | None = None) -> TaskModel:
@@ -239,8 +239,9 @@ def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str]
     return replace(opened.ask(asked), counted=tally)
 
 
-def parse_example(task: Task[Any], text: str, number: int) -> Example:
+def parse_example(task: Task, text: str, number: int) -> Example:
     """Make an example of a text from the command line; `|||` stands between two texts."""
     place = Place("command line", number)
-    found: Example = task.typed(tuple(part.strip() for part in text.split("|||")), Example(place, f"text {number}"))
+    found: Example = task.from_texts(tuple(part.strip() for part in text.split("|||")),
+                                     Example(place, f"text {number}"))
     return found

@@ -17,9 +17,9 @@ from saucier.report.page import ACCENT, INK, Bar, Html, bars, draw_inline, eleme
 from saucier.report.results import METRICS, read_metrics
 from saucier.report.run_page import REPORT_FILE
 from saucier.report.sections import record_table, section
+from saucier.tasks.build import predict_simple_baselines
 from saucier.tasks.prediction_files import PredictionRow
 from saucier.tasks.scores import Score, metrics_for, per_class, scored
-from saucier.tasks.simple_baselines import predict_simple_baselines
 from saucier.tasks.task import Answer, Json, ScoredPart, Task
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class SplitScores:
                 "baselines": {name: [one.as_json() for one in scores] for name, scores in self.beside}}
 
 
-def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers: Sequence[Answer],
+def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
                   train: Sequence[Any] = ()) -> SplitScores:
     """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
-    learned = {part.name: part.examples for part in task.parts(train)} if train else {}
-    parts = task.parts(examples)
+    learned = {part.name: part.examples for part in task.scored_parts(train)} if train else {}
+    parts = task.scored_parts(examples)
     found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
              for part in parts]
     whole = score_together(task, parts, examples, answers)
@@ -77,14 +77,14 @@ def score_answers(task: Task[Any], split: str, examples: Sequence[Any], answers:
                        tuple(method for _, beside in found for method in beside), whole, len(parts))
 
 
-def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Sequence[Any],
+def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[Any],
                    answers: Sequence[Answer]) -> tuple[Score, ...]:
     """Score several parts together, where they are all of one kind."""
     kinds = {part.task.scored_as for part in parts}
     if len(parts) < 2 or len(kinds) > 1:
         return ()
-    golds = task.gathered(examples, [task.gold(one) for one in examples])
-    said = task.gathered(examples, [one.prediction for one in answers])
+    golds = task.group_for_scoring(examples, [task.gold(one) for one in examples])
+    said = task.group_for_scoring(examples, [one.prediction for one in answers])
     return tuple(replace(score, name=f"all: {score.name}")
                  for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
 
@@ -92,10 +92,10 @@ def score_together(task: Task[Any], parts: Sequence[ScoredPart], examples: Seque
 def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
         tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
     """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
-    golds = part.task.gathered(part.examples, [part.task.gold(one) for one in part.examples])
+    golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
     told: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
-    said = [part.task.gathered(part.examples, one) for one in told]
+    said = [part.task.group_for_scoring(part.examples, one) for one in told]
     metrics = metrics_for(part.task.scored_as, golds, *said)
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
@@ -107,27 +107,27 @@ def format_scores(scores: Sequence[Score]) -> str:
     return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
 
 
-def prediction_row(task: Task[Any], example: Any, answer: Answer) -> PredictionRow:
+def prediction_row(task: Task, example: Any, answer: Answer) -> PredictionRow:
     """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
     sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
     return PredictionRow(answer.prediction, task.gold(example), example.name,
                          sure | answer.more | {"texts": task.texts(example)})
 
 
-def format_answer(task: Task[Any], example: Any, answer: Answer) -> str:
+def format_answer(task: Task, example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
     return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(task.texts(example)))}"
 
 
-def answer_text(task: Task[Any], example: Any, answer: Answer) -> str:
+def answer_text(task: Task, example: Any, answer: Answer) -> str:
     """Write what was said for a person; what was written is no class where none is known by it."""
     if answer.prediction is None and "text" in answer.more:
         return f"{answer.more['text']} (no class)".strip()
-    return task.told(example, answer.prediction)
+    return task.format_prediction(example, answer.prediction)
 
 
-def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
+def hardest_errors(task: Task, found: SplitScores) -> Iterator[str]:
     """Yield the errors that the model was surest of (of numbers: the farthest off)."""
     rows = [(error_size(answer, task.gold(example)), number)
             for number, (example, answer) in enumerate(zip(found.examples, found.answers, strict=True))]
@@ -135,7 +135,7 @@ def hardest_errors(task: Task[Any], found: SplitScores) -> Iterator[str]:
         if wrong > 0:
             example, answer = found.examples[number], found.answers[number]
             said, right = map(shorten_text, (answer_text(task, example, answer),
-                                             task.told(example, task.gold(example))))
+                                             task.format_prediction(example, task.gold(example))))
             yield (f"{example.name}: {said}, not {right}: "
                    f"{shorten_text(' ‖ '.join(task.texts(example)))}")
 
@@ -155,7 +155,7 @@ MOST_CLASSES = 20
 CURVE_HEIGHT = 2.6
 
 
-def write_finetuning_report(folder: Path, settings: Finetuning, task: Task[Any], found: Sequence[SplitScores],
+def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
                             told: Sequence[str]) -> Path:
     """Write `report.html`, and return its path. `told`: what was said of the data before training."""
     target = folder / REPORT_FILE
@@ -172,7 +172,7 @@ def finetuning_title(settings: Finetuning) -> Html:
                    element("p", f"{settings.task.kind.replace('_', ' ')}, from {settings.model}", class_="lead"))
 
 
-def split_sections(task: Task[Any], found: SplitScores) -> list[Html]:
+def split_sections(task: Task, found: SplitScores) -> list[Html]:
     """Show one split: scores, classes, confusions, the hardest errors."""
     rows = f"{len(found.examples):,} rows"
     parts: list[Html] = [*headline_bars(found), scores_table(found), *class_parts(task, found)]
@@ -203,7 +203,7 @@ def format_score_cell(score: Score | None) -> str:
     return "" if score is None else f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
 
 
-def class_parts(task: Task[Any], found: SplitScores) -> list[Html]:
+def class_parts(task: Task, found: SplitScores) -> list[Html]:
     """Show precision, recall and F1 of each class, and which is taken for which."""
     golds = [task.gold(one) for one in found.examples]
     said = [one.prediction for one in found.answers]

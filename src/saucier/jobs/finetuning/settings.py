@@ -24,9 +24,9 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, is_override, read_yaml
 from saucier.recipes.validation import validate_config
-from saucier.tasks.config import Embedding, InBatch, TaskConfig
+from saucier.tasks.definitions import Embedding, InBatch, TaskConfig
 from saucier.text.reading.sources import make_absolute
-from saucier.training.config import (
+from saucier.training.hyperparameters import (
     Adafactor,
     AdamW,
     Fraction,

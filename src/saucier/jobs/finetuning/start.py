@@ -164,7 +164,8 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
     """Yield all that a body reads and writes in the training rows."""
     task = splits.task
     for one in splits.train:
-        yield from (part for part in (*task.around(one, body), *task.texts(one), *task.target_texts(one)) if part)
+        whole = (*task.surrounding_texts(one, body), *task.texts(one), *task.target_texts(one))
+        yield from (part for part in whole if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Toke
     vocab = max(config.embed.vocab, tokenizer.vocab_size)
     changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
-    changed = add_global_tokens(body.model_copy(update={"head": wanted.generic(body, tokenizer)}), tokenizer)
+    changed = add_global_tokens(body.model_copy(update={"head": wanted.make(body, tokenizer)}), tokenizer)
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
 
 

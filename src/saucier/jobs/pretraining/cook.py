@@ -89,14 +89,13 @@ def refuse_tuning_from_scratch(recipe: Recipe, out: Path, wishes: JobOptions) ->
 
 def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple[RunFolder, RunState]:
     """Open the run folder: the first process decides, the others follow."""
-    if processes.first:
+    with processes.first_goes_ahead():
+        if not processes.first:
+            return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
         check_input(recipe, out)
         found = open_run(out, with_copied_input(recipe, out))
         copy_input(recipe, out)
-        processes.wait()
         return found
-    processes.wait()
-    return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
 
 
 def resume_start(wishes: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
@@ -110,11 +109,8 @@ def resume_start(wishes: JobOptions, passport: Passport, folder: RunFolder) -> J
 
 def prepare_job(job: PretrainingJob) -> None:
     """Read the text and build the model; the first process writes, the others open what it wrote."""
-    if not job.processes.first:
-        job.processes.wait()
-    job.prepared_data = prepare_data(job.recipe, job.folder, job.run_console, job.wishes.start)
-    if job.processes.first:
-        job.processes.wait()
+    with job.processes.first_goes_ahead():
+        job.prepared_data = prepare_data(job.recipe, job.folder, job.run_console, job.wishes.start)
     job.passport = job.passport.model_copy(update={"data": job.prepared_data.digests})
     job.lessons = build_run_objectives(job.recipe, job.prepared_data.tokenizer, job.prepared_data.collocations)
     job.study = make_training_data(job.recipe, job.prepared_data.tokenizer, job.prepared_data.train, job.lessons)

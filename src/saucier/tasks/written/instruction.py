@@ -15,19 +15,19 @@ import numpy.typing as npt
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.encoded_examples import EncodedExamples, Truncation
-from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
+from saucier.objectives.base import IGNORED
+from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, requested_columns
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import ChatTemplate, Instruction, Markers
+from saucier.tasks.written.definitions import ChatTemplate, Instruction, Markers
 from saucier.tasks.written.prompts import (
     RESPONSE_TOKENS,
     Prompt,
     PromptResponse,
     begin_token,
     is_encoder_decoder,
-    next_tokens,
+    no_end_error,
     pack_rows,
-    separate_rows,
 )
 from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile
@@ -92,8 +92,7 @@ def render_markers(messages: Messages, template: Markers, tokenizer: Tokenizer) 
 def end_marker(tokenizer: Tokenizer) -> str:
     """Return what ends an answer. Raises `InputError` where the tokenizer has nothing for it."""
     if "eos" not in tokenizer.names:
-        raise InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
-                         where="tokenizer", remedy="begin with a model that has one (eos)")
+        raise no_end_error()
     return tokenizer.names["eos"]
 
 
@@ -142,7 +141,7 @@ def count_answers(messages: Sequence[Message]) -> int:
 
 
 MESSAGES = Column("messages", ("messages", "conversations", "conversation"))
-ASKED = Column("instruction", ("instruction", "prompt", "question"))
+INSTRUCTION = Column("instruction", ("instruction", "prompt", "question"))
 ABOUT = Column("input", ("input", "context"), needed=False)
 ANSWER = Column("output", ("output", "completion", "response", "answer"))
 UNANSWERED = "rows left out that have no answer"
@@ -164,9 +163,14 @@ class Conversation(Example):
         """All before the last answer."""
         return self.messages[:-1] if self.messages[-1].role == ASSISTANT else self.messages
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was said before the last answer."""
+        return tuple(one.content for one in self.before)
+
 
 @dataclass(frozen=True, slots=True)
-class InstructionTask(WritingTask[Conversation]):
+class InstructionTask(WritingTask):
     """To answer as the conversations do."""
 
     config: Instruction
@@ -179,8 +183,8 @@ class InstructionTask(WritingTask[Conversation]):
             for row in read_cells(source, (MESSAGES,), {"messages": talks}):
                 yield read_messages(row, labelled=labelled)
             return
-        asked = {role: getattr(self.config, role) for role in ("instruction", "input", "output")}
-        for row in read_cells(source, (ASKED, ABOUT, ANSWER) if labelled else (ASKED, ABOUT), asked):
+        requested = requested_columns(self.config, (INSTRUCTION, ABOUT, ANSWER))
+        for row in read_cells(source, (INSTRUCTION, ABOUT, ANSWER) if labelled else (INSTRUCTION, ABOUT), requested):
             if labelled and not str(row.values.get("output") or "").strip():
                 tally.update([UNANSWERED])
             else:
@@ -190,14 +194,14 @@ class InstructionTask(WritingTask[Conversation]):
         """How a conversation is written."""
         return self.config.template or (NO_MARKERS if is_encoder_decoder(body) else Markers())
 
-    def around(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: Conversation, body: c.Transformer) -> tuple[str, ...]:
         """The marker of each turn; a chat template is there once a tokenizer is."""
         template = self.template(body)
         if isinstance(template, ChatTemplate):
             return ()
         return (*(str(getattr(template, one.role)) for one in example.messages), template.between)
 
-    def asked(self, before: Messages, encoding: Encoding) -> Prompt:
+    def request(self, before: Messages, encoding: Encoding) -> Prompt:
         """Return what is read before an answer."""
         template = self.template(encoding.body)
         text = render_request(before, template, encoding.tokenizer)
@@ -207,32 +211,28 @@ class InstructionTask(WritingTask[Conversation]):
 
     def prompt(self, example: Conversation, encoding: Encoding) -> Prompt:
         """The conversation up to the last answer."""
-        return self.asked(example.before, encoding)
+        return self.request(example.before, encoding)
 
     def responses(self, example: Conversation) -> Sequence[str]:
         """The last answer."""
         return [one.content for one in example.messages[len(example.before):]]
 
-    def taught(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[PromptResponse]:
-        """Yield every answer of a conversation, each behind all that was said before."""
+    def prompt_responses(self, examples: Sequence[Conversation], encoding: Encoding) -> Iterator[PromptResponse]:
+        """Yield every answer of a conversation, each after all that was said before."""
         for number, one in enumerate(examples):
             answers = [place for place, message in enumerate(one.messages) if message.role == ASSISTANT]
             for place in answers:
-                yield PromptResponse(self.asked(one.messages[:place], encoding), one.messages[place].content, number)
+                yield PromptResponse(self.request(one.messages[:place], encoding), one.messages[place].content, number)
             if not answers or not self.responses(one):
                 yield PromptResponse(self.prompt(one, encoding), None, number)
 
-    def sheet(self, examples: Sequence[Conversation], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Conversation], encoding: Encoding) -> EncodedExamples:
         """Encode conversations whole for a decoder, answer by answer for an encoder-decoder."""
         if is_encoder_decoder(encoding.body) or not all(map(self.responses, examples)):
-            return WritingTask.sheet(self, examples, encoding)
+            return WritingTask.encode(self, examples, encoding)
         return encode_conversations(self, examples, encoding)
 
-    def texts(self, example: Conversation) -> tuple[str, ...]:
-        """What was said before the last answer."""
-        return tuple(one.content for one in example.before)
-
-    def typed(self, parts: tuple[str, ...], example: Example) -> Conversation:
+    def from_texts(self, parts: tuple[str, ...], example: Example) -> Conversation:
         """An instruction from the command line."""
         return Conversation(example.place, example.name, (Message("user", " ||| ".join(parts)),))
 
@@ -265,9 +265,9 @@ def read_message(value: Any, place: str) -> Message:
 def read_instruction(row: Cells, *, labelled: bool) -> Conversation:
     """Read an instruction, what it is about, and the answer."""
     about = row.values.get("input")
-    asked = [row.text("instruction"), *([about] if isinstance(about, str) and about.strip() else [])]
+    request = [row.text("instruction"), *([about] if isinstance(about, str) and about.strip() else [])]
     answer = (Message(ASSISTANT, row.text("output")),) if labelled else ()
-    return Conversation(row.example.place, row.example.name, (Message("user", "\n\n".join(asked)), *answer))
+    return Conversation(row.example.place, row.example.name, (Message("user", "\n\n".join(request)), *answer))
 
 
 def encode_conversations(task: InstructionTask, examples: Sequence[Conversation],
@@ -279,18 +279,21 @@ def encode_conversations(task: InstructionTask, examples: Sequence[Conversation]
     config = task.config
     rows = [encode_conversation(one.messages, task.template(encoding.body), encoding) for one in examples]
     room = encoding.length + 1
-    kept = {number: cut_conversation(*row, room) for number, row in enumerate(rows)
-            if len(row[0]) <= room or config.too_long == "cut"}
+    # the first tokens, or the last ones where no answer would remain of it
+    kept = {number: (ids[:room], learned[:room]) if learned[1:room].any() else (ids[-room:], learned[-room:])
+            for number, (ids, learned) in enumerate(rows) if len(ids) <= room or config.too_long == "cut"}
     if not kept:
         raise InputError(f"all {len(rows)} conversations are longer than {encoding.length} tokens", where="task",
                          remedy="raise training.length")
-    texts = [next_tokens(*row) for row in kept.values()]
+    texts = [(ids[:-1], [number if wanted else IGNORED for number, wanted in zip(ids[1:], learned[1:], strict=True)])
+             for ids, learned in kept.values()]
     item, filler = np.array(list(kept), dtype=np.int64), encoding.tokenizer.pad_id or 0
-    asked = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \
+    prefix = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \
         if c.sees_prefix(encoding.body.decoder) else {}  # the first question; what follows has answers in it
-    packs = config.packing and not asked
-    sheet = pack_rows(texts, item, filler, encoding.length) if packs else separate_rows(texts, item, filler)
-    return replace(sheet, flat=asked, cut=count_lost(rows, kept, room))
+    encoded = pack_rows(texts, item, filler, encoding.length) if config.packing and not prefix else \
+        EncodedExamples({"input_ids": Ragged.of([ids for ids, _ in texts], filler),
+                         "labels": Ragged.of([labels for _, labels in texts], IGNORED)}, example_numbers=item)
+    return replace(encoded, unit_values=prefix, truncation=count_lost(rows, kept, room))
 
 
 def encode_conversation(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
@@ -301,11 +304,6 @@ def encode_conversation(messages: Messages, template: Markers | ChatTemplate, en
     begin = begin_token(encoding.tokenizer) if isinstance(template, Markers) else []
     ids = [*begin, *encoding.tokenizer.published_ids(found.ids)]
     return ids, np.array([*(False for _ in begin), *learned], dtype=bool)
-
-
-def cut_conversation(ids: list[int], learned: Learned, room: int) -> Row:
-    """Cut a conversation to its first tokens, or to its last ones where no answer would remain of it. Shapes: [L]."""
-    return (ids[:room], learned[:room]) if learned[1:room].any() else (ids[-room:], learned[-room:])
 
 
 def count_lost(rows: Sequence[Row], kept: Mapping[int, Row], room: int) -> Truncation:

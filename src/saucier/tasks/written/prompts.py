@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import tokenizers
 
 from saucier import config as c
@@ -20,27 +19,16 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
 from saucier.tasks.task import Encoding
+from saucier.tasks.written.definitions import Written
 from saucier.text.rows.batch import PADDING, Ints, pack_texts
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens, mark_language
 from saucier.text.tokenizer.model_inputs import share_room
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
-def next_tokens(ids: Sequence[int], learned: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
-    """Return what a decoder reads of a text, and the next token at each place where that is to be learned."""
-    return list(ids[:-1]), [number if wanted else IGNORED for number, wanted in zip(ids[1:], learned[1:], strict=True)]
-
-
-def separate_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int) -> EncodedExamples:
-    """Put each text (what is read, labels) into a row of its own."""
-    wide = {"input_ids": Ragged.of([ids for ids, _ in texts], filler),
-            "labels": Ragged.of([labels for _, labels in texts], IGNORED)}
-    return EncodedExamples(wide, item=item)
-
-
 def pack_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, filler: int,
               length: int) -> EncodedExamples:
-    """Put texts (what is read, labels) into as few rows of `length` as we find; a row is called by its first text.
+    """Put texts (what is read, labels) into as few rows of `length` as we find; a row is named by its first text.
 
     The rows carry the number of each text and its places from 0, so a model reads it as if it stood alone.
     """
@@ -50,11 +38,11 @@ def pack_rows(texts: Sequence[tuple[Sequence[int], Sequence[int]]], item: Ints, 
     places = [[place for text in row for place in range(len(texts[text][0]))] for row in bins]
     wide = {"input_ids": Ragged.of(joined[0], filler), "labels": Ragged.of(joined[1], IGNORED),
             "documents": Ragged.of(numbers, PADDING), "places": Ragged.of(places, 0)}
-    return EncodedExamples(wide, item=item[[row[0] for row in bins]])
+    return EncodedExamples(wide, example_numbers=item[[row[0] for row in bins]])
 
 
-def pack_pairs(sheet: EncodedExamples, encoding: Encoding) -> EncodedExamples:
-    """Put the pairs of an encoder-decoder into as few rows as we find; a row is called by its first pair.
+def pack_pairs(encoded: EncodedExamples, encoding: Encoding) -> EncodedExamples:
+    """Put the pairs of an encoder-decoder into as few rows as we find; a row is named by its first pair.
 
     Source and target of a pair carry its number, and places from 0, so a model reads it as if it stood alone.
     Raises `InputError` for a model that would not keep pairs apart.
@@ -63,15 +51,16 @@ def pack_pairs(sheet: EncodedExamples, encoding: Encoding) -> EncodedExamples:
         raise InputError("only encoder-decoders with softmax attention keep pairs in one row apart",
                          where="task.packing", remedy="leave it out, or begin with a model such as T5 or BART")
     sides = {"": ("input_ids",), "decoder_": ("decoder_input_ids", "labels")}
-    lengths = {before: sheet.wide[names[0]].lengths for before, names in sides.items()}
+    lengths = {before: encoded.sequences[names[0]].lengths for before, names in sides.items()}
     bins = pack_texts(np.stack([*lengths.values()], axis=1), encoding.length)
-    wide = {name: sheet.wide[name].joined(bins) for names in sides.values() for name in names}
+    wide = {name: encoded.sequences[name].joined(bins) for names in sides.values() for name in names}
     for before, side in lengths.items():
         alone = np.concatenate([[0], np.cumsum(side)])
         numbers = Ragged(np.repeat(np.arange(len(side)), side), alone, PADDING)
         places = Ragged(np.arange(alone[-1]) - np.repeat(alone[:-1], side), alone, 0)
         wide |= {f"{before}documents": numbers.joined(bins), f"{before}places": places.joined(bins)}
-    return EncodedExamples(wide, item=sheet.item[[row[0] for row in bins]], cut=sheet.cut)
+    return EncodedExamples(wide, example_numbers=encoded.example_numbers[[row[0] for row in bins]],
+                           truncation=encoded.truncation)
 
 
 RESPONSE_TOKENS = "tokens of what is to be written"
@@ -87,7 +76,7 @@ class Prompt:
     text: str
     after: str = ""
     framed: bool = True
-    """Whether the tokenizer's own frame stands around it; a chat template writes its special tokens itself."""
+    """Whether the tokenizer's own frame is put around it; a chat template writes its special tokens itself."""
     language: str | None = None
     """The language that the frame names, in multilingual models; None: as the tokenizer has it."""
 
@@ -104,7 +93,7 @@ class PromptResponse:
     prompt: Prompt
     response: str | None
     """None where it is not known."""
-    item: int
+    example: int
     """The example that it was made of."""
     language: str | None = None
     """The language of the response, as in prompts."""
@@ -162,6 +151,11 @@ def is_encoder_decoder(body: c.Transformer) -> bool:
     return body.encoder is not None
 
 
+def between_texts(config: Written, body: c.Transformer) -> str:
+    """Return what a decoder alone reads between a text and its answer; an encoder does not read it."""
+    return "" if is_encoder_decoder(body) else config.between
+
+
 def encode_prompts(prompts: Sequence[Prompt], encoding: Encoding, room: int) -> tuple[list[list[int]], Ints]:
     """Encode what is read, each in at most `room` tokens, and say how many were cut from each. Shapes: -> N rows, [N].
 
@@ -175,7 +169,7 @@ def encode_prompts(prompts: Sequence[Prompt], encoding: Encoding, room: int) -> 
 
 
 def encode_framed(prompts: Sequence[Prompt], tokenizer: Tokenizer, *, both: bool) -> list[EncodedPiece]:
-    """Encode prompts: an encoder's in the tokenizer's frame, a decoder's behind the token that begins a text."""
+    """Encode prompts: an encoder's in the tokenizer's frame, a decoder's after the token that begins a text."""
     if both:
         return encode_pieces(tokenizer, prompts, framed=True)
     found = encode_pieces(tokenizer, prompts, framed=False)
@@ -197,34 +191,35 @@ def cut_piece(piece: EncodedPiece, count: int, side: str) -> list[int]:
     return piece.shortened(count, side)
 
 
-def encode_responses(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int | None) -> EncodedExamples:
+def encode_responses(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: int | None) -> EncodedExamples:
     """Lay out prompts and responses; without responses, prompts alone. `tokens`: the most of a response; None: a row.
 
     Raises `InputError` for a body that writes nothing.
     """
-    item = np.array([one.item for one in taught], dtype=np.int64)
-    if any(one.response is None for one in taught):
-        rows, lost = encode_prompts([one.prompt for one in taught], encoding, encoding.length)
+    item = np.array([one.example for one in pairs], dtype=np.int64)
+    if any(one.response is None for one in pairs):
+        rows, lost = encode_prompts([one.prompt for one in pairs], encoding, encoding.length)
         wide = {"input_ids": Ragged.of(rows, encoding.tokenizer.pad_id or 0)}
-        return EncodedExamples(wide, item=item, cut=Truncation(int((lost > 0).sum()), int(lost.sum())))
+        return EncodedExamples(wide, example_numbers=item,
+                               truncation=Truncation(int((lost > 0).sum()), int(lost.sum())))
     lay_out = encode_two_sides if is_encoder_decoder(encoding.body) else encode_one_row
-    return lay_out(taught, encoding, min(tokens or encoding.length, encoding.length), item)
+    return lay_out(pairs, encoding, min(tokens or encoding.length, encoding.length), item)
 
 
-def encode_two_sides(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
-    """Give the encoder the prompt, the decoder the response behind its start token. Source: Vaswani et al. 2017, §3.1.
+def encode_two_sides(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
+    """Give the encoder the prompt, the decoder the response after its start token. Source: Vaswani et al. 2017, §3.1.
 
-    The response stands in the frame of its tokenizer, as the source does.
+    The response is in the frame of its tokenizer, as the source is.
     """
     writing = replace(encoding, tokenizer=encoding.tokenizer.target)
-    sources, lost = encode_prompts([one.prompt for one in taught], encoding, encoding.length)
-    responses = [Prompt("", one.response or "", language=one.language) for one in taught]
+    sources, lost = encode_prompts([one.prompt for one in pairs], encoding, encoding.length)
+    responses = [Prompt("", one.response or "", language=one.language) for one in pairs]
     targets, unwritten = encode_prompts(responses, writing, tokens)
-    begun = [[start_token(writing, row), *row[:-1]] for row in targets]
+    shifted = [[start_token(writing, row), *row[:-1]] for row in targets]
     fillers = [one.tokenizer.pad_id or 0 for one in (encoding, writing)]
-    wide = {"input_ids": Ragged.of(sources, fillers[0]), "decoder_input_ids": Ragged.of(begun, fillers[1]),
-            "labels": Ragged.of(targets, IGNORED)}
-    return EncodedExamples(wide, item=item, cut=count_truncation(lost, unwritten))
+    sequences = {"input_ids": Ragged.of(sources, fillers[0]), "decoder_input_ids": Ragged.of(shifted, fillers[1]),
+                 "labels": Ragged.of(targets, IGNORED)}
+    return EncodedExamples(sequences, example_numbers=item, truncation=count_truncation(lost, unwritten))
 
 
 def start_token(encoding: Encoding, target: Sequence[int]) -> int:
@@ -235,26 +230,28 @@ def start_token(encoding: Encoding, target: Sequence[int]) -> int:
         case c.RotatedSource():
             return target[-1]
         case None:
-            return encoding.begins(TokenIds.of(encoding.tokenizer).decoder_start)
+            return encoding.decoder_start(TokenIds.of(encoding.tokenizer).decoder_start)
 
 
-def encode_one_row(taught: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
-    """Put each response behind its prompt; only the response, and the end behind it, is learned.
+def encode_one_row(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: int, item: Ints) -> EncodedExamples:
+    """Put each response after its prompt; only the response, and the end after it, is learned.
 
     Where a row is too long, the longer of both is cut. Source: Radford et al. 2018, §3.1; Wei et al. 2022 (FLAN).
     """
     side = encoding.tokenizer.handling.truncation_side
-    prompts = encode_framed([one.prompt for one in taught], encoding.tokenizer, both=False)
-    responses = encode_ended([one.response or "" for one in taught], encoding.tokenizer)
+    prompts = encode_framed([one.prompt for one in pairs], encoding.tokenizer, both=False)
+    found = encode_pieces(encoding.tokenizer, [Prompt("", one.response or "") for one in pairs], framed=False)
+    end = end_token(encoding.tokenizer)
+    responses = [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]  # the end stays
     rows: list[tuple[list[int], list[int]]] = []
-    losses = np.zeros((len(taught), 2), dtype=np.int64)
+    losses = np.zeros((len(pairs), 2), dtype=np.int64)
     for number, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
         kept = share_prompt_room(prompt, response, tokens, encoding.length + 1)
         losses[number] = len(prompt.ids) - kept[0], len(response.ids) - kept[1]
         rows.append((cut_piece(prompt, int(losses[number, 0]), side),
                      response.shortened(int(losses[number, 1]), "right")))
-    sheet = label_responses(rows, encoding)
-    return EncodedExamples(sheet.wide, sheet.flat, item, count_truncation(losses[:, 0], losses[:, 1]))
+    encoded = label_responses(rows, encoding)
+    return EncodedExamples(encoded.sequences, encoded.unit_values, item, count_truncation(losses[:, 0], losses[:, 1]))
 
 
 def share_prompt_room(prompt: EncodedPiece, response: EncodedPiece, tokens: int, room: int) -> tuple[int, int]:
@@ -272,19 +269,17 @@ def no_room_error(fixed: int) -> InputError:
                       remedy="make it larger, or the prefix shorter")
 
 
-def encode_ended(responses: Sequence[str], tokenizer: Tokenizer) -> list[EncodedPiece]:
-    """Encode what is written, each with the end token, which stays. Raises `InputError` without such a token."""
-    found = encode_pieces(tokenizer, [Prompt("", one) for one in responses], framed=False)
-    end = end_token(tokenizer)
-    return [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]
-
-
 def end_token(tokenizer: Tokenizer) -> int:
     """Return the token that ends a text. Raises `InputError` where there is none."""
     if tokenizer.eos_id is None:
-        raise InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
-                         where="tokenizer", remedy="begin with a model that has one (eos)")
+        raise no_end_error()
     return tokenizer.eos_id
+
+
+def no_end_error() -> InputError:
+    """Return the error for a tokenizer without an end token."""
+    return InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
+                      where="tokenizer", remedy="begin with a model that has one (eos)")
 
 
 def label_responses(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding: Encoding) -> EncodedExamples:

@@ -6,10 +6,9 @@ Axes: B rows of a batch, L positions.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from saucier.generation.prompt import find_max_positions
 from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Example
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
-from saucier.tasks.written.config import Beams, Greedy, Pairs, Sampling, Writing
+from saucier.tasks.written.definitions import Beams, Greedy, Pairs, Sampling, Writing
 from saucier.tasks.written.prompts import (
     LANGUAGE,
     Prompt,
     PromptResponse,
+    between_texts,
     encode_prompts,
     encode_responses,
     is_encoder_decoder,
@@ -39,65 +38,61 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 
 SEED_STREAM = 11
 """Stream of random numbers."""
-W = TypeVar("W", bound=Example)
 
 
-class WritingTask(Task[W], Generic[W]):
-    """A task whose answer is a text."""
+class WritingTask(Task, Protocol):
+    """A task whose answer is a text: a task that says what is read and what is to be written."""
 
     @property
-    @abstractmethod
     def config(self) -> Any:
         """The task as data, with a `writing`."""
 
-    def learned(self, examples: Sequence[W]) -> WritingTask[W]:
+    def fit_labels(self, examples: Sequence[Any]) -> WritingTask:
         """Most have nothing to learn before training."""
         return self
 
-    @abstractmethod
-    def prompt(self, example: W, encoding: Encoding) -> Prompt:
+    def prompt(self, example: Any, encoding: Encoding) -> Prompt:
         """Return what is read, by an encoder or by the decoder that writes."""
 
-    @abstractmethod
-    def responses(self, example: W) -> Sequence[str]:
+    def responses(self, example: Any) -> Sequence[str]:
         """Return the texts that are right; none where that is not known."""
 
-    def target_texts(self, example: W) -> tuple[str, ...]:
+    def target_texts(self, example: Any) -> tuple[str, ...]:
         """All that is right."""
         return tuple(self.responses(example))
 
-    def around(self, example: W, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: Any, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and what a decoder alone reads between a text and its answer."""
-        return (self.config.prefix, "" if is_encoder_decoder(body) else self.config.between)
+        return (self.config.prefix, between_texts(self.config, body))
 
     def answer(self, text: str) -> Answer:
         """Return what a written text says."""
         return Answer(text)
 
-    def taught(self, examples: Sequence[W], encoding: Encoding) -> Iterator[PromptResponse]:
+    def prompt_responses(self, examples: Sequence[Any], encoding: Encoding) -> Iterator[PromptResponse]:
         """Yield what is learned: a prompt with each of its responses."""
         for number, one in enumerate(examples):
             for response in self.responses(one) or (None,):
                 yield PromptResponse(self.prompt(one, encoding), response, number, self.language)
 
-    def sheet(self, examples: Sequence[W], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[Any], encoding: Encoding) -> EncodedExamples:
         """Encode prompts and responses."""
-        found = encode_responses(list(self.taught(examples, encoding)), encoding, self.config.writing.tokens)
-        packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.wide
+        found = encode_responses(list(self.prompt_responses(examples, encoding)), encoding, self.config.writing.tokens)
+        packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.sequences
         return pack_pairs(found, encoding) if packs else found
 
-    def fitted(self, sheet: EncodedExamples) -> WritingTask[W]:
+    def fit_lengths(self, encoded: EncodedExamples) -> WritingTask:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        told = writing.model_copy(update={"tokens": longest_response(sheet)})
-        return replace(self, config=self.config.model_copy(update={"writing": told}))  # type: ignore[type-var]
+        fitted: WritingTask = with_config(self, writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
+        return fitted
 
     @property
-    def wanted(self) -> RequiredHead:
-        """The head that gives tokens, which the model has."""
-        return RequiredHead("language", language_head)
+    def required_head(self) -> RequiredHead:
+        """The head that gives tokens, which the model has; a new one for a decoder without."""
+        return RequiredHead("language", c.LanguageHead())
 
     @property
     def objective(self) -> Prediction:
@@ -114,42 +109,42 @@ class WritingTask(Task[W], Generic[W]):
         return generation_settings(self.config.writing, encoding) | language_start(self.language, encoding)
 
     def generation_settings(self, encoding: Encoding) -> dict[str, Any]:
-        """The same without the seed, which is no model's business."""
+        """The same without the seed, which is not saved with a model."""
         return {name: value for name, value in self.options(encoding).items() if name != "seed"}
 
-    def answers(self, reading: Predictor, examples: Sequence[W], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[Any], encoded: EncodedExamples) -> list[Answer]:
         """Let the model write."""
-        prompts = [self.prompt(one, reading.encoding) for one in examples]
+        prompts = [self.prompt(one, predictor.encoding) for one in examples]
         return [self.answer(text) for text in
-                write_answers(prompts, reading, self.config.writing, self.options(reading.encoding))]
+                write_answers(prompts, predictor, self.config.writing, self.options(predictor.encoding))]
 
     @property
     def scored_as(self) -> str:
         """As texts."""
         return "texts"
 
-    def gold(self, example: W) -> Json | list[Json]:
+    def gold(self, example: Any) -> Json | list[Json]:
         """The text, or all of them."""
         found = list(self.responses(example))
         return found[0] if len(found) == 1 else [*found] or None
 
-    def spoken(self, target: int, tokenizer: Tokenizer) -> str:
+    def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The token itself."""
         return tokenizer.target.id_to_token(target) or f"<{target}>"
 
 
-def longest_response(sheet: EncodedExamples) -> int:
-    """Return the most targets that stand next to each other in a row, and belong to one text."""
-    labels, texts = sheet.wide["labels"], sheet.wide.get("decoder_documents")
+def with_config(task: Any, **changes: object) -> Any:
+    """Return a task with other settings."""
+    return replace(task, config=task.config.model_copy(update=changes))
+
+
+def longest_response(encoded: EncodedExamples) -> int:
+    """Return the most targets that are next to each other in a row, and belong to one text."""
+    labels, texts = encoded.sequences["labels"], encoded.sequences.get("decoder_documents")
     borders = labels.offsets[:-1] if texts is None else np.append(0, np.flatnonzero(np.diff(texts.values)) + 1)
     learned = np.insert(labels.values != IGNORED, borders, False)
     stops = np.flatnonzero(~np.append(learned, False))
     return int(np.diff(stops).max(initial=1)) - 1 or 1
-
-
-def language_head(config: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-    """Return a new head that gives tokens, for a decoder that has none."""
-    return c.LanguageHead()
 
 
 def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
@@ -164,14 +159,14 @@ def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
         case c.ShiftedSource(start=start):
             found["decoder_start_token_id"] = start
         case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = encoding.begins(ids.decoder_start)
+            found["decoder_start_token_id"] = encoding.decoder_start(ids.decoder_start)
         case _:
             pass
     return {name: value for name, value in found.items() if value is not None}
 
 
 def language_start(language: str | None, encoding: Encoding) -> dict[str, Any]:
-    """Return how a text in a language begins: with its token alone (mBART), or with it behind the start token.
+    """Return how a text in a language begins: with its token alone (mBART), or with it after the start token.
 
     Source: Liu et al. 2020, §2.2, arXiv:2001.08210; Fan et al. 2021 (M2M-100), §3.1, arXiv:2010.11125.
     """
@@ -197,10 +192,10 @@ def search_options(writing: Writing) -> dict[str, Any]:
                     "top_p": drawn.top_p, "seed": drawn.seed}
 
 
-def write_answers(prompts: Sequence[Prompt], reading: Predictor, writing: Writing,
+def write_answers(prompts: Sequence[Prompt], predictor: Predictor, writing: Writing,
                   options: Mapping[str, Any]) -> list[str]:
     """Let a model answer prompts, in order: batches of about one length, a decoder's padded on the left."""
-    encoding = reading.encoding
+    encoding = predictor.encoding
     limit = writing.tokens or encoding.length
     room = encoding.length if is_encoder_decoder(encoding.body) else max(encoding.length // 2, encoding.length - limit)
     rows, _ = encode_prompts(prompts, encoding, room)
@@ -208,28 +203,28 @@ def write_answers(prompts: Sequence[Prompt], reading: Predictor, writing: Writin
     found = [""] * len(rows)
     for start in range(0, len(order), writing.batch):
         numbers = order[start:start + writing.batch]
-        told = {**options, "seed": int(make_generator(options["seed"], SEED_STREAM, int(start)).integers(2**62))} \
-            if "seed" in options else dict(options)
-        texts = write_batch([rows[number] for number in numbers], reading, told | {"max_new_tokens": limit})
+        settings = {**options, "max_new_tokens": limit}
+        if "seed" in options:
+            settings["seed"] = int(make_generator(options["seed"], SEED_STREAM, int(start)).integers(2**62))
+        texts = write_batch([rows[number] for number in numbers], predictor, settings)
         for number, text in zip(numbers.tolist(), texts, strict=True):
             found[number] = text
     return found
 
 
-def write_batch(rows: Sequence[Sequence[int]], reading: Predictor, options: dict[str, Any]) -> list[str]:
+def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: dict[str, Any]) -> list[str]:
     """Let a model answer some rows of about one length."""
-    encoding = reading.encoding
+    encoding = predictor.encoding
     both = is_encoder_decoder(encoding.body)
     ids, mask = pad_rows(rows, encoding.tokenizer.pad_id or 0, left=not both)
-    device, width = next(reading.model.parameters()).device, ids.shape[1]
+    device, width = next(predictor.model.parameters()).device, ids.shape[1]
     options["max_new_tokens"] = room_for_new_tokens(options["max_new_tokens"], encoding.body, 1 if both else width)
-    made = generate(reading.model, ids.to(device), mask.to(device), **options)
-    behind = made[:, 1 if both else width:]
-    return [encoding.tokenizer.target.decode(row).strip() for row in behind.tolist()]
+    made = generate(predictor.model, ids.to(device), mask.to(device), **options)
+    return [encoding.tokenizer.target.decode(row).strip() for row in made[:, 1 if both else width:].tolist()]
 
 
 def room_for_new_tokens(wanted: int, body: c.Transformer, prompt: int) -> int:
-    """Return how many tokens may be written behind `prompt` others. Raises `InputError` where there is no room."""
+    """Return how many tokens may be written after `prompt` others. Raises `InputError` where there is no room."""
     limit = find_max_positions(body)
     if limit is not None and prompt >= limit:
         raise InputError(f"the prompt has {prompt} tokens, and the model {limit} positions", where="training.length",

@@ -21,9 +21,9 @@ from saucier.errors import InputError
 from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows, join_encoded, take_rows
 from saucier.tasks.examples import Column, Example, Tally, read_cells
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
-from saucier.tasks.written.config import Declared, Equal, Member, Mixture, Proportional, Temperature
+from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
-from saucier.tasks.written.task import WritingTask
+from saucier.tasks.written.task import WritingTask, with_config
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.rows.batch import Ints, make_generator
@@ -95,16 +95,16 @@ class Draws:
 class MixedBatches(BucketedBatches[EncodedRows]):
     """Endless batches of a mixture, in each of which all tasks may come; an epoch has as many units as count."""
 
-    def __init__(self, sheet: EncodedExamples, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
-        """Plan batches of at most `batch` units, `size` units in an epoch; `sheet.part` tells the tasks apart."""
-        assert sheet.part is not None, "a mixture tells its tasks apart"
-        units = functools.lru_cache(maxsize=2)(Draws(sheet.part, rates, size, seed).units)
+    def __init__(self, encoded: EncodedExamples, rates: Floats, batch: int, *, size: int, seed: int = 0) -> None:
+        """Plan batches of at most `batch` units, `size` units in an epoch."""
+        assert encoded.task_numbers is not None, "a mixture tells its tasks apart"
+        units = functools.lru_cache(maxsize=2)(Draws(encoded.task_numbers, rates, size, seed).units)
 
         def plan(epoch: int) -> LengthPlan:
-            return LengthPlan(sheet.lengths[units(epoch)], BatchLimits(batch=batch), seed)
+            return LengthPlan(encoded.lengths[units(epoch)], BatchLimits(batch=batch), seed)
 
         self._units, self._plans = units, functools.lru_cache(maxsize=2)(plan)
-        super().__init__(plan(0), functools.partial(EncodedRows, sheet))
+        super().__init__(plan(0), functools.partial(EncodedRows, encoded))
 
     def _items(self, step: int) -> Ints:
         epoch = step // self.steps_per_epoch
@@ -127,40 +127,45 @@ class MixtureExample(Example):
     inner: Any
     """The example itself."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Those of the example itself."""
+        found: tuple[str, ...] = self.inner.texts
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
     """Examples whose tasks are the same but for their names."""
 
-    task: WritingTask[Any]
+    task: WritingTask
     numbers: list[int]
     """Which of all examples these are."""
 
-    def examples(self, portions: Sequence[MixtureExample]) -> list[Any]:
+    def examples(self, of_all: Sequence[MixtureExample]) -> list[Any]:
         """Return the examples themselves."""
-        return [portions[number].inner for number in self.numbers]
+        return [of_all[number].inner for number in self.numbers]
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureTask(WritingTask[MixtureExample]):
+class MixtureTask(WritingTask):
     """Several tasks at once."""
 
-    members: dict[str, WritingTask[Any]] = field(hash=False)
+    members: dict[str, WritingTask] = field(hash=False)
     """The tasks, by name, as the config has them."""
-    each: WritingTask[Any]
+    each: WritingTask
     """The task of rows whose name only a column says."""
     config: Mixture
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
-        """Yield the rows of a file by the task whose file it is, or whose name stands in the row."""
+        """Yield the rows of a file by the task whose file it is, or whose name is in the row."""
         if self.config.by is not None:
-            yield from read_named_rows(self, source, tally, labelled=labelled)
-            return
+            return read_named_rows(self, source, tally, labelled=labelled)
         name = task_of_file(source, self.config.tasks)
-        for one in self.members[name].read(source, tally, labelled=labelled):
-            yield MixtureExample(one.place, one.name, name, one)
+        return (MixtureExample(one.place, one.name, name, one)
+                for one in self.members[name].read(source, tally, labelled=labelled))
 
-    def member(self, name: str) -> WritingTask[Any]:
+    def member(self, name: str) -> WritingTask:
         """Return the task of a name, also of one that training did not have."""
         return self.members.get(name, self.each)
 
@@ -180,95 +185,99 @@ class MixtureTask(WritingTask[MixtureExample]):
             group.numbers.extend(numbers)
         return [group for group in found.values() if group.numbers]
 
-    def with_members(self, members: dict[str, WritingTask[Any]], each: WritingTask[Any]) -> MixtureTask:
+    def with_members(self, members: dict[str, WritingTask], each: WritingTask) -> MixtureTask:
         """Return the mixture with what its tasks have learned of their rows."""
         tasks = {name: Member(task=one.config, files=self.config.tasks[name].files if name in self.config.tasks else ())
                  for name, one in members.items()}
         config = self.config.model_copy(update={"tasks": tasks, "each": each.config})
         return replace(self, config=config, members=members, each=each)
 
-    def learned(self, examples: Sequence[MixtureExample]) -> MixtureTask:
+    def fit_labels(self, examples: Sequence[MixtureExample]) -> MixtureTask:
         """Let each task learn its labels. Raises `InputError` for a task without rows, or without a declared rate."""
         members = {}
         for name, numbers in self.of(examples).items():
             if not numbers:
                 raise InputError(f"no training row is of {name}", where=f"task.tasks.{name}",
                                  remedy="give its file too, or leave the task out")
-            members[name] = self.member(name).learned([examples[number].inner for number in numbers])
+            members[name] = self.member(name).fit_labels([examples[number].inner for number in numbers])
         said = self.config.rates.rates if isinstance(self.config.rates, Declared) else members
         if bare := sorted(members.keys() - said.keys()):
             raise InputError(f"no rate for {', '.join(bare[:SHOWN])}", where="task.rates.rates",
                              remedy="declare one for every task, or choose another kind of rates")
         return self.with_members(members, self.each)
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as each task in turn returns it."""
         for one in self.members.values():
-            tokenizer = one.spelled(tokenizer)
+            tokenizer = one.extend_tokenizer(tokenizer)
         return tokenizer
 
-    def check(self, examples: Sequence[MixtureExample]) -> None:
+    def check_labels(self, examples: Sequence[MixtureExample]) -> None:
         """Check each task's rows."""
-        for part in self.parts(examples):
-            part.task.check(part.examples)
+        for part in self.scored_parts(examples):
+            part.task.check_labels(part.examples)
 
-    def parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
+    def scored_parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
         """Each task that has examples."""
         return [ScoredPart(name, self.member(name), [examples[number].inner for number in numbers], numbers)
                 for name, numbers in self.of(examples).items() if numbers]
 
-    def sheet(self, examples: Sequence[MixtureExample], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[MixtureExample], encoding: Encoding) -> EncodedExamples:
         """Encode each task's rows, conversations one in a row."""
         places = {name: place for place, name in enumerate(self.of(examples))}
         owners = np.array([places[one.of] for one in examples], dtype=np.int64)
-        sheets = []
+        encoded_tasks = []
         for group in self.groups(examples):
-            found = without_packing(group.task).sheet(group.examples(examples), encoding)
-            items = np.array(group.numbers, dtype=np.int64)[found.item]
-            sheets.append(replace(found, item=items, part=owners[items]))
-        return join_encoded(sheets)
+            task = group.task  # each example in a row of its own, so that rates are those of examples
+            task = with_config(task, packing=False) if getattr(task.config, "packing", False) else task
+            found = task.encode(group.examples(examples), encoding)
+            items = np.array(group.numbers, dtype=np.int64)[found.example_numbers]
+            encoded_tasks.append(replace(found, example_numbers=items, task_numbers=owners[items]))
+        return join_encoded(encoded_tasks)
 
-    def fitted(self, sheet: EncodedExamples) -> MixtureTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> MixtureTask:
         """Let each task take the length of its longest response; of tasks in a column, that of all responses."""
-        assert sheet.part is not None, "made by `sheet`"
-        own = {name: take_rows(sheet, np.flatnonzero(sheet.part == number)) if self.config.by is None else sheet
+        assert encoded.task_numbers is not None, "made by `encode`"
+        own = {name: encoded if self.config.by is not None
+               else take_rows(encoded, np.flatnonzero(encoded.task_numbers == number))
                for number, name in enumerate(self.members)}
-        each = self.each if self.config.by is None else self.each.fitted(sheet)
-        return self.with_members({name: one.fitted(own[name]) for name, one in self.members.items()}, each)
+        each = self.each if self.config.by is None else self.each.fit_lengths(encoded)
+        return self.with_members({name: one.fit_lengths(own[name]) for name, one in self.members.items()}, each)
 
-    def sizes(self, sheet: EncodedExamples) -> Ints:
+    def sizes(self, encoded: EncodedExamples) -> Ints:
         """Return how many rows each task has, one for each text that is to be written. Shapes: [M]."""
-        assert sheet.part is not None, "made by `sheet`"
-        return np.bincount(sheet.part, minlength=len(self.members))
+        assert encoded.task_numbers is not None, "made by `encode`"
+        return np.bincount(encoded.task_numbers, minlength=len(self.members))
 
     def rates(self, sizes: Sequence[int]) -> Floats:
         """Return how often each task comes, by their numbers of rows."""
         return mixing_rates(self.config.rates, sizes, list(self.members))
 
-    def batches(self, sheet: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
+    def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> MixedBatches:
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
-        sizes = self.sizes(sheet)
-        counted = int(cap_sizes(sizes.astype(np.float64), cap_of(self.config)).sum())
-        assert sheet.part is not None, "made by `sheet`"
-        return MixedBatches(sheet, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
+        sizes = self.sizes(encoded)
+        counted = int(cap_sizes(sizes.astype(np.float64), getattr(self.config.rates, "cap", None)).sum())
+        assert encoded.task_numbers is not None, "made by `encode`"
+        return MixedBatches(encoded, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
-    def remarks(self, sheet: EncodedExamples) -> Iterator[str]:
+    def training_notes(self, encoded: EncodedExamples) -> tuple[str, ...]:
         """Say how often each task comes in the batches; of many tasks the first ones, and the range."""
-        rates = self.rates(self.sizes(sheet).tolist()).tolist()
+        rates = self.rates(self.sizes(encoded).tolist()).tolist()
         listed = ", ".join(f"{name} {rate:.1%}" for name, rate in list(zip(self.members, rates, strict=True))[:SHOWN])
         more = f", and {len(rates) - SHOWN} more tasks, from {min(rates):.2%} to {max(rates):.2%}"
-        yield f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}"
+        return (f"each comes at a rate of {listed}{more if len(rates) > SHOWN else ''}",)
 
     def generation_settings(self, encoding: Encoding) -> dict[str, Any]:
         """That of the first task, with room for the longest answer of all."""
         all_of_them = [one.generation_settings(encoding) for one in self.members.values()]
         return all_of_them[0] | {"max_new_tokens": max(one.get("max_new_tokens", 0) for one in all_of_them)}
 
-    def answers(self, reading: Predictor, examples: Sequence[MixtureExample], sheet: EncodedExamples) -> list[Answer]:
+    def predict(self, predictor: Predictor, examples: Sequence[MixtureExample],
+                encoded: EncodedExamples) -> list[Answer]:
         """Let the model write, task by task."""
         found: dict[int, Answer] = {}
         for group in self.groups(examples):
-            answers = group.task.answers(reading, group.examples(examples), sheet)
+            answers = group.task.predict(predictor, group.examples(examples), encoded)
             found |= {number: replace(one, more=one.more | {"task": examples[number].of})
                       for number, one in zip(group.numbers, answers, strict=True)}
         return [found[number] for number in range(len(examples))]
@@ -285,19 +294,15 @@ class MixtureTask(WritingTask[MixtureExample]):
         """Those of its task."""
         return self.member(example.of).target_texts(example.inner)
 
-    def around(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
         """That of its task."""
-        return self.member(example.of).around(example.inner, body)
+        return self.member(example.of).surrounding_texts(example.inner, body)
 
     def gold(self, example: MixtureExample) -> Json | list[Json]:
         """That of its task."""
         return self.member(example.of).gold(example.inner)
 
-    def texts(self, example: MixtureExample) -> tuple[str, ...]:
-        """Those of its task."""
-        return self.member(example.of).texts(example.inner)
-
-    def typed(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
         """A text from the command line, with the name of its task before it: `sst2 ||| a fine film`.
 
         Tasks that a column tells apart need no name. Raises `InputError` where one is needed.
@@ -307,7 +312,7 @@ class MixtureTask(WritingTask[MixtureExample]):
             raise InputError("which task is it of?", where="--text",
                              remedy=f"write '{next(iter(self.members))} ||| TEXT'")
         name, said = (texts[0], texts[1:]) if named else (UNNAMED, texts)
-        return MixtureExample(example.place, example.name, name, self.member(name).typed(said, example))
+        return MixtureExample(example.place, example.name, name, self.member(name).from_texts(said, example))
 
     def classes(self, example: MixtureExample) -> Sequence[str]:
         """The name of its task, so that rows are counted by it."""
@@ -327,18 +332,6 @@ def read_named_rows(task: MixtureTask, source: SourceFile, tally: Tally, *, labe
              for row in read_cells(source, (NAMED,), {NAMED.role: task.config.by})}
     for one in task.each.read(source, tally, labelled=labelled):
         yield MixtureExample(one.place, one.name, named[one.place], one)
-
-
-def without_packing(task: Any) -> WritingTask[Any]:
-    """Return a task that puts each example into a row of its own, so that rates are those of examples."""
-    packs = getattr(task.config, "packing", False)
-    found: WritingTask[Any] = replace(task, config=task.config.model_copy(update={"packing": False})) if packs else task
-    return found
-
-
-def cap_of(config: Mixture) -> int | None:
-    """Return the most rows that count of a task; None: all."""
-    return config.rates.cap if isinstance(config.rates, Proportional | Temperature) else None
 
 
 def task_of_file(source: SourceFile, tasks: dict[str, Member]) -> str:

@@ -4,7 +4,7 @@ step, where the rationale of an answer is a second target, which costs nothing a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,11 +14,11 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED
 from saucier.objectives.prediction import Prediction, SecondTokens
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
-from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, requested_columns
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import StepByStep, Summarization, TextToText, Translation
-from saucier.tasks.written.prompts import Prompt, PromptResponse, encode_responses, is_encoder_decoder
-from saucier.tasks.written.task import WritingTask, longest_response
+from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation
+from saucier.tasks.written.prompts import Prompt, PromptResponse, between_texts, encode_responses
+from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 
@@ -28,6 +28,9 @@ SOURCE = Column("source", ("source", "src", "input"))
 TRANSLATION = Column("target", ("target", "tgt", "translation", "output"))
 DOCUMENT = Column("document", ("document", "dialogue", "article", "text", "source", "input"))
 SUMMARY = Column("summary", ("summary", "summaries", "highlights", "target", "headline", "title"))
+COLUMNS: dict[type, tuple[Column, Column]] = {TextToText: (INPUT, TARGET), Translation: (SOURCE, TRANSLATION),
+                                              Summarization: (DOCUMENT, SUMMARY)}
+"""The column of what is read, and that of what is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +41,29 @@ class WrittenText(Example):
     references: tuple[str, ...]
     """All that is right; none where it is not known."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is read."""
+        return (self.text,)
+
 
 @dataclass(frozen=True, slots=True)
-class TextToTextTask(WritingTask[WrittenText]):
+class TextToTextTask(WritingTask):
     """A text for each text."""
 
     config: TextToText | Translation | Summarization
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[WrittenText]:
         """Yield texts with their targets. Several targets of a row are all right; each is learned."""
-        wanted = columns_of_config(self.config)
-        asked = named_columns(self.config, source)
-        for row in read_cells(source, wanted if labelled else wanted[:1], asked):
-            yield WrittenText(row.example.place, row.example.name, row.text(wanted[0].role),
-                              read_references(row, wanted[1].role) if labelled else ())
+        columns = COLUMNS[type(self.config)]
+        for row in read_cells(source, columns if labelled else columns[:1], find_named_columns(self.config, source)):
+            yield WrittenText(row.example.place, row.example.name, row.text(columns[0].role),
+                              read_references(row, columns[1].role) if labelled else ())
 
     def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
-        """The text behind its prefix; a decoder also reads what stands between."""
+        """The text after its prefix; a decoder also reads what is between text and answer."""
         language = self.config.source_language if isinstance(self.config, Translation) else None
-        return Prompt(self.config.prefix, example.text,
-                      "" if is_encoder_decoder(encoding.body) else self.config.between, language=language)
+        return Prompt(self.config.prefix, example.text, between_texts(self.config, encoding.body), language=language)
 
     def responses(self, example: WrittenText) -> Sequence[str]:
         """The references."""
@@ -73,35 +79,19 @@ class TextToTextTask(WritingTask[WrittenText]):
         """Summaries by ROUGE first, others by BLEU."""
         return "summaries" if isinstance(self.config, Summarization) else "texts"
 
-    def texts(self, example: WrittenText) -> tuple[str, ...]:
-        """What is read."""
-        return (example.text,)
-
-    def typed(self, parts: tuple[str, ...], example: Example) -> WrittenText:
+    def from_texts(self, parts: tuple[str, ...], example: Example) -> WrittenText:
         """A text from the command line."""
         return WrittenText(example.place, example.name, parts[0], ())
 
 
-def columns_of_config(config: TextToText | Translation | Summarization) -> tuple[Column, Column]:
-    """Return the column of what is read, and that of what is written."""
-    match config:
-        case TextToText():
-            return INPUT, TARGET
-        case Translation():
-            return SOURCE, TRANSLATION
-        case Summarization():
-            return DOCUMENT, SUMMARY
-
-
-def named_columns(config: TextToText | Translation | Summarization, source: SourceFile) -> Mapping[str, str | None]:
+def find_named_columns(config: TextToText | Translation | Summarization, source: SourceFile) -> dict[str, str | None]:
     """Return the columns that the settings name; where no name is usual, one or two columns are taken in order."""
-    roles = [column.role for column in columns_of_config(config)]
-    asked = {role: getattr(config, role) for role in roles}
-    known = list_columns(source)
-    usual = any(name in column.usual for column in columns_of_config(config) for name in known)
-    if usual or len(known) > len(roles) or any(asked.values()):
-        return asked
-    return dict(zip(roles, known, strict=False))
+    columns, known = COLUMNS[type(config)], list_columns(source)
+    requested = requested_columns(config, columns)
+    usual = any(name in column.usual for column in columns for name in known)
+    if usual or len(known) > len(columns) or any(requested.values()):
+        return requested
+    return dict(zip(requested, known, strict=False))
 
 
 def read_references(row: Cells, role: str) -> tuple[str, ...]:
@@ -128,30 +118,34 @@ class RationaleExample(Example):
     target: str | None
     rationale: str | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is read."""
+        return (self.text,)
+
 
 @dataclass(frozen=True, slots=True)
-class StepByStepTask(WritingTask[RationaleExample]):
-    """An answer, with its reasons learned beside it."""
+class StepByStepTask(WritingTask):
+    """An answer, with its reasons learned in addition to it."""
 
     config: StepByStep
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[RationaleExample]:
         """Yield texts with answers and reasons; reasons are needed only where they are learned."""
         reasons = replace(RATIONALE, needed=self.config.weight > 0)
-        asked = {role: getattr(self.config, role) for role in ("input", "target", "rationale")}
-        for row in read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), asked):
+        requested = requested_columns(self.config, (INPUT, TARGET, RATIONALE))
+        for row in read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), requested):
             why = row.text("rationale") if labelled and "rationale" in row.values and self.config.weight else None
             yield RationaleExample(row.example.place, row.example.name, row.text("input"),
                                    row.word("target") if labelled else None, why)
 
-    def asked(self, example: RationaleExample, prefix: str, encoding: Encoding) -> Prompt:
-        """The text behind what says whether answer or reasons are wanted."""
-        after = "" if is_encoder_decoder(encoding.body) else self.config.between
-        return Prompt(prefix + self.config.prefix, example.text, after)
+    def request(self, example: RationaleExample, prefix: str, encoding: Encoding) -> Prompt:
+        """The text after what says whether answer or reasons are wanted."""
+        return Prompt(prefix + self.config.prefix, example.text, between_texts(self.config, encoding.body))
 
     def prompt(self, example: RationaleExample, encoding: Encoding) -> Prompt:
         """The question for the answer."""
-        return self.asked(example, self.config.label_prefix, encoding)
+        return self.request(example, self.config.label_prefix, encoding)
 
     def responses(self, example: RationaleExample) -> Sequence[str]:
         """The answer."""
@@ -161,25 +155,18 @@ class StepByStepTask(WritingTask[RationaleExample]):
         """The answer, and the reasons where they are learned."""
         return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
 
-    def around(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and what says whether answer or reasons are wanted."""
         second = () if example.rationale is None else (self.config.rationale_prefix,)
-        return (*WritingTask.around(self, example, body), self.config.label_prefix, *second)
+        return (*WritingTask.surrounding_texts(self, example, body), self.config.label_prefix, *second)
 
-    def sheet(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
-        """Lay out answers, and behind them the reasons, whose targets stand apart."""
-        first = list(self.taught(examples, encoding))
-        second = [PromptResponse(self.asked(one, self.config.rationale_prefix, encoding), one.rationale, number)
+    def encode(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
+        """Lay out answers, and after them the reasons, whose targets are separate."""
+        first = list(self.prompt_responses(examples, encoding))
+        second = [PromptResponse(self.request(one, self.config.rationale_prefix, encoding), one.rationale, number)
                   for number, one in enumerate(examples) if one.rationale is not None]
-        sheet = encode_responses([*first, *second], encoding, self.config.writing.tokens)
-        return separate_rationales(sheet, len(first)) if second else sheet
-
-    def fitted(self, sheet: EncodedExamples) -> StepByStepTask:
-        """Take the length of the longest answer, for the answers that are asked for; targets are cut by rows alone."""
-        if self.config.writing.tokens is not None:
-            return self
-        told = self.config.writing.model_copy(update={"tokens": longest_response(sheet)})
-        return replace(self, config=self.config.model_copy(update={"writing": told}))
+        encoded = encode_responses([*first, *second], encoding, self.config.writing.tokens)
+        return separate_rationales(encoded, len(first)) if second else encoded
 
     @property
     def objective(self) -> Prediction:
@@ -187,19 +174,15 @@ class StepByStepTask(WritingTask[RationaleExample]):
         reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
         return Prediction(beside=reasons)
 
-    def texts(self, example: RationaleExample) -> tuple[str, ...]:
-        """What is read."""
-        return (example.text,)
-
-    def typed(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
         """A text from the command line."""
         return RationaleExample(example.place, example.name, texts[0], None, None)
 
 
-def separate_rationales(sheet: EncodedExamples, answers: int) -> EncodedExamples:
+def separate_rationales(encoded: EncodedExamples, answers: int) -> EncodedExamples:
     """Move the targets of all units from number `answers` on to a place of their own."""
-    labels = sheet.wide["labels"]
+    labels = encoded.sequences["labels"]
     inside = np.arange(len(labels.values)) < labels.offsets[answers]
     apart = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
              RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
-    return replace(sheet, wide={**sheet.wide, **apart})
+    return replace(encoded, sequences={**encoded.sequences, **apart})

@@ -2,87 +2,77 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
-from saucier.tasks.labelled_texts import LabelledText, OneClass, read_texts, sort_labels, text_from_input
+from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, refuse_unknown
+from saucier.tasks.labelled_texts import LabelledText, read_texts, sort_labels, text_from_input
 from saucier.tasks.task import Answer, Encoding, Json
-from saucier.tasks.written.config import LabelToText, NumberToText
-from saucier.tasks.written.prompts import Prompt, is_encoder_decoder
-from saucier.tasks.written.task import WritingTask
+from saucier.tasks.written.definitions import LabelToText, NumberToText
+from saucier.tasks.written.prompts import Prompt, between_texts
+from saucier.tasks.written.task import WritingTask, with_config
 from saucier.text.reading.sources import SourceFile
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-T = TypeVar("T")
 NO_NUMBER = -1.0
 """What a text counts as that is no number. Source: Raffel et al. 2020, code release (`string_to_float`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerbalizedTask(WritingTask[LabelledText[T]], Generic[T]):
-    """A task that tells one thing of a text, or of a pair of texts, by writing it."""
-
-    config: Any
+class VerbalizedTask(WritingTask, Protocol):
+    """A task that predicts one thing of a text, or of a pair of texts, by writing it."""
 
     @property
-    @abstractmethod
-    def target(self) -> Column:
-        """The column of what is told."""
+    def column(self) -> Column:
+        """The column of the label."""
 
-    @abstractmethod
-    def label(self, row: Cells) -> T:
-        """Read what is told. Raises `InputError` where it is missing or wrong."""
+    def label(self, row: Cells, config: Any) -> Any:
+        """Read the label. Raises `InputError` where it is missing or wrong."""
 
-    @abstractmethod
-    def word(self, label: T) -> str:
+    def word(self, label: Any) -> str:
         """Return what is written for it."""
 
-    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText[T]]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
-        return read_texts(source, self.config, (TEXT, PAIR, self.target), self.label if labelled else None)
+        return read_texts(source, self.config, (TEXT, PAIR, self.column), self.label if labelled else None)
 
-    def prompt(self, example: LabelledText[T], encoding: Encoding) -> Prompt:
-        """The text behind its prefix, or both texts, each behind its name; only the first is cut."""
-        after = "" if is_encoder_decoder(encoding.body) else self.config.between
+    def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
+        """A text, or a pair of texts, from the command line."""
+        return text_from_input(texts, example)
+
+    def prompt(self, example: LabelledText, encoding: Encoding) -> Prompt:
+        """The text after its prefix, or both texts, each after its name; only the first is cut."""
+        after = between_texts(self.config, encoding.body)
         if example.pair is None:
             return Prompt(self.config.prefix, example.text, after)
         return Prompt(self.config.prefix + self.config.first, example.text, self.config.second + example.pair + after)
 
-    def responses(self, example: LabelledText[T]) -> Sequence[str]:
+    def responses(self, example: LabelledText) -> Sequence[str]:
         """The word for the label."""
         return () if example.label is None else (self.word(example.label),)
 
-    def around(self, example: LabelledText[T], body: c.Transformer) -> tuple[str, ...]:
+    def gold(self, example: LabelledText) -> Json:
+        """The label itself: a class, or a number that is not rounded."""
+        label: Json = example.label
+        return label
+
+    def surrounding_texts(self, example: LabelledText, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and the names of two texts."""
         names = () if example.pair is None else (self.config.first, self.config.second)
-        return (*WritingTask.around(self, example, body), *names)
-
-    def texts(self, example: LabelledText[T]) -> tuple[str, ...]:
-        """The text, and its pair."""
-        return example.texts
-
-    def typed(self, texts: tuple[str, ...], example: Example) -> LabelledText[T]:
-        """A text, or a pair of texts, from the command line."""
-        return text_from_input(texts, example)
+        return (*WritingTask.surrounding_texts(self, example, body), *names)
 
 
 @dataclass(frozen=True, slots=True)
-class LabelToTextTask(OneClass, VerbalizedTask[str]):
-    """One of several classes, told by its word."""
+class LabelToTextTask(VerbalizedTask):
+    """One of several classes, written as its word."""
 
     config: LabelToText
+    column = LABEL
+    scored_as = "classes"
 
-    @property
-    def target(self) -> Column:
-        """The class."""
-        return LABEL
-
-    def label(self, row: Cells) -> str:
+    def label(self, row: Cells, config: LabelToText) -> str:
         """Any word."""
         return row.word("label")
 
@@ -90,16 +80,25 @@ class LabelToTextTask(OneClass, VerbalizedTask[str]):
         """Its own word, or the label itself."""
         return self.config.words.get(label, label)
 
-    def learned(self, examples: Sequence[LabelledText[str]]) -> LabelToTextTask:
+    def classes(self, example: LabelledText) -> Sequence[str]:
+        """The class."""
+        return () if example.label is None else (example.label,)
+
+    def check_labels(self, examples: Sequence[LabelledText]) -> None:
+        """Every class must be known."""
+        refuse_unknown([(one, label) for one in examples for label in self.classes(one)], self.config.labels)
+
+    def fit_labels(self, examples: Sequence[LabelledText]) -> LabelToTextTask:
         """Take the classes from the file, unless they are given. Raises `InputError` for one class, and one word."""
         found = sort_labels([one.label for one in examples if one.label is not None])
         labels = self.config.labels or found
         if len(found) < 2 or len({self.word(label) for label in labels}) < len(labels):
             raise InputError("has one class only, or two classes that are told by the same word",
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
-        return replace(self, config=self.config.model_copy(update={"labels": labels}))
+        found_labels: LabelToTextTask = with_config(self, labels=labels)
+        return found_labels
 
-    def spelled(self, tokenizer: Tokenizer) -> Tokenizer:
+    def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""
         known: dict[tuple[int, ...], str] = {}
         for label in self.config.labels:
@@ -116,17 +115,14 @@ class LabelToTextTask(OneClass, VerbalizedTask[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberToTextTask(VerbalizedTask[float]):
+class NumberToTextTask(VerbalizedTask):
     """A number, rounded and written. Source: Raffel et al. 2020, §2.4 (STS-B), arXiv:1910.10683."""
 
     config: NumberToText
+    column = SCORE
+    scored_as = "numbers"
 
-    @property
-    def target(self) -> Column:
-        """The number."""
-        return SCORE
-
-    def label(self, row: Cells) -> float:
+    def label(self, row: Cells, config: NumberToText) -> float:
         """Any number."""
         return row.number("score")
 
@@ -143,12 +139,3 @@ class NumberToTextTask(VerbalizedTask[float]):
             found = float("nan")
         known = abs(found) < float("inf")
         return Answer(found if known else NO_NUMBER, None, {} if known else {"text": text})
-
-    @property
-    def scored_as(self) -> str:
-        """As numbers."""
-        return "numbers"
-
-    def gold(self, example: LabelledText[float]) -> Json:
-        """The number itself, not rounded."""
-        return example.label

@@ -19,7 +19,7 @@ from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.objectives.labels import Contrastive, Cosine, InBatchNegatives, Triplets
 from saucier.tasks.build import build_task
-from saucier.tasks.config import Embedding
+from saucier.tasks.definitions import Embedding
 from saucier.tasks.examples import Tally
 from saucier.tasks.text_embedding import rank_candidates
 from saucier.text.reading.sources import find_sources

@@ -19,7 +19,7 @@ from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place, Tally
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import ChatTemplate, Instruction
+from saucier.tasks.written.definitions import ChatTemplate, Instruction
 from saucier.tasks.written.instruction import Conversation, InstructionTask, Message
 from saucier.text.reading.sources import find_sources
 
@@ -56,8 +56,8 @@ def learned(encoding: Encoding, ids: Sequence[int], labels: Sequence[int]) -> li
 
 def test_every_answer_is_learned_and_nothing_else(tiny_gpt2: Path) -> None:
     encoding = encoding_of(tiny_gpt2)
-    sheet = task_of(packing=False).sheet([talk("hot soup", "very rich", "a plate", "cold")], encoding)
-    ids, labels = (sheet.wide[name].row(0).tolist() for name in ("input_ids", "labels"))
+    sheet = task_of(packing=False).encode([talk("hot soup", "very rich", "a plate", "cold")], encoding)
+    ids, labels = (sheet.sequences[name].row(0).tolist() for name in ("input_ids", "labels"))
     assert learned(encoding, ids, labels) == ["very rich<|endoftext|>", "cold<|endoftext|>"]
     text = encoding.tokenizer.decode(ids, skip_special_tokens=False)
     assert text == ("<|endoftext|>### User:\nhot soup\n\n### Assistant:\nvery rich<|endoftext|>\n\n"
@@ -72,7 +72,7 @@ def test_what_is_asked_when_writing_is_what_was_read_in_training(tiny_gpt2: Path
 
     encoding, task = encoding_of(tiny_gpt2), task_of(packing=False)
     one = talk("hot soup", "very rich", "a plate", "cold")
-    row = task.sheet([one], encoding).wide["input_ids"].row(0).tolist()
+    row = task.encode([one], encoding).sequences["input_ids"].row(0).tolist()
     asked = encode_prompts([task.prompt(one, encoding)], encoding, 200)[0][0]
     assert asked == row[:len(asked)]
     assert len(row) - len(asked) == len(encoding.tokenizer.encode("cold"))
@@ -83,22 +83,22 @@ def test_a_chat_template_says_what_is_learned(tiny_gpt2: Path) -> None:
     encoding = encoding_of(tiny_gpt2)
     encoding.tokenizer.handling.chat["default"] = CHATML  # type: ignore[index]
     task = task_of(template=ChatTemplate(), packing=False)
-    sheet = task.sheet([talk("hot soup", "very rich", "a plate", "cold")], encoding)
-    ids, labels = (sheet.wide[name].row(0).tolist() for name in ("input_ids", "labels"))
+    sheet = task.encode([talk("hot soup", "very rich", "a plate", "cold")], encoding)
+    ids, labels = (sheet.sequences[name].row(0).tolist() for name in ("input_ids", "labels"))
     assert learned(encoding, ids, labels) == ["very rich<|endoftext|>", "cold<|endoftext|>"]
     assert encoding.tokenizer.decode(ids, skip_special_tokens=False).startswith("<user>hot soup<assistant>very")
     encoding.tokenizer.handling.chat["default"] = "{{ messages | length }}" + CHATML  # type: ignore[index]
     with pytest.raises(InputError, match="writes earlier turns differently"):
-        task.sheet([talk("hot soup", "very rich", "a plate", "cold")], encoding)
+        task.encode([talk("hot soup", "very rich", "a plate", "cold")], encoding)
 
 
 def test_an_encoder_reads_what_was_asked_and_each_answer_is_a_target(tiny_t5: Path) -> None:
     encoding = encoding_of(tiny_t5)
-    sheet = task_of().sheet([talk("soup", "rich", "cat", "cold")], encoding)
+    sheet = task_of().encode([talk("soup", "rich", "cat", "cold")], encoding)
     tokenizer = encoding.tokenizer
-    assert sheet.item.tolist() == [0, 0]
-    assert sheet.wide["input_ids"].row(0).tolist() == tokenizer.encode("soup")
-    assert [sheet.wide["labels"].row(row).tolist() for row in (0, 1)] == [tokenizer.encode("rich"),
+    assert sheet.example_numbers.tolist() == [0, 0]
+    assert sheet.sequences["input_ids"].row(0).tolist() == tokenizer.encode("soup")
+    assert [sheet.sequences["labels"].row(row).tolist() for row in (0, 1)] == [tokenizer.encode("rich"),
                                                                           tokenizer.encode("cold")]
 
 
@@ -106,10 +106,10 @@ def test_conversations_in_one_row_are_learned_as_if_they_stood_alone(tiny_gpt2: 
     encoding, model = encoding_of(tiny_gpt2), saucier.load(tiny_gpt2, dtype="float32")
     talks = [talk("hot soup", "rich"), talk("a plate", "cold"), talk("my cat", "very", "bread", "sour")]
     task = task_of()
-    together = task.sheet(talks, Encoding(encoding.tokenizer, 200, encoding.body))
+    together = task.encode(talks, Encoding(encoding.tokenizer, 200, encoding.body))
     assert len(together) == 1
     whole = together.batch(np.array([0]))
-    alone = task_of(packing=False).sheet(talks, encoding).batch(np.arange(3))
+    alone = task_of(packing=False).encode(talks, encoding).batch(np.arange(3))
     found, expected = (task.objective(model, batch) for batch in (whole, alone))
     assert found.weight == expected.weight
     assert found.total.item() == pytest.approx(expected.total.item(), rel=PART)
@@ -117,7 +117,7 @@ def test_conversations_in_one_row_are_learned_as_if_they_stood_alone(tiny_gpt2: 
 
 def test_no_gradient_leaks_between_conversations_of_a_row(tiny_gpt2: Path) -> None:
     encoding, model = encoding_of(tiny_gpt2), saucier.load(tiny_gpt2, dtype="float32")
-    sheet = task_of().sheet([talk("hot soup", "rich"), talk("a plate", "cold")], Encoding(encoding.tokenizer, 200,
+    sheet = task_of().encode([talk("hot soup", "rich"), talk("a plate", "cold")], Encoding(encoding.tokenizer, 200,
                                                                                           encoding.body))
     batch = sheet.batch(np.array([0]))
     numbers, labels = batch["documents"][0], batch["labels"][0]
@@ -138,18 +138,18 @@ def test_long_conversations_are_cut_or_left_out_and_counted(tiny_gpt2: Path) -> 
     short, long = talk("soup", "rich"), talk("soup", "rich " * 40)
     asked = talk("soup " * 40, "rich")
     rows = [short, long, asked]
-    cut = task_of(packing=False).sheet(rows, encoding)
-    assert cut.item.tolist() == [0, 1, 2]
-    assert (cut.cut.rows, cut.cut.dropped) == (2, 0)
-    answers = [[number for number in cut.wide["labels"].row(row).tolist() if number != IGNORED] for row in (0, 2)]
+    cut = task_of(packing=False).encode(rows, encoding)
+    assert cut.example_numbers.tolist() == [0, 1, 2]
+    assert (cut.truncation.rows, cut.truncation.dropped) == (2, 0)
+    answers = [[number for number in cut.sequences["labels"].row(row).tolist() if number != IGNORED] for row in (0, 2)]
     assert answers[0] == answers[1]
-    assert len(cut.wide["labels"].row(2)) == 40
-    whole = task_of(packing=False).sheet(rows, Encoding(encoding.tokenizer, 1000, encoding.body))
-    full, kept = (int((sheet.wide["labels"].values != IGNORED).sum()) for sheet in (whole, cut))
-    assert cut.cut.targets == full - kept
-    dropped = task_of(packing=False, too_long="drop").sheet(rows, encoding)
-    assert dropped.item.tolist() == [0]
-    assert dropped.cut.dropped == 2
+    assert len(cut.sequences["labels"].row(2)) == 40
+    whole = task_of(packing=False).encode(rows, Encoding(encoding.tokenizer, 1000, encoding.body))
+    full, kept = (int((sheet.sequences["labels"].values != IGNORED).sum()) for sheet in (whole, cut))
+    assert cut.truncation.targets == full - kept
+    dropped = task_of(packing=False, too_long="drop").encode(rows, encoding)
+    assert dropped.example_numbers.tolist() == [0]
+    assert dropped.truncation.dropped == 2
 
 
 @pytest.mark.parametrize("row", [

@@ -21,7 +21,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import (
+from saucier.tasks.written.definitions import (
     Declared,
     Equal,
     LabelToText,
@@ -75,13 +75,13 @@ def test_every_epoch_keeps_the_rates_and_every_row_has_its_turn() -> None:
 
 def test_a_batch_is_a_function_of_its_number_and_holds_several_tasks() -> None:
     sheet = EncodedExamples({"input_ids": Ragged.of([[1] * (1 + number % 5) for number in range(90)], 0)},
-                            item=np.arange(90), part=np.repeat([0, 1], [60, 30]))
+                            example_numbers=np.arange(90), task_numbers=np.repeat([0, 1], [60, 30]))
     batches = MixedBatches(sheet, np.array([0.5, 0.5]), 10, size=90, seed=2)
     assert batches.steps_per_epoch == 9
     later = MixedBatches(sheet, np.array([0.5, 0.5]), 10, size=90, seed=2)[31].units
     assert (batches[31].units == later).all()
-    assert sheet.part is not None
-    shares = [sheet.part[batches[step].units].mean() for step in range(90)]
+    assert sheet.task_numbers is not None
+    shares = [sheet.task_numbers[batches[step].units].mean() for step in range(90)]
     assert np.mean(shares) == pytest.approx(0.5, abs=0.01)
     assert np.mean([0 < one < 1 for one in shares]) > 0.8
     halves = [batches.rows(31, rank, 2).units.tolist() for rank in range(2)]
@@ -106,11 +106,11 @@ def test_the_rates_that_are_said_are_those_that_are_drawn(tiny_t5: Path) -> None
     rows = [MixtureExample(place, place.name, name, WrittenText(place, place.name, "soup", said))
             for name, said, place in (("one", ("a", "b", "c"), Place("file", 1)), ("two", ("d",), Place("file", 2)))]
     encoding = Encoding(load_tokenizer(tiny_t5), 48, load(tiny_t5, dtype="float32").config)
-    sheet = task.sheet(rows, encoding)
-    assert list(task.remarks(sheet)) == ["each comes at a rate of one 75.0%, two 25.0%"]
+    sheet = task.encode(rows, encoding)
+    assert list(task.training_notes(sheet)) == ["each comes at a rate of one 75.0%, two 25.0%"]
     batches = task.batches(sheet, 4, seed=0)
-    assert sheet.part is not None
-    assert np.mean([sheet.part[batches[step].units].mean() for step in range(8)]) == 0.25
+    assert sheet.task_numbers is not None
+    assert np.mean([sheet.task_numbers[batches[step].units].mean() for step in range(8)]) == 0.25
 
 
 def settings(tmp_path: Path, tiny_t5: Path, table: Table, **task: object) -> dict[str, object]:

@@ -15,7 +15,7 @@ from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
-from saucier.tasks.config import MultipleChoice
+from saucier.tasks.definitions import MultipleChoice
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.task import Encoding
 from saucier.text.tokenizer.tokenizer import load_tokenizer
@@ -91,12 +91,12 @@ def test_answers_do_not_depend_on_the_batch(chooser: TaskFolder, tmp_path: Path)
 def test_each_choice_is_a_row_behind_its_question(tiny_bert: Path, tmp_path: Path) -> None:
     row = {"article": "soup is rich", "question": "the soup", "options": ["fine", "cold"], "answer": "B"}
     tokenizer = load_tokenizer(tiny_bert)
-    task = MultipleChoiceTask(MultipleChoice()).learned(examples := read(lines(tmp_path / "race.jsonl", [row, row])))
-    sheet = task.sheet(examples, Encoding(tokenizer, 40, bert()))
-    batch = sheet.batch(sheet.item)
+    task = MultipleChoiceTask(MultipleChoice()).fit_labels(examples := read(lines(tmp_path / "race.jsonl", [row, row])))
+    sheet = task.encode(examples, Encoding(tokenizer, 40, bert()))
+    batch = sheet.batch(sheet.example_numbers)
     assert batch["input_ids"].shape[:2] == (2, 2)
     assert batch["labels"].tolist() == [1, 1]
-    assert sheet.wide["input_ids"].row(1).tolist() == tokenizer.encode("soup is rich", pair="the soup cold")
+    assert sheet.sequences["input_ids"].row(1).tolist() == tokenizer.encode("soup is rich", pair="the soup cold")
 
 
 @pytest.mark.parametrize("row", [
@@ -133,4 +133,4 @@ def test_wrong_rows_are_named(rows: list[dict], says: str, tmp_path: Path) -> No
 
 def checked(path: Path) -> None:
     examples = read(path)
-    MultipleChoiceTask(MultipleChoice()).learned(examples).check(examples)
+    MultipleChoiceTask(MultipleChoice()).fit_labels(examples).check_labels(examples)

@@ -17,7 +17,7 @@ from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.tasks.build import build_task
-from saucier.tasks.config import QuestionAnswering
+from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.examples import Tally
 from saucier.tasks.question_answering import NO_CHARACTER, QuestionAnsweringTask, best_spans
 from saucier.tasks.task import Encoding
@@ -113,16 +113,16 @@ def test_windows_hold_the_answer_and_name_their_characters(tiny_bert: Path, tmp_
     tokenizer = load_tokenizer(tiny_bert)
     task = QuestionAnsweringTask(QuestionAnswering(stride=6))
     examples = read(lines(tmp_path / "a.jsonl", paragraphs(20, 3, size=(20, 40))))
-    sheet = task.sheet(examples, Encoding(tokenizer, 24, bert()))
-    assert sheet.cut.targets == 0
+    sheet = task.encode(examples, Encoding(tokenizer, 24, bert()))
+    assert sheet.truncation.targets == 0
     owned: dict[int, list[int]] = {}
     answered = 0
     for unit in range(len(sheet)):
-        one = examples[int(sheet.item[unit])]
-        starts, ends, mine = (sheet.beside[name].row(unit) for name in ("starts", "ends", "owned"))
-        assert len(starts) == len(sheet.wide["input_ids"].row(unit)) <= 24
-        owned.setdefault(int(sheet.item[unit]), []).extend(starts[mine == 1].tolist())
-        first, last = int(sheet.flat["start_positions"][unit]), int(sheet.flat["end_positions"][unit])
+        one = examples[int(sheet.example_numbers[unit])]
+        starts, ends, mine = (sheet.position_data[name].row(unit) for name in ("starts", "ends", "owned"))
+        assert len(starts) == len(sheet.sequences["input_ids"].row(unit)) <= 24
+        owned.setdefault(int(sheet.example_numbers[unit]), []).extend(starts[mine == 1].tolist())
+        first, last = int(sheet.unit_values["start_positions"][unit]), int(sheet.unit_values["end_positions"][unit])
         if first:
             answered += 1
             assert one.context[starts[first]:ends[last]] == one.answers[0].text
@@ -140,9 +140,9 @@ def test_windows_hold_the_answer_and_name_their_characters(tiny_bert: Path, tmp_
 def test_an_answer_that_no_window_holds_is_counted(tiny_bert: Path, tmp_path: Path) -> None:
     long = " ".join(["soup"] * 30)
     path = lines(tmp_path / "a.jsonl", [{"question": "the cook", "context": long, "answers": [long]}])
-    sheet = QuestionAnsweringTask(QuestionAnswering()).sheet(read(path),
+    sheet = QuestionAnsweringTask(QuestionAnswering()).encode(read(path),
                                                              Encoding(load_tokenizer(tiny_bert), 16, bert()))
-    assert (sheet.cut.targets, sheet.cut.what) == (1, "answers")
+    assert (sheet.truncation.targets, sheet.truncation.what) == (1, "answers")
 
 
 def test_the_best_spans_are_those_of_trying_all() -> None:

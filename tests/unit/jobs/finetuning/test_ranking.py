@@ -17,7 +17,7 @@ from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.jobs.score import ScoreRequest, score_files
 from saucier.tasks.build import build_task
-from saucier.tasks.config import Ranking
+from saucier.tasks.definitions import Ranking
 
 Table = Callable[..., Path]
 WORDS = ["training.epochs=6", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]

@@ -20,15 +20,15 @@ from saucier.jobs.finetuning.start import add_global_tokens, training_texts
 from saucier.model import build
 from saucier.recipes.catalogue import FOLDER
 from saucier.tasks.build import build_task
-from saucier.tasks.config import Classification, TaskConfig
+from saucier.tasks.definitions import Classification, TaskConfig
 from saucier.tasks.examples import Example, Place
 from saucier.tasks.labelled_texts import LabelledText
-from saucier.tasks.written.config import Instruction, LabelToText, StepByStep, Summarization
+from saucier.tasks.written.definitions import Instruction, LabelToText, StepByStep, Summarization
 from saucier.tasks.written.instruction import Conversation, Message
 from saucier.tasks.written.text_to_text import RationaleExample, WrittenText
 from saucier.text.config import ByteBPE, SpecialTokens
 from saucier.text.tokenizer.training import train_tokenizer
-from saucier.training.config import AdamW, Muon
+from saucier.training.hyperparameters import AdamW, Muon
 
 WORDS = ("cheap", "dear")
 SMALL = ("recipe.model.dim=32", "recipe.model.heads=2", "recipe.model.layers=1", "recipe.model.hidden=64",

@@ -13,7 +13,7 @@ from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import StepByStep
+from saucier.tasks.written.definitions import StepByStep
 from saucier.tasks.written.text_to_text import RATIONALE_LABELS, RationaleExample
 
 
@@ -32,8 +32,8 @@ def test_the_loss_is_the_answers_mean_and_lambda_times_that_of_the_reasons(
     place: Path = request.getfixturevalue(folder)
     encoding, model = encoding_of(place), saucier.load(place, dtype="float32")
     task = build_task(StepByStep(weight=0.25))
-    sheet = task.sheet(rows(), encoding)
-    assert sheet.item.tolist() == [0, 1, 0, 1]
+    sheet = task.encode(rows(), encoding)
+    assert sheet.example_numbers.tolist() == [0, 1, 0, 1]
     batch = sheet.batch(np.arange(4))
     loss = task.objective(model, batch)
     means = []
@@ -49,14 +49,14 @@ def test_the_loss_is_the_answers_mean_and_lambda_times_that_of_the_reasons(
 def test_each_prefix_asks_for_its_own(tiny_t5: Path) -> None:
     encoding = encoding_of(tiny_t5)
     tokenizer, task = encoding.tokenizer, build_task(StepByStep())
-    sheet = task.sheet(rows(), encoding)
-    assert sheet.wide["input_ids"].row(0).tolist() == tokenizer.encode("[label] the soup is fine")
-    assert sheet.wide["input_ids"].row(2).tolist() == tokenizer.encode("[rationale] the soup is fine")
-    assert sheet.wide["labels"].row(0).tolist() == tokenizer.encode("good")
-    assert set(sheet.wide[RATIONALE_LABELS].row(0).tolist()) == {IGNORED}
-    assert set(sheet.wide["labels"].row(2).tolist()) == {IGNORED}
-    assert sheet.wide[RATIONALE_LABELS].row(2).tolist() == tokenizer.encode("fine soup is lovely")
-    assert task.fitted(sheet).config.writing.tokens == len(tokenizer.encode("good"))  # type: ignore[union-attr]
+    sheet = task.encode(rows(), encoding)
+    assert sheet.sequences["input_ids"].row(0).tolist() == tokenizer.encode("[label] the soup is fine")
+    assert sheet.sequences["input_ids"].row(2).tolist() == tokenizer.encode("[rationale] the soup is fine")
+    assert sheet.sequences["labels"].row(0).tolist() == tokenizer.encode("good")
+    assert set(sheet.sequences[RATIONALE_LABELS].row(0).tolist()) == {IGNORED}
+    assert set(sheet.sequences["labels"].row(2).tolist()) == {IGNORED}
+    assert sheet.sequences[RATIONALE_LABELS].row(2).tolist() == tokenizer.encode("fine soup is lovely")
+    assert task.fit_lengths(sheet).config.writing.tokens == len(tokenizer.encode("good"))  # type: ignore[union-attr]
 
 
 def test_without_weight_only_answers_are_learned(tiny_t5: Path, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_without_weight_only_answers_are_learned(tiny_t5: Path, tmp_path: Path) 
     source = find_sources([str(path)])[0]
     task = build_task(StepByStep(weight=0))
     found = list(task.read(source, Tally(), labelled=True))
-    assert len(task.sheet(found, encoding_of(tiny_t5))) == 1
+    assert len(task.encode(found, encoding_of(tiny_t5))) == 1
     with pytest.raises(saucier.InputError, match="no column for the rationale"):
         list(build_task(StepByStep()).read(source, Tally(), labelled=True))
     path.write_text("input\tother\nsoup\tgood\n")
@@ -80,6 +80,6 @@ def test_without_weight_only_answers_are_learned(tiny_t5: Path, tmp_path: Path) 
 def test_a_batch_of_reasons_alone_is_a_batch(tiny_t5: Path) -> None:
     encoding, model = encoding_of(tiny_t5), saucier.load(tiny_t5, dtype="float32")
     task = build_task(StepByStep())
-    batch = task.sheet(rows(), encoding).batch(np.array([2, 3]))
+    batch = task.encode(rows(), encoding).batch(np.array([2, 3]))
     loss = task.objective(model, batch)
     assert loss.over(task.objective.count(batch)).item() > 0

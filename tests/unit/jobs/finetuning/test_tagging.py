@@ -17,7 +17,7 @@ from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answe
 from saucier.jobs.finetuning.results import format_answer
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.objectives.base import IGNORED
-from saucier.tasks.config import AsWritten, Tagging
+from saucier.tasks.definitions import AsWritten, Tagging
 from saucier.tasks.examples import Tally
 from saucier.tasks.tagging import NO_WORD, TaggingTask
 from saucier.tasks.task import Encoding
@@ -98,17 +98,17 @@ def test_answers_do_not_depend_on_the_batch(tagger: TaskFolder, tmp_path: Path) 
 
 def test_each_word_has_one_label_whatever_the_windows(tiny_bert: Path, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tiny_bert)
-    task = TaggingTask(Tagging()).learned(examples := read(column_file(tmp_path / "a.tsv", 30, 3, longest=40)))
-    sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
+    task = TaggingTask(Tagging()).fit_labels(examples := read(column_file(tmp_path / "a.tsv", 30, 3, longest=40)))
+    sheet = task.encode(examples, Encoding(tokenizer, 16, bert()))
     assert len(sheet) > len(examples)
     told: dict[int, list[tuple[int, str]]] = {}
     for unit in range(len(sheet)):
-        words, labels = sheet.beside["words"].row(unit), sheet.wide["labels"].row(unit)
+        words, labels = sheet.position_data["words"].row(unit), sheet.sequences["labels"].row(unit)
         assert len(words) <= 16
         assert ((labels == IGNORED) == (words == NO_WORD)).all()
         for word, label in zip(words.tolist(), labels.tolist(), strict=True):
             if word != NO_WORD:
-                told.setdefault(int(sheet.item[unit]), []).append((word, task.config.labels[label]))
+                told.setdefault(int(sheet.example_numbers[unit]), []).append((word, task.config.labels[label]))
     for number, one in enumerate(examples):
         assert sorted(told[number]) == list(enumerate(one.tags))
 
@@ -128,11 +128,11 @@ def test_a_byte_level_tokenizer_spells_every_word_behind_a_space() -> None:
 def test_a_word_without_a_token_is_read_as_unknown(tiny_bert: Path, tmp_path: Path) -> None:
     path = tmp_path / "silent.tsv"
     path.write_text("the\tO\n\u200b\tO\nsoup\tB-X\n", encoding="utf-8")
-    task = TaggingTask(Tagging()).learned(examples := read(path))
+    task = TaggingTask(Tagging()).fit_labels(examples := read(path))
     tokenizer = load_tokenizer(tiny_bert)
     with pytest.warns(UserWarning, match="1 words give no token"):
-        sheet = task.sheet(examples, Encoding(tokenizer, 16, bert()))
-    ids, words = sheet.wide["input_ids"].row(0), sheet.beside["words"].row(0)
+        sheet = task.encode(examples, Encoding(tokenizer, 16, bert()))
+    ids, words = sheet.sequences["input_ids"].row(0), sheet.position_data["words"].row(0)
     assert sorted(words[words != NO_WORD].tolist()) == [0, 1, 2]
     assert ids[words.tolist().index(1)] == tokenizer.unk_id
 
@@ -174,8 +174,8 @@ def test_wrong_rows_are_named(name: str, text: str, says: str, tmp_path: Path) -
 
 
 def test_a_tag_that_is_never_trained_is_named(tmp_path: Path) -> None:
-    task = TaggingTask(Tagging()).learned(read(column_file(tmp_path / "a.tsv", 5, 3)))
+    task = TaggingTask(Tagging()).fit_labels(read(column_file(tmp_path / "a.tsv", 5, 3)))
     other = tmp_path / "b.tsv"
     other.write_text("a\tO\nb\tB-ODD\n\nc\tB-ODD\n", "utf-8")
     with pytest.raises(saucier.InputError, match=r"b.tsv, line 1: label 'B-ODD' is not among the 5 .*and 1 more rows"):
-        task.check(read(other))
+        task.check_labels(read(other))

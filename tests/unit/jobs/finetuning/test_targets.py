@@ -17,7 +17,7 @@ from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Place
 from saucier.tasks.labelled_texts import LabelledText
 from saucier.tasks.task import Task
-from saucier.tasks.written.config import LabelToText, Member, Mixture, NumberToText, StepByStep, Summarization
+from saucier.tasks.written.definitions import LabelToText, Member, Mixture, NumberToText, StepByStep, Summarization
 from saucier.tasks.written.task_mixture import MixtureExample
 from saucier.tasks.written.text_to_text import RationaleExample, WrittenText
 from saucier.text.config import WordPiece
@@ -25,7 +25,7 @@ from saucier.text.tokenizer.training import train_tokenizer
 
 PLACE = Place("file", 1)
 CLASSES = LabelToText(words={"0": "bad", "1": "fine"}, labels=("0", "1"))
-CLASS: LabelledText[str] = LabelledText(PLACE, "one", "soup", None, "1")
+CLASS: LabelledText = LabelledText(PLACE, "one", "soup", None, "1")
 MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=NumberToText())})
 
 
@@ -38,7 +38,7 @@ MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=Number
      ["[label] ", "[rationale] ", "soup", "good", "it is hot"]),
     (build_task(MIXED), MixtureExample(PLACE, "one", "tone", CLASS), ["soup", "fine"]),
 ])
-def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task[Any], example: Any, told: list[str]) -> None:
+def test_a_new_tokenizer_learns_from_all_that_is_written(task: Task, example: Any, told: list[str]) -> None:
     body = FAMILIES["t5"](dim=16, layers=1, heads=2, hidden=16)
     assert list(training_texts(Splits(task, [example], [], []), body)) == told
 
@@ -55,12 +55,13 @@ def test_words_that_a_tokenizer_does_not_know_are_told() -> None:
     alike = CLASSES.model_copy(update={"words": {"0": "çç", "1": "ßß"}})
     for task in (build_task(alike), build_task(Mixture(tasks={**MIXED.tasks, "tone": Member(task=alike)}))):
         with pytest.raises(InputError, match=r"task\.words: to the tokenizer the words of '0' and '1' are the same"):
-            task.spelled(tokenizer)
-    assert build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}})).spelled(tokenizer) is tokenizer
+            task.extend_tokenizer(tokenizer)
+    apart = build_task(CLASSES.model_copy(update={"words": {"0": "soup", "1": "sat"}}))
+    assert apart.extend_tokenizer(tokenizer) is tokenizer
     splits = Splits(build_task(CLASSES), [CLASS], [], [])
     sheet = EncodedExamples({"input_ids": Ragged.of([tokenizer.encode("soup sat"), tokenizer.encode("ß soup")], 0),
                              "labels": Ragged.of([tokenizer.encode("çç"), tokenizer.encode("soup")], -100)},
-                            item=np.arange(2))
+                            example_numbers=np.arange(2))
     assert list(describe_unknown_tokens(splits, sheet, tokenizer)) == [
         "  1 of 8 tokens that are read are unknown to the tokenizer",
         "  1 tokens to write are unknown to the tokenizer: [UNK] is learned there"]

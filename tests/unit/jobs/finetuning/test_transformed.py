@@ -21,7 +21,7 @@ from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.model import build
 from saucier.objectives.labels import ClassLabels
 from saucier.objectives.prediction import AuxiliaryLanguageModelling
-from saucier.tasks.config import Transformed
+from saucier.tasks.definitions import Transformed
 from saucier.tasks.labelled_texts import DELIMITER, EXTRACT, START, encode_transformed, extend_tokenizer
 from saucier.tasks.task import Encoding
 from saucier.text.config import ByteBPE

@@ -21,7 +21,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.config import TextToText, Translation, Writing
+from saucier.tasks.written.definitions import TextToText, Translation, Writing
 from saucier.tasks.written.prompts import Prompt, encode_prompts
 from saucier.tasks.written.task import WritingTask
 from saucier.tasks.written.text_to_text import WrittenText
@@ -30,7 +30,7 @@ Table = Callable[..., Path]
 WORDS = ["training.epochs=1", "training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32"]
 
 
-def loss_of(model: saucier.Transformer, task: WritingTask[WrittenText], sheet: EncodedExamples) -> tuple[float, float]:
+def loss_of(model: saucier.Transformer, task: WritingTask, sheet: EncodedExamples) -> tuple[float, float]:
     """Return the loss of all rows of a sheet in one batch, and its targets."""
     with torch.no_grad():
         loss = task.objective(model, sheet.batch(np.arange(len(sheet))))
@@ -64,7 +64,7 @@ def files(table: Table) -> tuple[Path, Path]:
 def test_an_encoder_decoder_learns_the_target_behind_its_start_token(tiny_t5: Path) -> None:
     encoding = encoding_of(tiny_t5)
     tokenizer = encoding.tokenizer
-    sheet = build_task(TextToText(prefix="turn: ")).sheet([example("soup cat", "cat soup")], encoding)
+    sheet = build_task(TextToText(prefix="turn: ")).encode([example("soup cat", "cat soup")], encoding)
     batch = sheet.batch(np.array([0]))
     target = tokenizer.encode("cat soup")
     assert batch["input_ids"][0].tolist() == tokenizer.encode("turn: soup cat")
@@ -76,25 +76,25 @@ def test_an_encoder_decoder_learns_the_target_behind_its_start_token(tiny_t5: Pa
 def test_a_decoder_learns_the_response_alone(tiny_gpt2: Path) -> None:
     encoding = encoding_of(tiny_gpt2)
     tokenizer = encoding.tokenizer
-    sheet = build_task(TextToText(prefix="turn: ")).sheet([example("soup cat", "cat soup")], encoding)
+    sheet = build_task(TextToText(prefix="turn: ")).encode([example("soup cat", "cat soup")], encoding)
     prompt = [tokenizer.eos_id, *tokenizer.encode("turn: soup cat\n")]
     response = [*tokenizer.encode("cat soup"), tokenizer.eos_id]
-    assert sheet.wide["input_ids"].row(0).tolist() == [*prompt, *response[:-1]]
-    assert sheet.wide["labels"].row(0).tolist() == [IGNORED] * (len(prompt) - 1) + response
+    assert sheet.sequences["input_ids"].row(0).tolist() == [*prompt, *response[:-1]]
+    assert sheet.sequences["labels"].row(0).tolist() == [IGNORED] * (len(prompt) - 1) + response
 
 
 def test_pairs_in_one_row_have_the_losses_of_pairs_alone(tiny_t5: Path, tiny_gpt2: Path) -> None:
     encoding, model = encoding_of(tiny_t5, 200), saucier.load(tiny_t5, dtype="float32")
     rows = [example(text, target) for text, target in written_rows(40, 3)]
     alone, shared = build_task(TextToText()), build_task(TextToText(packing=True))
-    sheets = alone.sheet(rows, encoding), shared.sheet(rows, encoding)
+    sheets = alone.encode(rows, encoding), shared.encode(rows, encoding)
     assert len(sheets[1]) < len(sheets[0]) / 2
     assert sheets[1].lengths.max() <= encoding.length
     expected, found = loss_of(model, alone, sheets[0]), loss_of(model, shared, sheets[1])
     assert found[1] == expected[1] and found[0] == pytest.approx(expected[0], rel=1e-5)
-    assert shared.fitted(sheets[1]).config.writing == alone.fitted(sheets[0]).config.writing
+    assert shared.fit_lengths(sheets[1]).config.writing == alone.fit_lengths(sheets[0]).config.writing
     with pytest.raises(saucier.InputError, match=r"task\.packing"):
-        shared.sheet(rows, encoding_of(tiny_gpt2))
+        shared.encode(rows, encoding_of(tiny_gpt2))
 
 
 def test_packed_pairs_are_fine_tuned(tiny_t5: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_the_loss_is_that_of_a_computation_by_hand(folder: str, request: pytest.
     encoding, model = encoding_of(place), saucier.load(place, dtype="float32")
     task = build_task(TextToText())
     rows = [example(text, target) for text, target in written_rows(5, 3)]
-    sheet = task.sheet(rows, encoding)
+    sheet = task.encode(rows, encoding)
     loss = task.objective(model, sheet.batch(np.arange(5)))
     total, count = 0.0, 0
     for number in range(5):  # alone, without padding
-        ids = {name: torch.from_numpy(sheet.wide[name].row(number))[None] for name in sheet.wide}
+        ids = {name: torch.from_numpy(sheet.sequences[name].row(number))[None] for name in sheet.sequences}
         labels = ids.pop("labels")[0]
         logits = model(**ids).logits[0].log_softmax(-1)
         for place_, label in enumerate(labels.tolist()):
@@ -128,10 +128,10 @@ def test_what_is_cut_is_the_text_and_both_sides_are_counted(tiny_t5: Path, tiny_
     task = build_task(TextToText(prefix="turn: ", writing=Writing(tokens=6)))
     encoding = encoding_of(tiny_t5, 12)
     size, target = (len(encoding.tokenizer.encode(text)) for text in (f"turn: {long}", short))
-    sheet = task.sheet([example(long, short), example("cat", "cat")], encoding)
-    assert sheet.wide["input_ids"].lengths.max() == 12
-    assert sheet.wide["labels"].row(0).tolist()[-1] == encoding.tokenizer.eos_id
-    assert (sheet.cut.rows, sheet.cut.tokens, sheet.cut.targets) == (1, size - 12, target - 6)
+    sheet = task.encode([example(long, short), example("cat", "cat")], encoding)
+    assert sheet.sequences["input_ids"].lengths.max() == 12
+    assert sheet.sequences["labels"].row(0).tolist()[-1] == encoding.tokenizer.eos_id
+    assert (sheet.truncation.rows, sheet.truncation.tokens, sheet.truncation.targets) == (1, size - 12, target - 6)
     decoder = encoding_of(tiny_gpt2, 24)
     rows, lost = encode_prompts([Prompt("turn: ", long, "\n")], decoder, 24)
     text = decoder.tokenizer.decode(rows[0])
@@ -144,8 +144,8 @@ def test_what_is_cut_is_the_text_and_both_sides_are_counted(tiny_t5: Path, tiny_
 def test_several_references_are_all_learned_and_all_right(tiny_t5: Path) -> None:
     task = build_task(TextToText())
     rows = [example("cat", "soup", "bread"), example("cook", "plate")]
-    sheet = task.sheet(rows, encoding_of(tiny_t5))
-    assert sheet.item.tolist() == [0, 0, 1]
+    sheet = task.encode(rows, encoding_of(tiny_t5))
+    assert sheet.example_numbers.tolist() == [0, 0, 1]
     assert [task.gold(one) for one in rows] == [["soup", "bread"], "plate"]
     assert task.gold(example("cat")) is None
 
@@ -212,7 +212,7 @@ def test_a_multilingual_model_is_told_both_languages(family: str, table: Table, 
     folder = folder_of(family, tmp_path)
     encoding = encoding_of(folder, 20)
     task = build_task(Translation(source_language="de", target_language="fr"))
-    batch = task.sheet([example("ein hund", "le chien")], encoding).batch(np.array([0]))
+    batch = task.encode([example("ein hund", "le chien")], encoding).batch(np.array([0]))
     source, target = ([encoding.tokenizer.token_to_id(word) for word in text.split()]
                       for text in ("ein hund", "le chien"))
     front = family == "m2m_100"
@@ -227,4 +227,4 @@ def test_a_multilingual_model_is_told_both_languages(family: str, table: Table, 
     told = json.loads((done.model / "generation_config.json").read_text())
     assert told["forced_bos_token_id" if front else "decoder_start_token_id"] == IDS["fr"]
     with pytest.raises(saucier.InputError, match="the model knows no language 'xx'"):
-        build_task(Translation(target_language="xx")).sheet([example("ein", "le")], encoding)
+        build_task(Translation(target_language="xx")).encode([example("ein", "le")], encoding)

@@ -1,5 +1,5 @@
 """Tasks as data: what is predicted of a text, a pair, a question or a sentence, which columns of a labelled file
-hold what, and how texts become one row. No torch. Tasks whose answer is a text are in `written/config.py`.
+hold what, and how texts become one row. No torch. Tasks whose answer is a text are in `written/definitions.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-from saucier.tasks.written.config import ColumnName, WrittenTask
+from saucier.tasks.written.definitions import ColumnName, WrittenTask
 
 
 class TokenizerFrame(Config):

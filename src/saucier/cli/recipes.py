@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, refuse_page
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,26 +14,16 @@ if TYPE_CHECKING:
     from saucier.recipes import Recipe
 
 Book = Annotated[bool,
-                 typer.Option("--book",
-                              help="Print docs/book.md: every row of the Book, its recipes, its tests and its state.")]
-
-Bodies = Annotated[bool, typer.Option("--bodies", help="Print docs/bodies.md: which objective trains which body.")]
+                 typer.Option("--book", callback=refuse_page,
+                              help="Until 0.2 this printed docs/book.md; now tools/book.py writes it.")]
+Bodies = Annotated[bool,
+                   typer.Option("--bodies", callback=refuse_page,
+                                help="Until 0.2 this printed docs/bodies.md; now tools/book.py writes it.")]
 
 
 def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
     from saucier.jobs.run.console import print_json, print_table
-
-    if book:
-        from saucier.report.book import book_page
-
-        typer.echo(book_page(), nl=False)
-        return
-    if bodies:
-        from saucier.report.book import bodies_page
-
-        typer.echo(bodies_page(), nl=False)
-        return
     from saucier.recipes import names, recipe
 
     found = [recipe(name) for name in names()]

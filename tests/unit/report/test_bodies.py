@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.unit.objectives.helpers import pairs, rows
+from tools.book import ObjectiveOnBody, bodies_page, check_pair, list_bodies, list_objectives
 
 from saucier.errors import InputError
 from saucier.model import build
@@ -16,7 +17,6 @@ from saucier.objectives import config as c
 from saucier.objectives.base import ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
 from saucier.objectives.rows import choose_rows
-from saucier.report.book import ObjectiveOnBody, bodies_page, check_pair, list_bodies, list_objectives
 from saucier.text.rows.kinds import TextPairRequest
 
 IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(10), *range(100, 200)),

@@ -10,23 +10,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from saucier.checkpoints.fields import COMMON, GENERATION, NEUTRAL, SPECIAL_IDS, Key, neutral_fields
+from saucier.checkpoints.fields import COMMON, GENERATION, SPECIAL_IDS, Key, neutral_fields
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError, suggest_name
 from saucier.families import LAYOUTS
-
-SHARED = "Of these only one value is obeyed where a family does not list them: " + ", ".join(
-    f"`{name}` (`{value}`)" for name, value in NEUTRAL.items()) + "."
-HEAD = f"""# Published checkpoints
-
-What `saucier.load` opens and `model.save` writes back, by the `model_type` of a folder's config.json. A class is what
-the folder holds, or what `head=` asks for. A field that is not expressed is refused by its name, unless it is known to
-change no number. Written by `saucier families --page`; a test holds this page current. How to use it:
-[checkpoints.md](checkpoints.md).
-
-{SHARED}
-
-"""
 
 
 def list_layouts() -> list[Layout]:
@@ -159,24 +146,3 @@ def layout_details(one: Layout) -> Group:
     classes = Text("classes: " + ", ".join(one.classes))
     return Group(Text(one.model_type, style="cyan bold"), classes, shown, shared, free,
                  Text("any other field is refused by its name"))
-
-
-def published_page() -> str:
-    """Return docs/published.md."""
-    return HEAD + "\n".join(layout_section(one) for one in LAYOUTS.values())
-
-
-def layout_section(one: Layout) -> str:
-    """Return the part of the page about one layout."""
-    acting = [found for found in own_rulings(one) if found.acts]
-    whole = ", ".join(f"`{found.name}`" for found in acting if found.obeyed == ANY)
-    some = [f"- `{found.name}`: {found.words or ', '.join(f'`{value}`' for value in found.values or ())}"
-            for found in acting if found.refused]
-    older = ", ".join(f"`{found.name}`" for found in acting if found.newer)
-    lines = [f"## {one.model_type}", "", "Classes: " + ", ".join(f"`{name}`" for name in one.classes) + ".", "",
-             f"Obeyed with every value that makes a model: {whole}."]
-    if older:
-        lines += ["", f"Other spellings of these: {older}."]
-    if some:
-        lines += ["", "Obeyed with these values, refused with others:", "", *some]
-    return "\n".join(lines) + "\n"

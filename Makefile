@@ -52,9 +52,7 @@ guard: .venv/.test
 	.venv/bin/python -m benchmarks.guard $(BASE)
 
 book: .venv/.core
-	.venv/bin/saucier recipes --book > docs/book.md
-	.venv/bin/saucier families --page > docs/published.md
-	.venv/bin/saucier recipes --bodies > docs/bodies.md
+	.venv/bin/python tools/book.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Saucier
+from tools.book import published_page
 
 from saucier.recipes import names
 
@@ -53,9 +54,17 @@ def test_families_lists_what_can_be_opened(saucier: Saucier) -> None:
     assert "bert" in answer.error
 
 
-def test_the_page_of_published_layouts_is_current(saucier: Saucier, root: Path) -> None:
+def test_the_page_of_published_layouts_is_current(root: Path) -> None:
     page = (root / "docs" / "published.md").read_text(encoding="utf-8")
-    assert page == saucier("families", "--page").out, "run `make book`"
+    assert page == published_page(), "run `make book`"
+
+
+@pytest.mark.parametrize("words", [("recipes", "--book"), ("recipes", "--bodies"), ("families", "--page")])
+def test_a_page_that_left_the_package_names_its_tool(saucier: Saucier, words: tuple[str, str]) -> None:
+    answer = saucier(*words)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "tools/book.py" in answer.error
 
 
 def test_schema_knows_every_section(saucier: Saucier) -> None:

@@ -28,7 +28,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from saucier.checkpoints.fields import GENERATION, SPECIAL_IDS
 from saucier.families import LAYOUTS
-from saucier.report.published import Ruling, rule_fields
+from saucier.lens.layouts import Ruling, rule_fields
 
 FAMILIES = sorted(path.stem for path in Path(draws.__path__[0]).glob("*.py") if path.stem != "__init__")
 WRITES = re.compile("ConditionalGeneration|CausalLM|LMHead|MaskedLM|Decoder|PreTraining|MTModel")

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from saucier.recipes import Recipe
 
 
+def refuse_page(option: typer.CallbackParam, value: bool) -> bool:
+    """Refuse an option that printed a page of the documentation until version 0.2. Raises `InputError`."""
+    from saucier.errors import InputError
+
+    if value:
+        raise InputError("pages of the documentation are written by tools/book.py now", where=option.opts[0],
+                         remedy="run `make book` in the repository")
+    return value
+
 
 def new_folder(value: Path | None) -> Path | None:
     """Return the folder of an option. Raises `InputError` where none can be written, before any work is done."""

@@ -6,44 +6,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, refuse_page
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from saucier.recipes import Recipe
+    from saucier.table import Table
 
 Book = Annotated[bool,
-                 typer.Option("--book",
-                              help="Print docs/book.md: every row of the Book, its recipes, its tests and its state.")]
-
-Bodies = Annotated[bool, typer.Option("--bodies", help="Print docs/bodies.md: which objective trains which body.")]
+                 typer.Option("--book", callback=refuse_page,
+                              help="Until 0.2 this printed docs/book.md; now tools/book.py writes it.")]
+Bodies = Annotated[bool,
+                   typer.Option("--bodies", callback=refuse_page,
+                                help="Until 0.2 this printed docs/bodies.md; now tools/book.py writes it.")]
 
 
 def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
     from saucier.jobs.run.console import print_json, print_table
-
-    if book:
-        from saucier.report.book import book_page
-
-        typer.echo(book_page(), nl=False)
-        return
-    if bodies:
-        from saucier.report.book import bodies_page
-
-        typer.echo(bodies_page(), nl=False)
-        return
     from saucier.recipes import names, recipe
 
     found = [recipe(name) for name in names()]
     if as_json:
-        print_json([summary(one) for one in found])
+        print_json([recipe_as_json(one) for one in found])
     else:
-        print_table(table(found))
+        print_table(recipes_table(found))
 
 
-def summary(one: Recipe) -> dict[str, Any]:
+def recipe_as_json(one: Recipe) -> dict[str, Any]:
     """Return what the table says, as plain values."""
     from saucier.config import parameters
 
@@ -53,18 +42,13 @@ def summary(one: Recipe) -> dict[str, Any]:
             "claims": one.claims.model_dump(exclude_none=True)}
 
 
-def table(found: list[Recipe]) -> Table:
+def recipes_table(found: list[Recipe]) -> Table:
     """Return the table for a person."""
-    from rich.table import Table
-
+    from saucier.config import parameters
     from saucier.plain import format_quantity
+    from saucier.table import Table
 
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("recipe", "family", "objective"):
-        shown.add_column(heading, style="cyan" if heading == "recipe" else "", no_wrap=True)
-    shown.add_column("parameters", justify="right", no_wrap=True)
-    shown.add_column("about", overflow="fold")
-    for values in map(summary, found):
-        shown.add_row(values["name"], values["family"], values["objective"], format_quantity(values["parameters"]),
-                      values["about"])
-    return shown
+    rows = [(one.name, one.family, one.objective.kind, format_quantity(parameters(one.model)), one.about)
+            for one in found]
+    return Table(("recipe", "family", "objective", "parameters", "about"), rows, numbers=(3,), folded=(4,),
+                 colours={0: "cyan"})

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from rich.table import Table
 from rich.text import Text
 
-from saucier.config import MemoryEstimate, parameters
+from saucier.config import parameters
 from saucier.config.base import Config
 from saucier.cost.calibration import Calibration, calibrate
 from saucier.cost.workload import (
@@ -27,6 +26,7 @@ from saucier.errors import InputError
 from saucier.files import read_object, write_text
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.table import Table
 
 PLAN_FILE = "plan.json"
 SCALED = {"layers": "measured with one and two layers, and scaled up",
@@ -103,10 +103,12 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
     measured = None if seconds is None else calibrate(recipe, work, seconds=seconds)
     dtype = measured.dtype if measured else recipe.training.dtype.replace("auto", UNKNOWN)
     tokens, steps = tokens_per_step(recipe, work), recipe.training.steps
+    memory = training_memory(recipe, vocab, dtype)
     plan = Plan(recipe=recipe.name, parameters=parameters(recipe.model_for(vocab)), steps=steps,
                 tokens=round(steps * (tokens.first + tokens.second)), targets=round(steps * tokens.targets),
                 flops=steps * training_flops(recipe, vocab, tokens),
-                dtype=dtype, memory=memory_by_purpose(training_memory(recipe, vocab, dtype)),
+                dtype=dtype, memory={name: getattr(memory, name) for name in ("weights", "gradients", "optimizer",
+                                                                             "activations")},
                 notes=plan_notes(recipe, work, held_out_tokens, measured))
     return plan if measured is None else add_times(
         plan, recipe, work, measured=measured, held_out=held_out_tokens or 0, program=program)
@@ -122,11 +124,6 @@ def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibrati
     return plan.model_copy(update={
         "step_seconds": step, "evaluation_seconds": evaluation, "seconds": plan.steps * step + evaluation,
         "peak_memory": measured.growth + (measured.base if program is None else program), "machine": measured.machine})
-
-
-def memory_by_purpose(memory: MemoryEstimate) -> dict[str, int]:
-    """Return the bytes of training by purpose."""
-    return {name: getattr(memory, name) for name in ("weights", "gradients", "optimizer", "activations")}
 
 
 def plan_notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured: Calibration | None) -> tuple[str,
@@ -172,12 +169,7 @@ def measured_lines(plan: Plan) -> list[tuple[str, str, str]]:
 
 def render_plan(plan: Plan) -> Table:
     """Return what `saucier plan` prints."""
-    table = Table(title=f"the cost of {plan.recipe}", title_justify="left", title_style="bold green", box=None,
-                  pad_edge=False, show_header=False, padding=(0, 3, 0, 0), caption_justify="left",
-                  caption="\n".join((plan.machine, *plan.notes)).strip())
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(justify="right", style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for what, how_much, remark in plan_lines(plan):
-        table.add_row(what, how_much, Text(remark, style="dim"))
-    return table
+    rows = [(what, amount, Text(remark, style="dim")) for what, amount, remark in plan_lines(plan)]
+    return Table(("", "", ""), rows, numbers=(1,), folded=(2,), colours={0: "cyan", 1: "bold"}, gap=3,
+                 title=Text(f"the cost of {plan.recipe}", style="bold green"),
+                 caption="\n".join((plan.machine, *plan.notes)).strip())

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from saucier import config as c
@@ -23,6 +22,7 @@ from saucier.folders.save import save_bare
 from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer, run_folder_of
+from saucier.table import Table
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.python_texts import read_help_topics
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -285,19 +285,11 @@ def render_diagnosis(found: Diagnosis) -> RenderableType:
     """Lay a diagnosis out for a person."""
     head = Text(f"{found.model}: {found.parameters:,} parameters in {found.dtype}; rows of "
                 f"{', '.join(map(str, found.lengths))} tokens ({found.text})", style="dim")
-    return Group(head, Text(), findings_table(found), Text(), conclude(found))
-
-
-def findings_table(found: Diagnosis) -> Table:
-    """Show every finding; differences are beside 1 + the size of the number."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("law", "largest difference", "tolerance", "verdict", ""):
-        table.add_column(heading, justify="right" if heading in ("largest difference", "tolerance") else "left",
-                         no_wrap=heading != "")
-    for one in found.findings:
-        table.add_row(one.name, format_difference(one.difference), format_difference(one.tolerance),
-                      Text(one.verdict, style=COLOURS[one.verdict]), one.why)
-    return table
+    rows = [(one.name, format_difference(one.difference), format_difference(one.tolerance),
+             Text(one.verdict, style=COLOURS[one.verdict]), one.why) for one in found.findings]
+    table = Table(("law", "largest difference", "tolerance", "verdict", ""), rows, numbers=(1, 2), folded=(4,),
+                  cut_words=True)
+    return Group(head, Text(), table, Text(), conclude(found))
 
 
 def format_difference(value: float | None) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
+from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, PairedRow, as_kind, group_rows, guess_kind, match
 from saucier.tasks.metrics.classes import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
@@ -277,28 +277,20 @@ def format_interval(low: float, high: float, *, signed: bool = False) -> str:
     return f"{format_score(low, signed=signed)} … {format_score(high, signed=signed)}" if math.isfinite(low) else ""
 
 
-def new_table(*headings: str) -> Table:
-    """Make a table of ours: the first column is a name, which may be folded, the others are numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", style="" if place else "cyan",
-                         no_wrap=bool(place), overflow="fold")
-    return table
+def figures_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Make a table whose first column is a name, which may be folded; the others are numbers."""
+    return Table(headings, rows, numbers=range(1, len(headings)), folded=(0,), colours={0: "cyan"})
 
 
 def scores_table(found: ScoreReport) -> Table:
     """Show every metric with its interval; of two files beside one another, narrow enough for 80 columns."""
     if len(found.names) == 1:
-        table = new_table("", "score", "95 % interval", "count", "")
-        for [one] in zip(*found.scores, strict=True):
-            table.add_row(one.name, format_score(one.value), format_interval(one.low, one.high), f"{one.count:,}",
-                          one.unit)
-        return table
-    table = new_table("(95 % interval)", *map(shorten_name, found.names), "")
-    for row in zip(*found.scores, strict=True):
-        cells = [f"{format_score(one.value)} ({format_interval(one.low, one.high)})" for one in row]
-        table.add_row(row[0].name, *cells, f"{row[0].count:,} {row[0].unit}")
-    return table
+        return figures_table(("", "score", "95 % interval", "count", ""),
+                             [(one.name, format_score(one.value), format_interval(one.low, one.high), f"{one.count:,}",
+                               one.unit) for one in found.scores[0]])
+    rows = [(row[0].name, *(f"{format_score(one.value)} ({format_interval(one.low, one.high)})" for one in row),
+             f"{row[0].count:,} {row[0].unit}") for row in zip(*found.scores, strict=True)]
+    return figures_table(("(95 % interval)", *map(shorten_name, found.names), ""), rows)
 
 
 def shorten_name(name: str) -> str:
@@ -314,24 +306,21 @@ def score_line(one: Score) -> str:
 
 def classes_table(found: ScoreReport) -> Table:
     """Show every class, the most frequent ones where there are many."""
-    table = new_table("class", "precision", "recall", "F1", "count", "predicted")
     shown = sorted(found.classes, key=lambda one: -one.count)[:MOST_CLASSES]
-    for one in [row for row in found.classes if row in shown]:
-        table.add_row(one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1),
-                      f"{one.count:,}", f"{one.predicted:,}")
+    rows: list[tuple[str, ...]] = [
+        (one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}",
+         f"{one.predicted:,}") for one in found.classes if one in shown]
     if len(found.classes) > len(shown):
-        table.add_row(f"… {len(found.classes) - len(shown)} more, with --json")
-    return table
+        rows.append((f"… {len(found.classes) - len(shown)} more, with --json",))
+    return figures_table(("class", "precision", "recall", "F1", "count", "predicted"), rows)
 
 
 def comparison_table(found: ScoreReport) -> Table:
     """Show how far two files are apart by each metric."""
     first, second = map(shorten_name, found.names)
-    table = new_table(f"{first} − {second}", "difference", "95 % interval", "p (exchanged)", "p (bootstrap)")
-    for one in found.compared:
-        table.add_row(one.name, format_score(one.difference, signed=True),
-                      format_interval(one.low, one.high, signed=True), f"{one.p:.2g}", f"{one.bootstrap_p:.2g}")
-    return table
+    rows = [(one.name, format_score(one.difference, signed=True), format_interval(one.low, one.high, signed=True),
+             f"{one.p:.2g}", f"{one.bootstrap_p:.2g}") for one in found.compared]
+    return figures_table((f"{first} − {second}", "difference", "95 % interval", "p (exchanged)", "p (bootstrap)"), rows)
 
 
 def verdict_lines(found: ScoreReport) -> list[str]:
@@ -346,14 +335,10 @@ def disagreement_lines(found: ScoreReport) -> list[RenderableType]:
                 f"({found.scores[0][0].name}):", style="dim")
     if not found.apart:
         return [head]
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("id", "worth", "gold", *map(shorten_name, found.names), "text"):
-        table.add_column(heading, justify="right" if heading == "worth" else "left",
-                         no_wrap=heading in ("id", "worth"), overflow="fold")
-    for one in found.apart:
-        cells = (one.gold, one.first, one.second, one.text)
-        table.add_row(Text(one.id, style="cyan"), format_worth(one), *(Text(shorten_value(value)) for value in cells))
-    return [head, table]
+    rows = [(Text(one.id, style="cyan"), format_worth(one),
+             *map(shorten_value, (one.gold, one.first, one.second, one.text))) for one in found.apart]
+    headings = ("id", "worth", "gold", *map(shorten_name, found.names), "text")
+    return [head, Table(headings, rows, numbers=(1,), folded=range(2, len(headings)))]
 
 
 def format_worth(one: Disagreement) -> str:

@@ -1,1 +1,1 @@
-"""Looking at models: their anatomy, their differences, what attends to what, and number formats."""
+"""Looking at models: anatomy, differences, what attends to what, number formats, layouts that can be opened."""

@@ -9,19 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, JustifyMethod
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from saucier.config import MemoryEstimate, Node, Transformer, anatomy, estimate_memory
 from saucier.errors import InputError
 from saucier.files import path_exists, read_object
 from saucier.plain import format_bytes, format_quantity
+from saucier.table import Table
 
 FORMATS = {"float32": 4, "bfloat16": 2}
 """Number formats whose memory is shown, with their bytes for one value."""
-HEADINGS: tuple[tuple[str, JustifyMethod], ...] = (
-    ("part", "left"), ("shape", "left"), ("parameters", "right"), ("FLOPs/token", "right"))
 PURPOSES = ("weights", "gradients", "optimizer", "activations", "cache")
 """What memory is for: the fields of `config.Memory`."""
 
@@ -81,51 +79,32 @@ def anatomy_rows(node: Node, guides: str = "", tail: str = "") -> Iterator[tuple
         yield from anatomy_rows(child, below, "└─ " if index == len(node.children) - 1 else "├─ ")
 
 
-def part_name(guides: str, node: Node) -> Text:
-    """Return the first column: guides, name, and `× 12` where twelve equal parts are folded into one."""
-    text = Text(guides, style="dim")
-    text.append(node.name, style="bold" if node.children else "default")
-    return text.append(f" × {node.times}", style="bold yellow") if node.times > 1 else text
-
-
-def part_detail(node: Node) -> Text:
-    """Return what kind of part it is, where its name does not say so, and its particulars."""
-    kind = "" if node.kind in (node.name, "repeat", "stack", "block", "linear") else node.kind.replace("_", " ")
-    return Text(", ".join(part for part in (kind, node.detail) if part), style="cyan")
-
-
 def anatomy_cells(guides: str, node: Node) -> tuple[Text, str, str, str, Text]:
-    """Return one line of the tree."""
-    parameters = f"{node.parameters:,}" if node.parameters else ""
-    flops = format_quantity(node.flops) if node.flops else ""
-    return part_name(guides, node), node.shape, parameters, flops, part_detail(node)
+    """Return one line of the tree; `× 12` where twelve equal parts are folded into one."""
+    name = Text(guides, style="dim").append(node.name, style="bold" if node.children else "default")
+    if node.times > 1:
+        name.append(f" × {node.times}", style="bold yellow")
+    kind = "" if node.kind in (node.name, "repeat", "stack", "block", "linear") else node.kind.replace("_", " ")
+    detail = Text(", ".join(part for part in (kind, node.detail) if part), style="cyan")
+    return (name, node.shape, f"{node.parameters:,}" if node.parameters else "",
+            format_quantity(node.flops) if node.flops else "", detail)
 
 
 def anatomy_table(description: Description) -> Table:
     """Return the tree of parts as a table; only its last column folds where the screen is narrow."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    lines = [anatomy_cells(guides, node) for guides, node in anatomy_rows(description.anatomy)]
-    for place, (heading, side) in enumerate(HEADINGS):
-        width = max(len(heading), *(len(line[place]) for line in lines))
-        table.add_column(heading, justify=side, no_wrap=True, min_width=width)
-    table.add_column("what", overflow="fold")
-    for place, line in enumerate(lines):
-        table.add_row(*line, style="bold" if place == 0 else None)
-    return table
+    rows = [anatomy_cells(guides, node) for guides, node in anatomy_rows(description.anatomy)]
+    return Table(("part", "shape", "parameters", "FLOPs/token", "what"), rows, numbers=(2, 3), folded=(4,), bold=(0,),
+                 heading_style="dim", whole=True)
 
 
 def memory_table(description: Description) -> Table:
     """Return the memory for training and for inference, in each number format; a purpose of none is left out."""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0))
-    table.add_column("memory", no_wrap=True)
-    for need in description.needs:
-        table.add_column(f"{need.use}\n{need.dtype}\n{need.batch} × {need.length}", justify="right", no_wrap=True)
-    for purpose in PURPOSES:
-        sizes = [getattr(need.memory, purpose) for need in description.needs]
-        if any(sizes):
-            table.add_row(purpose, *(format_bytes(size) if size else "" for size in sizes))
-    table.add_row("together", *(format_bytes(need.memory.total) for need in description.needs), style="bold")
-    return table
+    sizes = {name: [getattr(need.memory, name) for need in description.needs] for name in (*PURPOSES, "total")}
+    rows = [("together" if name == "total" else name, *(format_bytes(size) if size else "" for size in found))
+            for name, found in sizes.items() if any(found)]
+    headings = [f"{need.use}\n{need.dtype}\n{need.batch} × {need.length}" for need in description.needs]
+    return Table(("memory", *headings), rows, numbers=range(1, len(headings) + 1), bold=(len(rows) - 1,),
+                 heading_style="dim", gap=3)
 
 
 def headline(description: Description) -> Text:

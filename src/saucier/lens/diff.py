@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
+
+from saucier.table import Table
 
 ABSENT = "-"
 """Printed where one side has no such key."""
@@ -125,10 +126,5 @@ def render_diff(names: tuple[str, str], found: list[Difference]) -> Table | Text
     """Return what `saucier diff` prints: a row for each change, after the paths where it happens."""
     if not found:
         return Text(f"{names[0]} and {names[1]} say the same", style="green")
-    table = Table(box=None, pad_edge=False, header_style="bold green", padding=(0, 3, 0, 0))
-    table.add_column("", no_wrap=True, style="cyan")
-    for name in names:
-        table.add_column(Text(name), overflow="fold")
-    for paths, left, right in fold_rows(found):
-        table.add_row(Text("\n".join(map(shorten_diff_path, paths))), Text(left), Text(right))
-    return table
+    rows = [("\n".join(map(shorten_diff_path, paths)), left, right) for paths, left, right in fold_rows(found)]
+    return Table(("", *names), rows, folded=(1, 2), colours={0: "cyan"}, heading_style="bold green", gap=3)

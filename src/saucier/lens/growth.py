@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.table import Table
 from torch import nn
 
 from saucier import config as c
@@ -22,6 +21,7 @@ from saucier.lens.attention_patterns import PatternText, lengthen_positions
 from saucier.lens.heat_map import figure_file
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
+from saucier.table import Table
 
 REPEATS = 3
 """A length is read so often; the quickest counts."""
@@ -157,17 +157,12 @@ def growth_as_json(points: Sequence[GrowthPoint]) -> dict[str, Any]:
 
 def growth_table(points: Sequence[GrowthPoint]) -> Table:
     """Return a line for each length, and the exponents below."""
-    found = Table(box=None, pad_edge=False)
-    for name in ("tokens", "model, ms", "attention, ms", "tokens/s", "memory, MB"):
-        found.add_column(name, justify="right")
-    for one in points:
-        found.add_row(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention:,.1f}",
-                      f"{one.length / one.seconds:,.0f}", f"{one.memory / 1e6:,.0f}" if one.memory else "")
-    powers = fit_exponents(points)
-    found.add_row("grows as", *(f"L^{power:.2f}" if power is not None else ""
-                                for power in (powers["seconds"], powers["attention_seconds"])), "",
-                  "" if powers["memory_bytes"] is None else f"L^{powers['memory_bytes']:.2f}")
-    return found
+    rows = [(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention:,.1f}",
+             f"{one.length / one.seconds:,.0f}", f"{one.memory / 1e6:,.0f}" if one.memory else "") for one in points]
+    powers = {name: "" if power is None else f"L^{power:.2f}" for name, power in fit_exponents(points).items()}
+    rows.append(("grows as", powers["seconds"], powers["attention_seconds"], "", powers["memory_bytes"]))
+    return Table(("tokens", "model, ms", "attention, ms", "tokens/s", "memory, MB"), rows, numbers=range(5),
+                 folded=range(5), cut_words=True)
 
 
 def save_growth(points: Sequence[GrowthPoint], name: str, path: Path) -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.table import Table
+from rich.text import Text
 
 from saucier.errors import InputError
+from saucier.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,20 +86,14 @@ def draw_cells(figure: Figure, found: HeatMap) -> None:
 
 def render_heat_map(found: HeatMap) -> Table:
     """Return the map as a table of shades, with the heaviest column of each row and its weight."""
-    table = Table(title=found.title or None, box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", justify="right")
-    for number in range(len(found.columns)):
-        table.add_column(str(number % 10), no_wrap=True)
-    table.add_column("looks at")
+    rows = []
     for name, weights in zip(found.rows, found.weights, strict=True):
         best = max(range(len(weights)), key=weights.__getitem__)
-        table.add_row(name, *map(shade_character, weights), f"{found.columns[best]} {weights[best]:.2f}")
-    return table
-
-
-def shade_character(weight: float) -> str:
-    """Return the character for a weight."""
-    return 2 * SHADES[min(len(SHADES) - 1, round(weight * (len(SHADES) - 1)))]
+        shades = [2 * SHADES[min(len(SHADES) - 1, round(weight * (len(SHADES) - 1)))] for weight in weights]
+        rows.append((name, *shades, f"{found.columns[best]} {weights[best]:.2f}"))
+    count = len(found.columns)
+    return Table(("", *(number % 10 for number in range(count)), "looks at"), rows, numbers=(0,), cut_words=True,
+                 folded=(0, count + 1), title=Text(found.title, style="italic", justify="center"), gap=1)
 
 
 def clean_labels(pieces: Sequence[str]) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from saucier.errors import InputError
+from saucier.table import Table
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
 Kind = Literal["normal", "subnormal", "zero", "infinity", "not a number"]
@@ -183,29 +183,27 @@ def read_number(text: str) -> GivenNumber:
 
 def number_as_json(given: GivenNumber) -> list[dict[str, Any]]:
     """Return a number in all formats as plain values, for `--json`; what is not finite is text."""
-    return [{"given": given.text, "format": stored.format.name, "bits": f"{stored.bits:0{_width(stored.format)}b}",
+    return [{"given": given.text, "format": stored.format.name, "bits": format_bits(stored).plain.replace(" ", ""),
              **{name: getattr(stored, name) for name in ("sign", "exponent", "fraction", "kind")},
              "value": stored.value if math.isfinite(stored.value) else str(stored.value),
              "error": given.error(stored), "relative_error": given.relative_error(stored),
-             "properties": _properties(stored.format)}
+             "properties": asdict(stored.format) | {
+                 name: getattr(stored.format, name) for name in ("bias", "largest", "smallest_normal", "step")}}
             for stored in (round_to_format(given.value, form) for form in FORMATS)]
 
 
 def render_number(given: GivenNumber) -> Table:
     """Return the table that `saucier number` prints for one number."""
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 3, 0, 0), title=given.text,
-                  title_justify="left", title_style="bold")
-    for name in ("format", "sign exponent fraction", "that is"):
-        table.add_column(name, no_wrap=True)
-    for name in ("stored", "error", "relative", "largest", "step at 1"):
-        table.add_column(name, no_wrap=True, justify="right")
+    rows = []
     for stored in (round_to_format(given.value, form) for form in FORMATS):
-        errors = (_figure(given.error(stored)), _figure(given.relative_error(stored)))
-        table.add_row(stored.format.name, format_bits(stored), stored.formula, repr(stored.value), *errors,
-                      f"{stored.format.largest:.3g}", f"{stored.format.step:.2g}")
-    return table
+        errors = (given.error(stored), given.relative_error(stored))
+        rows.append((stored.format.name, format_bits(stored), stored.formula, repr(stored.value),
+                     *("" if one is None else "0" if one == 0 else f"{one:.2e}" for one in errors),
+                     f"{stored.format.largest:.3g}", f"{stored.format.step:.2g}"))
+    headings = ("format", "sign exponent fraction", "that is", "stored", "error", "relative", "largest", "step at 1")
+    return Table(headings, rows, numbers=range(3, 8), title=Text(given.text, style="bold"), gap=3)
 
 
 def format_bits(stored: StoredNumber) -> Text:
@@ -215,15 +213,3 @@ def format_bits(stored: StoredNumber) -> Text:
     widths = {"sign": 1, "exponent": stored.format.exponent_bits, "fraction": stored.format.fraction_bits}
     pieces = [(f"{getattr(stored, name):0{width}b}", STYLES[name]) for name, width in widths.items()]
     return Text(" ").join(Text(bits, style=style) for bits, style in pieces)
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else "0" if value == 0 else f"{value:.2e}"
-
-
-def _width(form: Format) -> int:
-    return 1 + form.exponent_bits + form.fraction_bits
-
-
-def _properties(form: Format) -> dict[str, Any]:
-    return asdict(form) | {name: getattr(form, name) for name in ("bias", "largest", "smallest_normal", "step")}

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from saucier.errors import InputError
-from saucier.lens.heat_map import SHADES, HeatMap, clean_labels, render_heat_map, save_picture, shade_character
+from saucier.lens.heat_map import SHADES, HeatMap, clean_labels, render_heat_map, save_picture
 
 FOUND = HeatMap(("ein", "Hund", "</s>"), ("a", "dog", "runs", "</s>"),
                 ((0.9, 0.1, 0.0, 0.0), (0.05, 0.8, 0.15, 0.0), (0.0, 0.0, 0.25, 0.75)), title="ein Hund")
@@ -45,8 +45,9 @@ def test_the_terminal_shows_shades_and_where_each_row_looks() -> None:
         console.print(render_heat_map(FOUND))
     lines = [line for line in captured.get().splitlines() if "0." in line]
     assert [line.split()[-2:] for line in lines] == [["a", "0.90"], ["dog", "0.80"], ["</s>", "0.75"]]
-    assert lines[0].split()[:2] == ["ein", shade_character(0.9)]
-    assert [shade_character(weight) for weight in (0.0, 1.0)] == [2 * SHADES[0], 2 * SHADES[-1]]
+    assert lines[0].split()[:2] == ["ein", 2 * SHADES[4]]
+    [row] = render_heat_map(HeatMap(("x",), ("a", "b"), ((0.0, 1.0),))).rows
+    assert row[1:3] == (2 * SHADES[0], 2 * SHADES[-1])
 
 
 def test_marks_of_spaces_are_no_part_of_a_name() -> None:

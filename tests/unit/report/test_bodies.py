@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from tests.unit.objectives.helpers import pairs, rows
+from tools.book import ObjectiveOnBody, bodies_page, check_pair, list_bodies, list_objectives
 
 from saucier.errors import InputError
 from saucier.model import build
 from saucier.objectives import config as c
 from saucier.objectives.base import ObjectiveInputs, TokenIds
 from saucier.objectives.build import build_objective
-from saucier.report.book import ObjectiveOnBody, bodies_page, check_pair, list_bodies, list_objectives
 
 IDS = TokenIds(vocab=200, pad=0, bos=1, eos=2, mask=3, special=(*range(10), *range(100, 200)),
                sentinels=tuple(range(199, 99, -1)), extra={"[R]": 4, "[S]": 5, "[X]": 6, "<python>": 7, "<english>": 8,

@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.book import CHAPTERS, BookRow, book_page, list_rows, recipes_by_row
 
 from saucier.recipes import names, recipe
-from saucier.report.book import CHAPTERS, book_page, list_rows, recipes_by_row
-from saucier.report.book_models import BookRow
 
 NUMBERS = [row.number for row in list_rows()]
 

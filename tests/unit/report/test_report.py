@@ -26,6 +26,7 @@ from saucier.report.results import (
     read_results,
 )
 from saucier.report.run_page import REPORT_FILE, verdict, write_report
+from saucier.table import Table
 from saucier.tasks.language_baselines import Baseline
 
 EVIL = "<script>alert('&')</script>"
@@ -194,5 +195,6 @@ def test_html_is_escaped_once() -> None:
     assert inner == "<b>a &lt; b</b>"
     assert element("p", inner, class_="x\"y", title=None) == '<p class="x&quot;y"><b>a &lt; b</b></p>'
     assert element("meta", charset="utf-8") == '<meta charset="utf-8">'
-    assert isinstance(table(["<"], [["&"]], numbers=[0]), Html)
-    assert '<td class="number">&amp;</td>' in table(["<"], [["&"]], numbers=[0])
+    made = table(Table(["<"], [["&"]], numbers=[0]))
+    assert isinstance(made, Html)
+    assert '<td class="number">&amp;</td>' in made

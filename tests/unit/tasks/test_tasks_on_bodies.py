@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
+from tools.book import list_bodies
 
 from saucier.errors import InputError
 from saucier.jobs.finetuning.data import read_examples
@@ -17,7 +18,6 @@ from saucier.jobs.finetuning.start import build_task_model
 from saucier.model import Transformer, build
 from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import run_model
-from saucier.report.book import list_bodies
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedRows

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import BaseModel, ConfigDict
 
 from saucier.plain import format_bytes, format_duration, format_quantity
-from saucier.report.page import Html, element, html_document, joined, table
-from saucier.report.sections import section
+from saucier.report.page import Html, element, html_document, joined, section, table
+from saucier.table import Table
 from saucier.text.cleaning.cleaner import Amount, RuleTally, Tally
 from saucier.text.cleaning.config import Cleaning
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 ACTIONS = ("documents", "lines", "changed", "sentences")
 """What a rule can take, as `RuleTally` names it."""
@@ -50,18 +46,10 @@ class CleaningReport(BaseModel):
 
 def render_cleaning(report: CleaningReport) -> Table:
     """Make the table of what each rule took, and of what is left."""
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for number, head in enumerate(("rule", *HEADS)):
-        shown.add_column(head, justify="right" if number else "left")
-    for kind, tally in report.tally.rules.items():
-        shown.add_row(kind, *rule_columns(tally))
-    shown.add_row()
-    shown.add_row("before", *format_amount(report.tally.before))
-    shown.add_row("after", *format_amount(report.tally.after))
-    shown.caption, shown.caption_justify = " ".join(cleaning_remarks(report)), "left"
-    return shown
+    rows = [*((kind, *rule_columns(tally)) for kind, tally in report.tally.rules.items()), (),
+            ("before", *format_amount(report.tally.before)), ("after", *format_amount(report.tally.after))]
+    return Table(("rule", *HEADS), rows, numbers=range(1, 5), folded=range(5), cut_words=True,
+                 caption=" ".join(cleaning_remarks(report)))
 
 
 def rule_columns(tally: RuleTally) -> list[str]:
@@ -102,7 +90,7 @@ def _headline(report: CleaningReport) -> Html:
                     element("div", "of the bytes were kept", class_="unit"),
                     element("p", " ".join(cleaning_remarks(report)), class_="verdict"))
     rows = [["before", *_cells(before)], ["after", *_cells(after)]]
-    sizes = table(["", "documents", "words", "text"], rows, numbers=(1, 2, 3), class_="plain")
+    sizes = table(Table(("", "documents", "words", "text"), rows, numbers=(1, 2, 3)))
     return joined([title, element("section", share, sizes, class_="headline")])
 
 
@@ -114,7 +102,7 @@ def _rules(report: CleaningReport) -> Html:
     most = max((tally.documents for tally in report.tally.rules.values()), default=0)
     rows = [[kind, *rule_columns(tally), _share(tally.documents, most)] for kind, tally in report.tally.rules.items()]
     note = "Rules of lines and documents run from top to bottom, each on what those above it left."
-    return section("What each rule took", table(["rule", *HEADS, ""], rows, numbers=range(1, 5), class_="plain"),
+    return section("What each rule took", table(Table(("rule", *HEADS, ""), rows, numbers=range(1, 5))),
                    element("p", note, class_="note"))
 
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from saucier.config import parameters
@@ -23,6 +22,7 @@ from saucier.opened import RunFolder
 from saucier.plain import format_duration, format_quantity
 from saucier.recipes import Recipe
 from saucier.report.results import read_results
+from saucier.table import Table
 from saucier.tasks.metrics.statistics import FEWEST_SEEDS, Difference, holm, paired_difference
 
 OUTCOME_FILE = "comparison.json"
@@ -207,7 +207,7 @@ def write_outcome(found: Outcome, folder: Path) -> None:
     write_text(folder / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
 
 
-ARMS = ("", "parameters", "steps", "tokens", "FLOPs", "6·N·D", "time")
+ARMS = ("parameters", "steps", "tokens", "FLOPs", "6·N·D", "time")
 PAIRS = ("", "difference", "95 % interval", "p", "d_z", "verdict", "why")
 COLOURS = {"better": "green", "worse": "red"}
 
@@ -237,18 +237,10 @@ def rank_arms(found: Outcome) -> list[ArmResult]:
 
 def arms_table(found: Outcome) -> Table:
     """Show what each arm spent and how it scored."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in arm_headings(found):
-        shown.add_column(heading, justify="right" if heading else "left", style="" if heading else "cyan", no_wrap=True)
-    for arm in rank_arms(found):
-        shown.add_row(*arm_row(found, arm))
-    return shown
-
-
-def arm_headings(found: Outcome) -> list[str]:
-    """Name the columns of the arms."""
-    own = [found.measure.name, "± seeds"]
-    return [ARMS[0], *own, *([found.experiment.published.measure] if found.experiment.published else []), *ARMS[1:]]
+    published = [found.experiment.published.measure] if found.experiment.published else []
+    headings = ["", found.measure.name, "± seeds", *published, *ARMS]
+    return Table(headings, [arm_row(found, arm) for arm in rank_arms(found)], numbers=range(1, len(headings)),
+                 colours={0: "cyan"})
 
 
 def arm_row(found: Outcome, arm: ArmResult) -> list[str]:
@@ -269,25 +261,15 @@ def format_score(found: Outcome, value: float, *, signed: bool = False) -> str:
 
 def pairs_table(found: Outcome) -> Table:
     """Show what may be said about each pair."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(pair_headings(found)):
-        shown.add_column(heading, justify="right" if 1 <= place <= 4 else "left", no_wrap=place < 6)
-    for pair in found.pairs:
-        name, *cells = pair_row(found, pair)
-        shown.add_row(Text(name, style="cyan"), *cells[:4], Text(cells[4], style=COLOURS.get(pair.verdict, "yellow")),
-                      *cells[5:])
-    return shown
+    headings = (*PAIRS, "published") if found.experiment.published else PAIRS
+    return Table(headings, [pair_row(found, pair) for pair in found.pairs], numbers=range(1, 5), folded=(6, 7),
+                 cut_words=True)
 
 
-def pair_headings(found: Outcome) -> list[str]:
-    """Name the columns of the pairs."""
-    return [*PAIRS, "published"] if found.experiment.published else [*PAIRS]
-
-
-def pair_row(found: Outcome, pair: PairResult) -> list[str]:
+def pair_row(found: Outcome, pair: PairResult) -> list[Text | str]:
     """Return the cells of one pair."""
     low, high = (format_score(found, end, signed=True) for end in (pair.low, pair.high))
     published = [pair.published or ""] if found.experiment.published else []
-    return [f"{pair.first} – {pair.second}", format_score(found, pair.difference, signed=True), f"{low} … {high}",
-            f"{pair.p:.2g}", "" if pair.effect is None else f"{pair.effect:.1f}".replace("-", "−"),
-            pair.verdict, pair.reason, *published]
+    return [Text(f"{pair.first} – {pair.second}", style="cyan"), format_score(found, pair.difference, signed=True),
+            f"{low} … {high}", f"{pair.p:.2g}", "" if pair.effect is None else f"{pair.effect:.1f}".replace("-", "−"),
+            Text(pair.verdict, style=COLOURS.get(pair.verdict, "yellow")), pair.reason, *published]

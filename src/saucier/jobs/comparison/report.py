@@ -32,28 +32,38 @@ from saucier.jobs.comparison.judging import FinishedTrial
 from saucier.jobs.comparison.outcome import (
     ArmResult,
     Outcome,
-    arm_headings,
-    arm_row,
+    arms_table,
     format_score,
     measure_footnote,
-    pair_headings,
-    pair_row,
+    pairs_table,
     rank_arms,
 )
 from saucier.jobs.comparison.scaling import (
-    RUN_HEADINGS,
     SYMBOLS,
     Fit,
     Law,
     format_exponents,
     format_law,
-    scaling_rows,
+    scaling_table,
 )
 from saucier.plain import format_duration, format_quantity
-from saucier.report.page import INK, SOFT, Bar, Html, bars, draw_inline, draw_svg, element, html_document, table
+from saucier.report.page import (
+    INK,
+    SOFT,
+    Bar,
+    Html,
+    bars,
+    draw_inline,
+    draw_svg,
+    element,
+    html_document,
+    record_table,
+    section,
+    table,
+)
 from saucier.report.results import METRICS, read_metrics
 from saucier.report.run_page import REPORT_FILE
-from saucier.report.sections import record_table, section
+from saucier.table import Table
 from saucier.tasks.metrics.statistics import Floats
 
 if TYPE_CHECKING:
@@ -138,8 +148,7 @@ def write_scaling_page(found: Fit, folder: Path) -> Path:
                        element("h1", format_law(found)), *(element("p", line) for line in format_exponents(found))),
                section("Loss", element("figure", draw_inline(lambda figure: draw_law(figure, found)),
                                        element("figcaption", caption))),
-               section("Runs", table(RUN_HEADINGS, scaling_rows(found), numbers=range(1, len(RUN_HEADINGS)),
-                                     class_="plain"))]
+               section("Runs", table(scaling_table(found)))]
     write_text(folder / SCALING_PAGE, html_document("scaling", *content))
     return folder / SCALING_PAGE
 
@@ -196,9 +205,9 @@ def write_comparison_page(found: Outcome, page: Path) -> None:
     asked = found.experiment
     paper = [f"After {asked.published.paper}; its measure is {asked.published.measure}."] if asked.published else []
     _write_markdown_page(page, drawn, asked.name, [asked.about] * bool(asked.about) + paper, [
-        f"```\n{repeat_command(asked)}\n```", markdown_table(["", ""], describe_settings(asked)),
+        f"```\n{repeat_command(asked)}\n```", Table(("", ""), describe_settings(asked)).to_markdown(),
         "## Scores", f"![{found.measure.name} of each arm]({page.stem}.svg)", seeds_note(asked),
-        markdown_table(arm_headings(found), [arm_row(found, arm) for arm in rank_arms(found)]), *found.notes,
+        arms_table(found).to_markdown(), *found.notes,
         *pairs_section(found)])
 
 
@@ -208,7 +217,7 @@ def write_law_page(found: Fit, page: Path) -> None:
     _write_markdown_page(page, drawn, "scaling", [f"**{format_law(found)}**", *format_exponents(found)],
                          [f"![held-out loss against {found.law.quantities[0]}]({page.stem}.svg)",
                           "Dots were fitted, crosses were left out; lines are the law.",
-                          markdown_table(RUN_HEADINGS, scaling_rows(found)),
+                          scaling_table(found).to_markdown(),
                           f"The fitted runs are off by {100 * found.error:.1f} % (root mean square)."])
 
 
@@ -293,19 +302,13 @@ def pairs_section(found: Outcome) -> list[str]:
     """Return the table of pairs; nothing where the scores cannot be compared."""
     if not found.pairs:
         return []
-    return ["## Differences", markdown_table(pair_headings(found), [pair_row(found, pair) for pair in found.pairs]),
+    return ["## Differences", pairs_table(found).to_markdown(),
             as_sentence(measure_footnote(found))]
 
 
 def as_sentence(text: str) -> str:
     """Begin with a capital, and end with a full stop."""
     return text[:1].upper() + text[1:] + "."
-
-
-def markdown_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Lay out a table; columns of numbers are those to the right of a name."""
-    written = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in (headings, *lines)]
-    return "\n".join([written[0], "|" + "---|" * len(headings), *written[1:]])
 
 
 def _draw_scores(figure: Figure, found: Outcome) -> None:
@@ -352,16 +355,14 @@ def verdicts_section(found: Outcome) -> Html:
     """Show what may be said about each pair."""
     if not found.pairs:
         return Html()
-    rows = [pair_row(found, pair) for pair in found.pairs]
-    return section("Differences", table(pair_headings(found), rows, numbers=range(1, 5), class_="plain"),
+    return section("Differences", table(pairs_table(found)),
                    element("p", measure_footnote(found), class_="note"))
 
 
 def spending_section(found: Outcome) -> Html:
     """Show what each arm spent."""
-    rows, headings = [arm_row(found, arm) for arm in rank_arms(found)], arm_headings(found)
     note = "FLOPs are counted part by part; 6·N·D is the rule of thumb, six for each parameter and token."
-    return section("What each one spent", table(headings, rows, numbers=range(1, len(headings)), class_="plain"),
+    return section("What each one spent", table(arms_table(found)),
                    element("p", note, class_="note"))
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from saucier.config import parameters
@@ -21,6 +20,7 @@ from saucier.jobs.run.passport import read_passport
 from saucier.opened import RunFolder, find_run
 from saucier.plain import first_difference, format_quantity
 from saucier.report.results import EVALUATION_FILE, read_results
+from saucier.table import Table
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.rows.batch import Ints, make_generator
 
@@ -301,22 +301,21 @@ def format_exponents(found: Fit) -> list[str]:
             f"{term.low:.3f} and {term.high:.3f}" for term in found.terms]
 
 
-RUN_HEADINGS = ["", "parameters", "tokens", "FLOPs", "6·N·D", "6·N·D / FLOPs", "loss", "law", "off by"]
+RUN_HEADINGS = ("", "parameters", "tokens", "FLOPs", "6·N·D", "6·N·D / FLOPs", "loss", "law", "off by")
 
 
-def scaling_rows(found: Fit) -> list[list[str]]:
+def scaling_table(found: Fit) -> Table:
     """Return a line for each run: those fitted, then those predicted."""
-    shown = [[shorten_path(one), f"{one.parameters:,}", format_quantity(one.tokens), format_quantity(one.flops),
-              format_quantity(one.six), f"{one.six / one.flops:.2f}" if one.flops else "", f"{one.loss:.4f}", "", ""]
-             for one in found.runs]
-    for one in found.predictions:
-        run = one.run
-        shown.append([f"{shorten_path(run)} (left out)", f"{run.parameters:,}", format_quantity(run.tokens),
-                      format_quantity(run.flops), format_quantity(run.six),
-                      f"{run.six / run.flops:.2f}" if run.flops else "", f"{run.loss:.4f}",
-                      f"{one.predicted:.4f} ({one.low:.4f} … {one.high:.4f})",
-                      f"{100 * (one.predicted / run.loss - 1):+.1f} %".replace("-", "−")])
-    return shown
+    rows = []
+    for run, one in [*((run, None) for run in found.runs), *((one.run, one) for one in found.predictions)]:
+        name, law, gap = shorten_path(run), "", ""
+        if one is not None:
+            name, law = f"{name} (left out)", f"{one.predicted:.4f} ({one.low:.4f} … {one.high:.4f})"
+            gap = f"{100 * (one.predicted / run.loss - 1):+.1f} %".replace("-", "−")
+        rows.append((name, f"{run.parameters:,}", format_quantity(run.tokens), format_quantity(run.flops),
+                     format_quantity(run.six), f"{run.six / run.flops:.2f}" if run.flops else "", f"{run.loss:.4f}",
+                     law, gap))
+    return Table(RUN_HEADINGS, rows, numbers=range(1, len(RUN_HEADINGS)), folded=(0,), cut_words=True)
 
 
 def shorten_path(run: Point) -> str:
@@ -326,11 +325,6 @@ def shorten_path(run: Point) -> str:
 
 def render_fit(found: Fit) -> RenderableType:
     """Lay a fit out for a person."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in RUN_HEADINGS:
-        shown.add_column(heading, justify="right" if heading else "left", no_wrap=bool(heading))
-    for row in scaling_rows(found):
-        shown.add_row(*row)
     lines = [Text(line) for line in format_exponents(found)]
-    return Group(shown, Text(), Text(format_law(found), style="bold"), *lines,
+    return Group(scaling_table(found), Text(), Text(format_law(found), style="bold"), *lines,
                  Text(f"the fitted runs are off by {100 * found.error:.1f} % (root mean square)", style="dim"))

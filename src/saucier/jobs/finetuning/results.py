@@ -13,10 +13,22 @@ from saucier.files import write_text
 from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.report.page import ACCENT, INK, Bar, Html, bars, draw_inline, element, html_document, table
+from saucier.report.page import (
+    ACCENT,
+    INK,
+    Bar,
+    Html,
+    bars,
+    draw_inline,
+    element,
+    html_document,
+    record_table,
+    section,
+    table,
+)
 from saucier.report.results import METRICS, read_metrics
 from saucier.report.run_page import REPORT_FILE
-from saucier.report.sections import record_table, section
+from saucier.table import Table
 from saucier.tasks.build import predict_simple_baselines
 from saucier.tasks.prediction_files import PredictionRow
 from saucier.tasks.scores import Score, metrics_for, per_class, scored
@@ -195,7 +207,7 @@ def scores_table(found: SplitScores) -> Html:
     sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.beside]]
     rows = [[score.name, *(format_score_cell(scores.get(score.name)) for _, scores in sides),
              f"{score.count:,} {score.unit}"] for score in found.scores]
-    return table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2), class_="plain")
+    return table(Table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2)))
 
 
 def format_score_cell(score: Score | None) -> str:
@@ -213,7 +225,7 @@ def class_parts(task: Task, found: SplitScores) -> list[Html]:
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
     parts = [element("h3", "Class by class"),
-             table(["", "precision", "recall", "F1", "rows"], rows, numbers=range(1, 5), class_="plain")]
+             table(Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5)))]
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         parts += [element("h3", "Taken for"), count_confusions([str(one.name) for one in classes], golds, said)]
     return parts
@@ -223,7 +235,7 @@ def count_confusions(names: Sequence[str], golds: Sequence[Any], said: Sequence[
     """Count which class (line) was taken for which (column)."""
     counts = Counter(zip(golds, said, strict=True))
     rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)] for gold in names]
-    return table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1), class_="plain")
+    return table(Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1)))
 
 
 def loss_section(metrics: Path) -> Html:

@@ -35,7 +35,7 @@ from saucier.jobs.prompting.questions import (
     draw_shots,
     read_questions,
 )
-from saucier.jobs.score import format_interval, format_score, new_table
+from saucier.jobs.score import figures_table, format_interval, format_score
 from saucier.tasks.metrics.classes import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
@@ -342,16 +342,13 @@ def prompt_baselines(task: PromptTask, questions: Sequence[Question], train: Seq
 
 def render_prompting(found: PromptOutcome) -> RenderableType:
     """Lay an outcome out for a person."""
-    table = new_table("", "score", "95 % interval", "draws", "± draws", "")
-    for one in found.settings:
-        for place, result in enumerate(one.scores):
-            table.add_row(f"{one.shots}-shot {result.name}", format_score(result.value),
-                          format_interval(result.low, result.high), str(one.draws),
-                          "" if place or one.spread is None else format_score(one.spread),
-                          "" if place else describe_cuts(one))
-    for result in found.baselines:
-        table.add_row(result.name, format_score(result.value),
-                      "" if result.low == result.high else format_interval(result.low, result.high), "", "", "no model")
+    rows = [(f"{one.shots}-shot {result.name}", format_score(result.value), format_interval(result.low, result.high),
+             str(one.draws), "" if place or one.spread is None else format_score(one.spread),
+             "" if place else describe_cuts(one)) for one in found.settings for place, result in enumerate(one.scores)]
+    rows += [(result.name, format_score(result.value),
+              "" if result.low == result.high else format_interval(result.low, result.high), "", "", "no model")
+             for result in found.baselines]
+    table = figures_table(("", "score", "95 % interval", "draws", "± draws", ""), rows)
     return Group(Text(f"{found.task}: {found.questions:,} questions, {found.model}", style="dim"), Text(), table)
 
 

@@ -18,7 +18,7 @@ from saucier.jobs.comparison.scaling import (
     Point,
     fit_law,
     format_law,
-    scaling_rows,
+    scaling_table,
 )
 
 pytest.importorskip("scipy")
@@ -86,7 +86,7 @@ def test_a_fit_is_shown_as_a_formula_and_drawn(tmp_path: Path) -> None:
     text = format_law(found)
     assert text.startswith("L(N, D) = 1.70")
     assert "/ N^0.350 + " in text
-    *fitted, predicted = scaling_rows(found)
+    *fitted, predicted = scaling_table(found).rows
     assert len(fitted) == 12
     assert predicted[0].endswith("(left out)")
     assert predicted[6] == "3.0000"

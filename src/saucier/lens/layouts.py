@@ -7,31 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from saucier.checkpoints.fields import COMMON, GENERATION, NEUTRAL, SPECIAL_IDS, Key, neutral_fields
+from saucier.checkpoints.fields import COMMON, GENERATION, SPECIAL_IDS, Key, neutral_fields
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError, suggest_name
 from saucier.families import LAYOUTS
-
-SHARED = "Of these only one value is obeyed where a family does not list them: " + ", ".join(
-    f"`{name}` (`{value}`)" for name, value in NEUTRAL.items()) + "."
-HEAD = f"""# Published checkpoints
-
-What `saucier.load` opens and `model.save` writes back, by the `model_type` of a folder's config.json. A class is what
-the folder holds, or what `head=` asks for. A field that is not expressed is refused by its name, unless it is known to
-change no number. Written by `saucier families --page`; a test holds this page current. How to use it:
-[checkpoints.md](checkpoints.md).
-
-{SHARED}
-
-"""
-
-
-def list_layouts() -> list[Layout]:
-    """Return all layouts, in the order they are listed."""
-    return list(LAYOUTS.values())
+from saucier.table import Table
 
 
 def find_layout(model_type: str) -> Layout:
@@ -131,52 +113,22 @@ def layout_as_json(one: Layout) -> dict[str, Any]:
 
 def layouts_overview() -> Table:
     """Return the list of all layouts, for a person."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column("model_type", style="cyan", no_wrap=True)
-    shown.add_column("classes", overflow="fold")
-    for name, one in LAYOUTS.items():
-        shown.add_row(name, ", ".join(one.classes))
-    return shown
+    return Table(("model_type", "classes"), [(name, ", ".join(one.classes)) for name, one in LAYOUTS.items()],
+                 folded=(1,), colours={0: "cyan"})
 
 
 def layout_details(one: Layout) -> Group:
     """Return everything about one layout, for a person: its classes, and what becomes of each field."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column("field", style="cyan", no_wrap=True)
-    shown.add_column("obeyed", overflow="fold")
-    shown.add_column("refused", no_wrap=True)
     own = own_rulings(one)
     acting = [found for found in own if found.acts]
-    for found in acting:
-        only = "" if not found.classes else f" (in {', '.join(found.classes)})"
-        shown.add_row(found.name, found.obeyed + only, found.refused)
+    rows = [(found.name, found.obeyed + (f" (in {', '.join(found.classes)})" if found.classes else ""), found.refused)
+            for found in acting]
     single = [found for found in shared_rulings(one, {found.name for found in own}) if found.acts]
     shared = Text("in every family one value alone: " + ", ".join(f"{found.name} {found.obeyed}" for found in single))
     shared_idle = f"{len(COMMON)} fields of every family, of which only generation reads"
     idle = [*sorted(one.free - {found.name for found in acting}), shared_idle]
     free = Text(f"changes no number: {', '.join(idle)} {', '.join((*SPECIAL_IDS, *GENERATION))}, and refuses by name "
                 "what it cannot follow", style="dim")
-    classes = Text("classes: " + ", ".join(one.classes))
-    return Group(Text(one.model_type, style="cyan bold"), classes, shown, shared, free,
+    return Group(Text(one.model_type, style="cyan bold"), Text("classes: " + ", ".join(one.classes)),
+                 Table(("field", "obeyed", "refused"), rows, folded=(1,), colours={0: "cyan"}), shared, free,
                  Text("any other field is refused by its name"))
-
-
-def published_page() -> str:
-    """Return docs/published.md."""
-    return HEAD + "\n".join(layout_section(one) for one in LAYOUTS.values())
-
-
-def layout_section(one: Layout) -> str:
-    """Return the part of the page about one layout."""
-    acting = [found for found in own_rulings(one) if found.acts]
-    whole = ", ".join(f"`{found.name}`" for found in acting if found.obeyed == ANY)
-    some = [f"- `{found.name}`: {found.words or ', '.join(f'`{value}`' for value in found.values or ())}"
-            for found in acting if found.refused]
-    older = ", ".join(f"`{found.name}`" for found in acting if found.newer)
-    lines = [f"## {one.model_type}", "", "Classes: " + ", ".join(f"`{name}`" for name in one.classes) + ".", "",
-             f"Obeyed with every value that makes a model: {whole}."]
-    if older:
-        lines += ["", f"Other spellings of these: {older}."]
-    if some:
-        lines += ["", "Obeyed with these values, refused with others:", "", *some]
-    return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -201,21 +201,22 @@ def merge(model: Transformer) -> MergedModel:
     around = [module for module in model.modules() if isinstance(module, LowRank)]
     plain = {id(module): merge_map(module) for module in around}
     swap_modules(model, plain)
-    rewrites = tuple(model.rewrites)
-    model.rewrites[:] = [one for one in rewrites if not isinstance(one.by, a.Lora)]
-    return MergedModel(model, {id(plain[id(module)]): module for module in around}, rewrites)
+    before = model.provenance
+    left = tuple(one for one in before.rewrites if not isinstance(one.by, a.Lora))
+    model.provenance = replace(before, rewrites=left)
+    return MergedModel(model, {id(plain[id(module)]): module for module in around}, before.rewrites)
 
 
 def unmerge(merged: MergedModel) -> Transformer:
     """Take the products out again: the model is as it was before `merge`, to the last bit."""
     swap_modules(merged.model, merged.away)
-    merged.model.rewrites[:] = merged.rewrites
+    merged.model.provenance = replace(merged.model.provenance, rewrites=merged.rewrites)
     return merged.model
 
 
 def refuse_unmergeable(model: Transformer) -> None:
     """Raise `InputError` for what cannot be merged."""
-    kinds = {one.by.kind for one in model.rewrites} - {"freeze", "bias"}
+    kinds = model.provenance.rewrite_kinds - {"freeze", "bias"}
     if beside := kinds - {"lora", "qlora"}:
         raise InputError(f"a {min(beside)} is no sum of weights", where="merge",
                          remedy="keep it as an adapter: it is small")

@@ -161,9 +161,8 @@ def attach_prefix(model: Transformer, adapter: Adapter) -> Transformer:
         values = select_peft_layers(values, model.front.widths)
     target = model.front.vectors if isinstance(model.front, SoftPrompt) else prefix_values(model.front)
     if target.shape != values.shape:
-        assert model.origin is not None, "an adapter is put on a base that was opened"
         raise base_error(f"{VECTORS} is {list(values.shape)} instead of {list(target.shape)}", adapter.folder,
-                         adapter.base, model.origin.path)
+                         adapter.base, model.provenance.path or adapter.base)
     with torch.no_grad():
         target.copy_(values)
     return model

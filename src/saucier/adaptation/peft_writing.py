@@ -146,7 +146,7 @@ def shorten_number(number: float) -> float:
 
 def make_peft_files(model: Transformer, names: PublishedNames, base: str) -> PeftFiles:
     """Return the adapter of a model as PEFT's files. Raises `InputError` for what PEFT has no form for."""
-    kinds = {one.by.kind for one in model.rewrites} - {"freeze"}
+    kinds = model.provenance.rewrite_kinds - {"freeze"}
     if not kinds or not (kinds <= {"lora", "qlora"} or kinds in ({"prefix"}, {"prompt"})):
         raise InputError(f"PEFT has no form for {' with '.join(sorted(kinds)) or 'a model without an adapter'}",
                          where="model", remedy="save the adapter in our own form (own)")
@@ -154,11 +154,12 @@ def make_peft_files(model: Transformer, names: PublishedNames, base: str) -> Pef
     beside = list_whole_parameters(model, names)
     start = PREFIX if model.front is None else LEARNED_INPUT_PREFIX
     tensors |= {start + name: value for name, value in beside.items()}
+    origin = model.provenance.origin
     whole = sorted({name.rsplit(".", 1)[0] for name in beside}) or None
     document |= {} if model.front is not None else {"modules_to_save": whole}
     return PeftFiles({**make_common_document(names, base), **document},
                      {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-                     model.origin.marks if model.origin is not None else {})
+                     origin.marks if origin is not None else {})
 
 
 Parts = tuple[dict[str, Any], dict[str, Tensor]]
@@ -231,8 +232,7 @@ def make_lora_tensors(products: Mapping[str, Product]) -> dict[str, Tensor]:
 
 def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
     """Return the published tensors of what is trained whole, or is not in the base. Raises `InputError` for others."""
-    unlike = model.origin.unlike if model.origin is not None else frozenset()
-    chosen = (set(list_trainable(model)) | unlike) - list_added(model)
+    chosen = (set(list_trainable(model)) | model.provenance.unlike) - list_added(model)
     if find_task_type(names.published) in HEADED:
         chosen |= group_targets(model, "head")
     found = {}
@@ -285,4 +285,4 @@ def find_task_type(published: str) -> str | None:
 
 def find_dropout(model: Transformer) -> float:
     """Return the dropout of the first LoRA."""
-    return next((one.by.dropout for one in model.rewrites if isinstance(one.by, a.Lora)), 0.0)
+    return next((one.by.dropout for one in model.provenance.rewrites if isinstance(one.by, a.Lora)), 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -126,6 +128,6 @@ def drop_prefix_network(model: Transformer) -> None:
     """Drop the network that makes a prefix while it is trained; its values stay."""
     if isinstance(model.front, PrefixKeys) and isinstance(model.front.made, PrefixNetwork):
         model.front.settle()
-        for place, one in enumerate(model.rewrites):
-            if isinstance(one.by, a.Prefix):
-                model.rewrites[place] = type(one)(one.by.model_copy(update={"hidden": None}), one.frozen)
+        rewrites = tuple(replace(one, by=one.by.model_copy(update={"hidden": None})) if isinstance(one.by, a.Prefix)
+                         else one for one in model.provenance.rewrites)
+        model.provenance = replace(model.provenance, rewrites=rewrites)

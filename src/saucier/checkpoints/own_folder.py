@@ -58,8 +58,8 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     folder.mkdir(parents=True, exist_ok=True)
     document = {"model_type": MODEL_TYPE, "format": FORMAT, "model": model.config.model_dump(mode="json")}
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    if model.generation:
-        (folder / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
+    if defaults := model.provenance.generation:
+        (folder / "generation_config.json").write_text(json.dumps(defaults, indent=2) + "\n", encoding="utf-8")
     write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
 
 

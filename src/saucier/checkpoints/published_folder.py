@@ -30,6 +30,7 @@ from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
+from saucier.parts.provenance import Provenance
 
 TABLE_TOLERANCE = 1e-3
 """How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
@@ -65,9 +66,11 @@ def build_published(opened: PublishedFolder, layout: Layout, *, published: str |
     tree = untie_as_stored(PublishedNames(layout, tree, name), source)
     check_size(tree, source, where)
     model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
-    copy_weights(model, PublishedNames(layout, tree, name), source, str(folder))
-    model.generation = read_generation_defaults(folder, document)
-    model.published = {**document, "architectures": [name]}
+    names = PublishedNames(layout, tree, name)
+    copy_weights(model, names, source, str(folder))
+    model.provenance = Provenance(document={**document, "architectures": [name]},
+                                  generation=read_generation_defaults(folder, document),
+                                  unread={one: source[one].clone() for one in names.rules.carried if one in source})
     return model
 
 
@@ -150,7 +153,6 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
                *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise weights_error(faults, where)
-    model.carried = {name: source[name].clone() for name in names.rules.carried if name in source}
 
 
 def write_parameter(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
@@ -238,16 +240,12 @@ def list_published_tensors(model: Transformer, layout: Layout, published: str) -
     return tensors
 
 
-def list_unread_tensors(model: Transformer, rules: Rules) -> dict[str, Tensor]:
-    """Return the tensors of the model's file that nothing reads, where this class stores them."""
-    return {name: tensor for name, tensor in model.carried.items() if name in rules.carried}
-
-
 def read_label_names(model: Transformer) -> dict[str, Any]:
     """Return the names of a model's outputs, which any layout takes over."""
-    named = model.published.get("id2label")
+    given = model.provenance.document
+    named = given.get("id2label")
     agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
-    return {name: model.published[name] for name in ("id2label", "label2id") if agree and name in model.published}
+    return {name: given[name] for name in ("id2label", "label2id") if agree and name in given}
 
 
 def write_published(model: Transformer, layout: Layout, folder: Path,
@@ -256,21 +254,24 @@ def write_published(model: Transformer, layout: Layout, folder: Path,
 
     `beside` writes more files into the temporary folder.
     """
-    given = model.published if model.published.get("model_type") == layout.model_type else read_label_names(model)
+    came_from = model.provenance
+    given = came_from.document if came_from.model_type == layout.model_type else read_label_names(model)
     document = layout.document(drop_embedding_head(model.config), given)
     published = document["architectures"][0]
     layout = layout.spelled(layout, document)
     said = layout.fields(published) & document.keys()
-    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
+    document |= {name: value for name, value in came_from.generation.items()
+                 if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    unread = layout.rules(model.config, published).carried
     tensors = {**list_published_tensors(model, layout, published),
-               **list_unread_tensors(model, layout.rules(model.config, published))}
+               **{name: tensor for name, tensor in model.provenance.unread.items() if name in unread}}
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        if model.generation:
-            generation = {**model.generation, **unlimited_top_k(model.generation)}
+        if came_from.generation:
+            generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
             (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
                                                               encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")

@@ -114,7 +114,7 @@ def check_special_tokens(model: Transformer, tokenizer: Tokenizer) -> Finding:
     embed = model.config.input_embed
     if embed.padding is not None and tokenizer.pad_id is not None and embed.padding != tokenizer.pad_id:
         faults.append(f"padding is {embed.padding} for the model, {tokenizer.pad_id} for the tokenizer")
-    named = [(name, number) for name, value in model.generation.items() if name.endswith("_token_id")
+    named = [(name, number) for name, value in model.provenance.generation.items() if name.endswith("_token_id")
              for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)]
     faults += [f"{name} is {number}, outside the vocabulary" for name, number in named
                if number >= model.config.output_embed.vocab]

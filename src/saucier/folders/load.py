@@ -4,6 +4,7 @@ the two apart. Each in the number format and on the device that suit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 
@@ -106,8 +107,9 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     load_token_spellings(model, path)
     if place.type == "cpu":
         keep_small_blocks()
-    if not model.rewrites:
-        model.origin = Origin.of(path, model, tokenizer=find_tokenizer(found, base))
+    if not model.provenance.rewrites:
+        origin = Origin.of(path, model, tokenizer=find_tokenizer(found, base))
+        model.provenance = replace(model.provenance, origin=origin)
     return model
 
 
@@ -161,11 +163,11 @@ def merge_if_possible(model: Transformer) -> Transformer:
     """Merge a model's adapter where it is a sum of weights; any other stays beside them."""
     from saucier.adaptation.lora import merge
 
-    kinds = {one.by.kind for one in model.rewrites}
+    kinds = model.provenance.rewrite_kinds
     if kinds <= MERGEABLE:
         if kinds & {"lora", "qlora"}:
             merge(model)
-        model.rewrites.clear()
+        model.provenance = replace(model.provenance, rewrites=())
         model.requires_grad_(True)
     return model
 
@@ -207,9 +209,9 @@ def open_peft(adapter: Adapter, base: str | None, head: str, *, dtype: torch.dty
     opened, layout, source = open_base(adapter, base)
     modules = source.take_pairs()
     model = build_on_base(adapter, (opened, layout, source), head, dtype=dtype, device=device)
-    names = PublishedNames(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
+    names = name_weights(layout, opened, model)
     unlike = frozenset(own for own, _ in model.named_parameters() if is_replaced(own, names, source))
-    model.origin = Origin.of(opened.folder, model, unlike)
+    model.provenance = replace(model.provenance, origin=Origin.of(opened.folder, model, unlike))
     if adapter.options.get("peft_type") in LEARNED_INPUTS:
         return attach_prefix(model, adapter)
     return attach_lora(model, adapter, modules, names)
@@ -224,7 +226,7 @@ def build_on_base(adapter: Adapter, found: tuple[PublishedFolder, Layout, Merged
     opened, layout, source = found
     name = adapter.published(layout) if head == "auto" else head
     model = build_published(opened, layout, published=name, dtype=dtype, device=device)
-    names = PublishedNames(layout.spelled(layout, opened.document), model.config, model.published["architectures"][0])
+    names = name_weights(layout, opened, model)
     here, changed = mark_parameters(model), {*source.instead, *source.changes}
     for parameter, mark in adapter.marks.items():
         match = names.rules.match(parameter)
@@ -232,6 +234,12 @@ def build_on_base(adapter: Adapter, found: tuple[PublishedFolder, Layout, Merged
         if not own and here.get(parameter, mark) != mark:
             raise source.another_base(f"{parameter} has other values")
     return model
+
+
+def name_weights(layout: Layout, opened: PublishedFolder, model: Transformer) -> PublishedNames:
+    """Return the published names of the weights of a model that was built from an opened folder."""
+    return PublishedNames(layout.spelled(layout, opened.document), model.config,
+                          model.provenance.document["architectures"][0])
 
 
 def is_replaced(name: str, names: PublishedNames, source: MergedWeights) -> bool:

@@ -58,7 +58,7 @@ def save_checkpoint(run_folder: Path, model: Transformer, optimizer: Optimizer, 
 
 def write_weights(model: Transformer, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
     """Write a model, or of a rewritten one what its base does not hold. `weights` are written in place of its own."""
-    if model.rewrites:
+    if model.provenance.rewrites:
         write_own_adapter(model, folder, weights=weights)
     else:
         write_model(model, folder, weights)
@@ -66,7 +66,7 @@ def write_weights(model: Transformer, folder: Path, weights: Mapping[str, Tensor
 
 def load_weights_into(model: Transformer, folder: Path) -> None:
     """Put a checkpoint's weights into a model. Raises `InputError` for files that do not belong to it."""
-    if model.rewrites:
+    if model.provenance.rewrites:
         fill_learned(model, folder)
     else:
         fill_weights(model, folder / SAFE)

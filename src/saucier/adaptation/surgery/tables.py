@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -168,8 +169,10 @@ def count_fixed_ids(config: c.Transformer) -> int:
 
 def renumber_defaults(model: Transformer, new: Mapping[int, int]) -> None:
     """Give a model's defaults of generation, and what it was published with, the new ids, in place."""
-    for values in (model.generation, model.published):
-        values.update({name: renumber_value(value, new) for name, value in values.items() if "token_id" in name})
+    document, generation = ({name: renumber_value(value, new) if "token_id" in name else value
+                             for name, value in values.items()}
+                            for values in (model.provenance.document, model.provenance.generation))
+    model.provenance = replace(model.provenance, document=document, generation=generation)
 
 
 def renumber_value(value: Any, new: Mapping[int, int]) -> Any:

@@ -22,7 +22,7 @@ from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import read_json, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
-from saucier.checkpoints.weight_files import Source, Weights, check_shape, write_tensors
+from saucier.checkpoints.weight_files import Source, check_shape, write_tensors
 from saucier.checkpoints.weight_names import Rules, Table
 from saucier.checkpoints.weight_operations import Concat, Operation, Same, Twins
 from saucier.config.counting.model import parameters
@@ -40,36 +40,36 @@ BASE = "@"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """A published folder: where it is, its config, and its weights, which an adapter may have changed."""
+    """A model in a published layout: where it is, the layout that its config names, and the config."""
 
-    folder: Path
-    document: dict[str, Any]
-    source: Source
+    path: Path
+    layout: Layout
+    document: Mapping[str, Any]
 
-
-def read_published(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
-                   device: torch.device) -> Transformer:
-    """Build the model of a published folder as one of its classes (None: the one that was saved)."""
-    document = read_json(folder / "config.json")
-    return build_published(PublishedFolder(folder, document, Weights(folder)), layout, published=published,
-                           dtype=dtype, device=device)
+    def name_weights(self, model: Transformer) -> PublishedNames:
+        """Return the published names of the weights of a model that was built from this folder."""
+        return PublishedNames(self.layout.spelled(self.layout, self.document), model.config,
+                              model.provenance.document["architectures"][0])
 
 
-def build_published(opened: PublishedFolder, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+def build_published(folder: PublishedFolder, source: Source, *, published: str | None, dtype: torch.dtype | None,
                     device: torch.device) -> Transformer:
-    """Build the model of an opened folder as one of its classes (None: the one that was saved)."""
-    folder, document, source = opened.folder, opened.document, opened.source
-    where = str(folder / "config.json")
-    name = saved_class(document, layout, where) if published is None else class_of(layout, document, published, where)
-    layout = layout.spelled(layout, document)
+    """Build the model of a published folder as one of its classes (None: the one that was saved).
+
+    `source`: the folder's weights, which an adapter may have changed.
+    """
+    document, where = folder.document, str(folder.path / "config.json")
+    name = (saved_class(document, folder.layout, where) if published is None
+            else class_of(folder.layout, document, published, where))
+    layout = folder.layout.spelled(folder.layout, document)
     tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
     tree = untie_as_stored(PublishedNames(layout, tree, name), source)
     check_size(tree, source, where)
     model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
     names = PublishedNames(layout, tree, name)
-    copy_weights(model, names, source, str(folder))
+    copy_weights(model, names, source, str(folder.path))
     model.provenance = Provenance(document={**document, "architectures": [name]},
-                                  generation=read_generation_defaults(folder, document),
+                                  generation=read_generation_defaults(folder.path, document),
                                   unread={one: source[one].clone() for one in names.rules.carried if one in source})
     return model
 

@@ -37,12 +37,6 @@ WIDTHS = ("rank", "length", "hidden", "width")
 NOTE = "Saucier's own form: PEFT has none for this"
 
 
-def learned_values(model: Transformer) -> dict[str, Tensor]:
-    """Return what the base does not hold: all that learns, was added, or is unlike; everything without a base."""
-    parameters = dict(model.named_parameters())
-    return {name: parameters[name].detach().cpu().contiguous() for name in learned_names(model)}
-
-
 def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
     """Return what our form says of a tuned model."""
     known = model.provenance
@@ -55,7 +49,7 @@ def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
 
 
 def learned_names(model: Transformer) -> list[str]:
-    """Return the names of what the base does not hold."""
+    """Return the names of what the base does not hold: all that learns, was added, or is unlike; all without a base."""
     whole = model.provenance.origin is None
     chosen = set(list_trainable(model)) | list_added(model) | model.provenance.unlike
     return [name for name, _ in model.named_parameters() if whole or name in chosen]
@@ -70,7 +64,9 @@ def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = No
     folder.mkdir(parents=True, exist_ok=True)
     document = make_own_document(model, base or model.provenance.path)
     (folder / CONFIG).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    write_tensors(learned_values(model) if weights is None else weights, folder / WEIGHTS)
+    parameters = dict(model.named_parameters())
+    write_tensors({name: parameters[name].detach().cpu().contiguous() for name in learned_names(model)}
+                  if weights is None else weights, folder / WEIGHTS)
 
 
 def fill_learned(model: Transformer, folder: Path) -> None:
@@ -100,8 +96,8 @@ def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path
         drop_decoder(base, tree)
         if differs := first_difference(describe_body(tree), describe_body(base.config)):
             key, wanted, given = differs
-            told = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
-            raise base_error(told, path.parent, made_for, origin)
+            fault = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
+            raise base_error(fault, path.parent, made_for, origin)
         model = base if base.config == tree else move_to_config(tree, base)
         found = digest_weights(model, unlike)
         if found != document.get("base_digest"):

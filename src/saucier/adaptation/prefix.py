@@ -23,13 +23,6 @@ def writing_stack(config: c.Transformer) -> c.Stack:
     return stack
 
 
-def reading_stack(config: c.Transformer) -> c.Stack:
-    """Return the stack that a prompt stands before: the one that reads the input."""
-    stack = config.encoder or config.decoder
-    assert stack is not None, "check() refuses a model without stacks"
-    return stack
-
-
 def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> None:
     """Put trained keys and values before the text. Raises `InputError` for a model that they do not fit."""
     stack = writing_stack(model.config)
@@ -46,7 +39,8 @@ def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> 
 
 def add_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator) -> None:
     """Put trained vectors before those of the tokens. Raises `InputError` for a model that they do not fit."""
-    read, written = reading_stack(model.config), writing_stack(model.config)
+    written = writing_stack(model.config)
+    read = model.config.encoder or written
     if read is written and not isinstance(by.side, a.BeforeSource):
         raise InputError("this model has one side", where="tuning.side", remedy="leave it out")
     match by.side:

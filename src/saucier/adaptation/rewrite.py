@@ -91,7 +91,8 @@ def list_frozen(model: Transformer, by: a.Tuning) -> set[str]:
     """Return the names of the parameters that a rewrite stops from learning."""
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     if isinstance(by, a.Freeze):
-        return learning & (select_parameters(model, by.where) | list_lower_blocks(model, by.lower))
+        lower = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(by.lower))
+        return learning & (select_parameters(model, by.where) | {name for name in learning if name.startswith(lower)})
     keep = select_parameters(model, ("biases", *by.train) if isinstance(by, a.Bias) else by.train)
     return learning - keep - model.provenance.unlike - list_added(model)
 
@@ -100,12 +101,6 @@ def list_added(model: nn.Module) -> set[str]:
     """Return the names of the parameters that rewrites have added."""
     return {f"{name}.{end}" for name, module in model.named_modules() if getattr(module, "added", False)
             for end, _ in module.named_parameters()}
-
-
-def list_lower_blocks(model: Transformer, count: int) -> set[str]:
-    """Return the names of the parameters of the first blocks of every stack."""
-    roots = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(count))
-    return {name for name, _ in model.named_parameters() if name.startswith(roots)}
 
 
 def unrewrite(model: Transformer) -> Transformer:

@@ -29,14 +29,14 @@ WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 """Files of a saved model, which another save may replace."""
 
 
-def save_own(model: Transformer, folder: Path, beside: Callable[[Path], None] = lambda temporary: None) -> None:
+def save_own(model: Transformer, folder: Path, write_more: Callable[[Path], None] = lambda temporary: None) -> None:
     """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full.
 
-    `beside` writes more files into the temporary folder; the caller asks `check_free` first.
+    `write_more` writes more files into the temporary folder; the caller calls `check_target_folder` first.
     """
     def write(temporary: Path) -> None:
         write_model(model, temporary)
-        beside(temporary)
+        write_more(temporary)
 
     write_atomically(folder, write)
 

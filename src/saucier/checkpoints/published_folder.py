@@ -48,7 +48,7 @@ class PublishedFolder:
 
     def name_weights(self, model: Transformer) -> PublishedNames:
         """Return the published names of the weights of a model that was built from this folder."""
-        return PublishedNames(self.layout.spelled(self.layout, self.document), model.config,
+        return PublishedNames(self.layout.choose_layout(self.layout, self.document), model.config,
                               model.provenance.document["architectures"][0])
 
 
@@ -61,7 +61,7 @@ def build_published(folder: PublishedFolder, source: Source, *, published: str |
     document, where = folder.document, str(folder.path / "config.json")
     name = (saved_class(document, folder.layout, where) if published is None
             else class_of(folder.layout, document, published, where))
-    layout = folder.layout.spelled(folder.layout, document)
+    layout = folder.layout.choose_layout(folder.layout, document)
     tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
     tree = untie_as_stored(PublishedNames(layout, tree, name), source)
     check_size(tree, source, where)
@@ -249,16 +249,16 @@ def read_label_names(model: Transformer) -> dict[str, Any]:
 
 
 def write_published(model: Transformer, layout: Layout, folder: Path,
-                    beside: Callable[[Path], None] = lambda temporary: None) -> None:
+                    write_more: Callable[[Path], None] = lambda temporary: None) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
 
-    `beside` writes more files into the temporary folder.
+    `write_more` writes more files into the temporary folder.
     """
     came_from = model.provenance
     given = came_from.document if came_from.model_type == layout.model_type else read_label_names(model)
     document = layout.document(drop_embedding_head(model.config), given)
     published = document["architectures"][0]
-    layout = layout.spelled(layout, document)
+    layout = layout.choose_layout(layout, document)
     said = layout.fields(published) & document.keys()
     document |= {name: value for name, value in came_from.generation.items()
                  if name in SPECIAL_IDS and name not in said}
@@ -277,7 +277,7 @@ def write_published(model: Transformer, layout: Layout, folder: Path,
         write_tensors(tensors, temporary / "model.safetensors")
         if is_sentence_head(model.config.head):
             write_modules(model, temporary)
-        beside(temporary)
+        write_more(temporary)
 
     write_atomically(folder, write)
 
@@ -291,7 +291,7 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
     place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
     if place is None or not look_up(names.tree, place).tied:
         return names.tree
-    untied = names.layout.settle(put(names.tree, f"{place}.tied", False))
+    untied = names.layout.finish(put(names.tree, f"{place}.tied", False))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
     tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)

@@ -100,7 +100,7 @@ CLASSES = {"BigBirdForPreTraining": Published(keep_all, both, (READS, TIED)),
            **{name: keep_pooler(published) for name, published in USUAL.items()},
            "BigBirdForMaskedLM": Published(keep_language, bert_lineage.WORDS, (READS, TIED)),
            "BigBirdForCausalLM": keep_pooler(Published(
-               as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), restore=as_encoder)),
+               as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=as_encoder)),
            "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
            "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
                READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),

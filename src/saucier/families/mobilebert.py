@@ -113,7 +113,7 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 def words(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the language head: BERT's, and the columns beside the token table's or an output matrix's."""
+    """The names of the language head: BERT's, and the columns in addition to the token table's or an output matrix's."""
     ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
     table, columns = "cls.predictions.decoder.weight", "cls.predictions.dense.weight"
     *others, _ = bert_lineage.WORDS(tree)
@@ -121,7 +121,7 @@ def words(tree: c.Transformer) -> tuple[Rule, ...]:
             Rule(f"{ours}.weight", (table, columns), SideBySide(tree.embed.widths(tree.dim)[0])))
 
 
-def settle(tree: c.Transformer) -> c.Transformer:
+def finish_columns(tree: c.Transformer) -> c.Transformer:
     """An output matrix that is not the token table holds all columns itself."""
     for place in ("head", "head.language"):
         if look_up(tree, f"{place}.tied") is False:
@@ -140,6 +140,6 @@ MOBILEBERT_LAYOUT = Layout(
         "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
-    }, "mobilebert.", settle=settle,
+    }, "mobilebert.", finish=finish_columns,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",
                     "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}))

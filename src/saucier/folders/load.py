@@ -23,7 +23,7 @@ from saucier.checkpoints.adapter_folder import (
 )
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.own_folder import read_own_model
-from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, build_published
+from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
 from saucier.checkpoints.weight_files import Weights
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
@@ -202,17 +202,12 @@ def open_peft(adapter: Adapter, base: PublishedFolder, source: MergedWeights, he
     modules = source.take_pairs()
     model = build_on_base(adapter, base, source, head, dtype=dtype, device=device)
     names = base.name_weights(model)
-    unlike = frozenset(own for own, _ in model.named_parameters() if is_replaced(own, names, source))
+    unlike = frozenset(own for own, _ in model.named_parameters() if (match := names.rules.match(own)) is not None
+                       and any(names.present(one, source) in source.instead for one in match.theirs))
     model.provenance = replace(model.provenance, origin=Origin.of(base.path, model, unlike))
     if adapter.options.get("peft_type") in LEARNED_INPUTS:
         return attach_prefix(model, adapter)
     return attach_lora(model, adapter, modules, names)
-
-
-def is_replaced(name: str, names: PublishedNames, source: MergedWeights) -> bool:
-    """Say whether a parameter is not the base's, but one that the adapter holds whole."""
-    match = names.rules.match(name)
-    return match is not None and any(names.present(one, source) in source.instead for one in match.theirs)
 
 
 def build_on_base(adapter: Adapter, base: PublishedFolder, source: MergedWeights, head: str, *, dtype: torch.dtype,

@@ -48,7 +48,7 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto") -
 
     `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
-    Of a rewritten model what it has beside its base is written, an adapter; the layout is then "peft" or "own".
+    Of a rewritten model what it has next to its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
     """
     expect(folder, (str, Path), "folder", "give a folder")
@@ -67,7 +67,7 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
     check_target_folder(target, () if tokenizer is None else list_same_files(tokenizer, target))
     refusals: dict[str, InputError] = {}
 
-    def beside(temporary: Path) -> None:
+    def write_more(temporary: Path) -> None:
         if tokenizer is not None and tokenizer.is_dir():
             copy_tokenizer(tokenizer, temporary)
 
@@ -77,14 +77,16 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
         except InputError as error:
             refusals[candidate.model_type] = error
             continue
-        write_published(model, candidate, target, beside)
+        write_published(model, candidate, target, write_more)
         return candidate.model_type
-    if layout not in ("auto", "own"):
-        raise refusals[layout] if layout in refusals else no_layout_error(model, refusals)
     came_from = model.provenance.model_type
+    if layout not in ("auto", "own"):
+        raise refusals.get(layout) or InputError(
+            refusals[came_from].what if came_from in refusals else "no published layout can express this model",
+            where="layout", remedy="save it in our own layout (own)")
     if layout == "auto" and came_from in refusals:
         warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
-    save_own(model, target, beside)
+    save_own(model, target, write_more)
     return MODEL_TYPE
 
 
@@ -98,7 +100,7 @@ def list_same_files(source: Path, target: Path) -> set[str]:
 
 
 def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
-    """Write what a rewritten model has beside its base. Raises `InputError` for a layout that holds whole models."""
+    """Write what a rewritten model has next to its base. Raises `InputError` for a layout that holds whole models."""
 
     meant = {"auto": "auto", "own": "own", "published": "peft"}
     if layout not in meant:
@@ -123,13 +125,6 @@ def check_expressible(layout: Layout, model: Transformer) -> None:
         start = f"this model cannot be written as {layout.model_type}"
         what = error.what if error.what.startswith(start) else f"{start}: {error.what}"
         raise InputError(what, where="model", remedy="save it in our own layout") from error
-
-
-def no_layout_error(model: Transformer, refusals: dict[str, InputError]) -> InputError:
-    """Build the error for a model that no published layout can express."""
-    came_from = model.provenance.model_type
-    what = refusals[came_from].what if came_from in refusals else "no published layout can express this model"
-    return InputError(what, where="layout", remedy="save it in our own layout (own)")
 
 
 ADAPTER_LAYOUTS = ("auto", "peft", "own")
@@ -184,5 +179,5 @@ def find_published_names(model: Transformer) -> PublishedNames:
         raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
                          remedy="save the adapter in our own form (own)")
     document = layout.document(drop_embedding_head(model.config), model.provenance.document)
-    return PublishedNames(layout.spelled(layout, document), drop_embedding_head(model.config),
+    return PublishedNames(layout.choose_layout(layout, document), drop_embedding_head(model.config),
                           document["architectures"][0])

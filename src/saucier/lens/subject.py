@@ -60,7 +60,7 @@ def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
 
     layout = find_layout(document, path / "config.json")
     name = saved_class(document, layout, where)
-    return Subject(f"{path} ({name})", published_tree(layout.spelled(layout, document), document, name, where))
+    return Subject(f"{path} ({name})", published_tree(layout.choose_layout(layout, document), document, name, where))
 
 
 def comparable_values(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -50,7 +50,7 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
 
 
 def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
-    """Repeat the rows behind the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
+    """Repeat the rows after the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
 
     Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
     """
@@ -59,7 +59,7 @@ def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
 
 
 def count_past_padding(shape: ModelState) -> ModelState:
-    """Count positions as RoBERTa and Longformer do, from behind the padding id on; the vectors stay where they were."""
+    """Count positions as RoBERTa and Longformer do, from the id after the padding on; the vectors stay where they were."""
     positions = shape.config.embed.positions
     if not isinstance(positions, c.Learned) or positions.places != c.InOrder():
         return shape
@@ -110,7 +110,7 @@ def keep_tokens(shape: ModelState, by: Tokens) -> ModelState:
 
 
 def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
-    """Put rows for more tokens behind all others. Texts that are spelled as before give the numbers that they gave.
+    """Put rows for more tokens after all others. Texts that are spelled as before give the numbers that they gave.
 
     Raises `InputError` for a model whose tables are not one row a token.
     """
@@ -162,7 +162,7 @@ def find_new_id(old: int, new: Mapping[int, int]) -> int:
 
 
 def count_fixed_ids(config: c.Transformer) -> int:
-    """Return how many first ids must stay: positions that are counted from behind the padding id depend on it."""
+    """Return how many first ids must stay: positions that are counted from the id after the padding depend on it."""
     places = getattr(config.embed.positions, "places", None)
     return places.padding + 1 if isinstance(places, c.SkipPadding) else 0
 

@@ -284,7 +284,7 @@ def published_task_config(wanted: RequiredHead, document: dict[str, Any], where:
              if not wanted.labels or names_labels(layout, name)]
     if not found:
         return None
-    return found[0], published_tree(layout.spelled(layout, document), document, found[0], where)
+    return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)
 
 
 def names_labels(layout: Layout, published: str) -> bool:

@@ -6,9 +6,10 @@ Letters: B batch, L length, S source length, D dim, V vocab, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -42,7 +43,7 @@ from saucier.parts.masks import Ragged, find_ragged, is_worth_packing
 from saucier.parts.output import Cache, Output
 from saucier.parts.pooling import LayerMix, Pooler, Reading
 from saucier.parts.prefix import VirtualTokens, drop_prompt, fill_cache_with_prefix, prepend_to_side, prepend_to_sides
-from saucier.parts.provenance import Applied, Origin
+from saucier.parts.provenance import Provenance
 from saucier.parts.segment_memory import find_query_positions, recall_memory, refuse_unused_inputs
 from saucier.parts.stack import SourceEncoder, Stack, tie_blocks
 
@@ -94,14 +95,7 @@ class Transformer(nn.Module):
         self.config = config
         self.packs = not reads_padding(config)
         """Whether padding may be left out of the work: the head must not read it."""
-        self.generation: dict[str, Any] = {}
-        """Defaults of `saucier.generate` for this model, as in generation_config.json."""
-        self.published: dict[str, Any] = {}
-        """The config that the model was published with, for what changes no number: names of labels, its class."""
-        self.carried: dict[str, Tensor] = {}
-        """Tensors of the published file that its reference stores and never reads."""
-        self.origin: Origin | None = None
-        self.rewrites: list[Applied] = []
+        self.provenance = Provenance()
         self.front: VirtualTokens | None = None
         self.embed = Embedding(config.embed, config.reader_dim)
         self.source = SourceEncoder(config.source, config.reader_dim) if config.source else None
@@ -120,6 +114,16 @@ class Transformer(nn.Module):
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
         if isinstance(self.head, AdaptiveHead):
             self.head.tie(output_embed)
+
+    @property
+    def generation(self) -> Mapping[str, Any]:
+        """Defaults of `saucier.generate` for this model; set as a whole, for it cannot be changed in place."""
+        return MappingProxyType(dict(self.provenance.generation))
+
+    @generation.setter
+    def generation(self, defaults: Mapping[str, Any]) -> None:
+        """Set all of them."""
+        self.provenance = replace(self.provenance, generation=dict(defaults))
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
                 cache: Cache | None = None, last_only: bool = False, output_hidden_states: bool = False,

@@ -9,7 +9,7 @@ from saucier.checkpoints.adapter_folder import is_adapter_folder
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
 from saucier.files import is_file, list_entries, path_exists
-from saucier.folders.kinds import find_base
+from saucier.folders.kinds import identify_adapter
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.model import Transformer
 from saucier.recipes import Recipe, recipe
@@ -128,4 +128,4 @@ def load_model_tokenizer(path: str | Path, base: str | None = None) -> Tokenizer
     folder = resolve_folder(path)
     if not is_adapter_folder(folder) or any((folder / name).is_file() for name in TOKENIZER_FILES):
         return load_tokenizer(folder)
-    return load_tokenizer(base or find_base(folder))
+    return load_tokenizer(base or identify_adapter(folder).resolve_base())

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_kind_is_a_class(kind: str, name: str, folder: Path) -> None:
     by_kind, by_name = (saucier.load(folder, head=head, dtype="float32", device="cpu") for head in (kind, name))
     assert by_kind.config == by_name.config
-    assert by_kind.published["architectures"] == [name]
+    assert by_kind.provenance.document["architectures"] == [name]
 
 
 def test_the_saved_class_is_preferred(folder: Path, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_saved_class_is_preferred(folder: Path, tmp_path: Path) -> None:
     model.save(tmp_path / "saved")
     again = saucier.load(tmp_path / "saved", head="language", dtype="float32", device="cpu")
     assert again.config == model.config
-    assert again.published["architectures"] == ["BertLMHeadModel"]
+    assert again.provenance.document["architectures"] == ["BertLMHeadModel"]
 
 
 def test_a_head_that_was_never_trained_is_not_made_up(folder: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_field_keeps_its_spelling_while_it_is_true(said: str, becomes: str, tm
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "activation_function": "gelu_new"}))
     model = saucier.load(tmp_path / "model", dtype="float32", device="cpu")
-    model.published["activation_function"] = said
+    model.provenance = replace(model.provenance, document={**model.provenance.document, "activation_function": said})
     model.save(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "config.json").read_text())["activation_function"] == becomes
 

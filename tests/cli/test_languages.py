@@ -51,7 +51,8 @@ def save_model(family: str, place: Path) -> None:
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
     model.generation = {"eos_token_id": END, "pad_token_id": PAD, "bos_token_id": 0}
-    model.generation |= {"decoder_start_token_id": END} if family == "m2m_100" else {}
+    if family == "m2m_100":
+        model.generation = {**model.generation, "decoder_start_token_id": END}
     model.save(place)
 
 

@@ -94,7 +94,7 @@ def test_loss(folder: str, name: str) -> None:
     case = next(case for case in golden["cases"] if case["name"] == name)
     model = saucier.load(GOLDEN / folder, head=case["class"], dtype="float32", device="cpu")
     given = {key: tensors[value] for key, value in case["inputs"].items()}
-    learned, batch = objective(model, given, str(model.published["model_type"]))
+    learned, batch = objective(model, given, str(model.provenance.document["model_type"]))
     with torch.no_grad():
         loss: Loss = learned(model, batch)
     weights = {part: one.weight for part, one in loss.parts.items()}

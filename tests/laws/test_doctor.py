@@ -132,12 +132,12 @@ def test_a_tokenizer_that_is_too_large_is_found() -> None:
 def test_a_loss_on_the_way_to_the_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = family("gpt2")
     assert check_saved_bits(model).verdict == "holds"
-    open_model = saucier.folders.load.open_model
+    open_folder = saucier.folders.load.open_folder
 
     def rounded(*given: object, **named: object) -> Transformer:
-        return open_model(*given, **named).bfloat16().float()  # type: ignore[arg-type]
+        return open_folder(*given, **named).bfloat16().float()  # type: ignore[arg-type]
 
-    monkeypatch.setattr("saucier.diagnosis.doctor.open_model", rounded)
+    monkeypatch.setattr("saucier.diagnosis.doctor.open_folder", rounded)
     assert "has other bits" in check_saved_bits(model).why
 
 

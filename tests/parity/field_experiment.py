@@ -247,7 +247,7 @@ def attempt(start: Base, seed: int, changes: dict[str, Any], folder: Path) -> Ou
 def tree_of(document: dict[str, Any], published: str) -> Any:
     """Return our tree of a document."""
     layout = LAYOUTS[document["model_type"]]
-    return published_tree(layout.spelled(layout, document), document, published, "config.json")
+    return published_tree(layout.choose_layout(layout, document), document, published, "config.json")
 
 
 def ours_differs(start: Base, document: dict[str, Any], there: Any, wanted: dict[str, torch.Tensor], folder: Path, *,

@@ -46,13 +46,13 @@ class BottleneckAdapter(nn.Module):
 
 
 class DropoutThenAdapter(nn.Module):
-    """A sublayer's dropout with a bottleneck behind it."""
+    """A sublayer's dropout with a bottleneck after it."""
 
     rewritten = True
-    """Stands for a dropout."""
+    """It replaces a dropout."""
 
     def __init__(self, dropout: nn.Module, adapter: BottleneckAdapter) -> None:
-        """Stand behind a dropout."""
+        """Put the bottleneck after a dropout."""
         super().__init__()
         self.dropout, self.adapter = dropout, adapter
 
@@ -62,7 +62,7 @@ class DropoutThenAdapter(nn.Module):
 
 
 def add_bottlenecks(model: Transformer, by: Adapter, generator: torch.Generator) -> None:
-    """Put a bottleneck behind the sublayers that the placement means. Raises `InputError` where there are some."""
+    """Put a bottleneck after the sublayers that the placement means. Raises `InputError` where there are some."""
     if any(isinstance(module, DropoutThenAdapter) for module in model.modules()):
         raise InputError("the model has bottlenecks already", where="tuning", remedy="take them off first")
     replaced: dict[int, nn.Module] = {}

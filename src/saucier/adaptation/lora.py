@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -65,13 +65,13 @@ def list_pairs(module: LowRank) -> list[tuple[str, LowRankPair]]:
 
 
 class LowRankLinear(nn.Module):
-    """A linear map with pairs beside it, each of which changes some of its rows."""
+    """A linear map with pairs next to it, each of which changes some of its rows."""
 
     rewritten = True
-    """Stands for a map, and what is inside it is no map of the model's own."""
+    """It replaces a map, and what is inside it is no map of the model's own."""
 
     def __init__(self, base: Linear) -> None:
-        """Stand around a map, or what stands for one, without any pair yet."""
+        """Wrap a map, or what replaces one, without any pair yet."""
         super().__init__()
         self.base = base
         self.pairs = nn.ModuleDict()
@@ -115,13 +115,13 @@ class LowRankLinear(nn.Module):
 
 
 class LowRankTable(nn.Module):
-    """A token table with a pair beside it; an output layer that is tied to the table stays as it was, as in PEFT."""
+    """A token table with a pair next to it; an output layer that is tied to the table stays as it was, as in PEFT."""
 
     rewritten = True
     """What is inside it is no table of the model's own."""
 
     def __init__(self, base: nn.Embedding) -> None:
-        """Stand around a table, without a pair yet."""
+        """Wrap a table, without a pair yet."""
         super().__init__()
         self.base, self.pairs = base, nn.ModuleDict()
 
@@ -159,7 +159,7 @@ def list_named_pairs(model: nn.Module) -> dict[str, tuple[str, LowRank, LowRankP
 
 
 def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
-    """Put a pair beside every map that is meant. Raises `InputError` for one that has a pair already."""
+    """Put a pair next to every map that is meant. Raises `InputError` for one that has a pair already."""
     for place in select_targets(model, by.where):
         around = wrap_modules(model, place)
         if place.part in around.pairs or (around.pairs and WHOLE in (place.part, *around.pairs)):
@@ -171,7 +171,7 @@ def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
 
 
 def wrap_modules(model: nn.Module, place: TargetMap) -> LowRank:
-    """Return what stands around the module of a place, put there where nothing does yet."""
+    """Return the wrapper of the module of a place, put there where there is none yet."""
     module = model.get_submodule(place.module)
     if isinstance(module, LowRank):
         return module
@@ -186,13 +186,13 @@ class MergedModel:
 
     model: Transformer
     away: dict[int, nn.Module]
-    """Id of a merged map -> what stood there."""
+    """Id of a merged map -> what was there."""
     rewrites: tuple[Applied, ...]
     """Those that the model had."""
 
 
 def merge(model: Transformer) -> MergedModel:
-    """Add every pair to the weights it stands beside, in place: the model is an ordinary one again.
+    """Add every pair to the weights it changes, in place: the model is an ordinary one again.
 
     Maps in four bits become float ones. Raises `InputError` where there is nothing to add, and for what no weights can
     express: prefixes, prompts and bottlenecks; and for a changed table that an unchanged output layer shares.
@@ -201,23 +201,24 @@ def merge(model: Transformer) -> MergedModel:
     around = [module for module in model.modules() if isinstance(module, LowRank)]
     plain = {id(module): merge_map(module) for module in around}
     swap_modules(model, plain)
-    rewrites = tuple(model.rewrites)
-    model.rewrites[:] = [one for one in rewrites if not isinstance(one.by, a.Lora)]
-    return MergedModel(model, {id(plain[id(module)]): module for module in around}, rewrites)
+    before = model.provenance
+    left = tuple(one for one in before.rewrites if not isinstance(one.by, a.Lora))
+    model.provenance = replace(before, rewrites=left)
+    return MergedModel(model, {id(plain[id(module)]): module for module in around}, before.rewrites)
 
 
 def unmerge(merged: MergedModel) -> Transformer:
     """Take the products out again: the model is as it was before `merge`, to the last bit."""
     swap_modules(merged.model, merged.away)
-    merged.model.rewrites[:] = merged.rewrites
+    merged.model.provenance = replace(merged.model.provenance, rewrites=merged.rewrites)
     return merged.model
 
 
 def refuse_unmergeable(model: Transformer) -> None:
     """Raise `InputError` for what cannot be merged."""
-    kinds = {one.by.kind for one in model.rewrites} - {"freeze", "bias"}
-    if beside := kinds - {"lora", "qlora"}:
-        raise InputError(f"a {min(beside)} is no sum of weights", where="merge",
+    kinds = model.provenance.rewrite_kinds - {"freeze", "bias"}
+    if others := kinds - {"lora", "qlora"}:
+        raise InputError(f"a {min(others)} is no sum of weights", where="merge",
                          remedy="keep it as an adapter: it is small")
     if not kinds:
         raise InputError("the model has no LoRA to merge", where="merge", remedy="rewrite it, or load an adapter")

@@ -138,7 +138,7 @@ class QuantizedLinear(nn.Module):
     """A frozen linear map in four bits. Source: Dettmers et al. 2023, §3, eq 5 and 6, arXiv:2305.14314."""
 
     rewritten = True
-    """Stands for a map."""
+    """It replaces a map."""
 
     def __init__(self, base: nn.Linear, store: NormalFloat) -> None:
         """Round a map's matrix; its bias is kept as it is."""
@@ -160,7 +160,7 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix as it is used, [O, I], made anew each time."""
+        """The matrix as it is used, [O, I], made again each time."""
         return self.widened(self.dtype)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +37,28 @@ WIDTHS = ("rank", "length", "hidden", "width")
 NOTE = "Saucier's own form: PEFT has none for this"
 
 
+def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
+    """Return what our form says of a tuned model."""
+    known = model.provenance
+    return {"peft_type": OWN, "format": FORMAT, "note": NOTE, "base_model_name_or_path": base,
+            "base_digest": known.origin.digest if known.origin is not None else None,
+            "unlike_base": sorted(known.unlike),
+            "rewrites": [one.by.model_dump(mode="json") for one in known.rewrites],
+            "model": model.config.model_dump(mode="json"), "published": known.document,
+            "generation": known.generation}
+
+
 def learned_values(model: Transformer) -> dict[str, Tensor]:
-    """Return what the base does not hold: all that learns, was added, or is unlike; everything without a base."""
+    """Return what the base does not hold: all that learns, was added, or differs; everything without a base."""
     parameters = dict(model.named_parameters())
     return {name: parameters[name].detach().cpu().contiguous() for name in learned_names(model)}
 
 
-def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
-    """Return what our form says of a tuned model."""
-    return {"peft_type": OWN, "format": FORMAT, "note": NOTE, "base_model_name_or_path": base,
-            "base_digest": model.origin.digest if model.origin is not None else None,
-            "unlike_base": sorted(model.origin.unlike) if model.origin is not None else [],
-            "rewrites": [one.by.model_dump(mode="json") for one in model.rewrites],
-            "model": model.config.model_dump(mode="json"), "published": model.published,
-            "generation": model.generation}
-
-
 def learned_names(model: Transformer) -> list[str]:
-    """Return the names of what the base does not hold."""
-    unlike = set(model.origin.unlike) if model.origin is not None else {name for name, _ in model.named_parameters()}
-    chosen = set(list_trainable(model)) | list_added(model) | unlike
-    return [name for name, _ in model.named_parameters() if name in chosen]
+    """Return the names of what the base does not hold: all that learns, was added, or is unlike; all without a base."""
+    whole = model.provenance.origin is None
+    chosen = set(list_trainable(model)) | list_added(model) | model.provenance.unlike
+    return [name for name, _ in model.named_parameters() if whole or name in chosen]
 
 
 def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = None,
@@ -66,8 +68,8 @@ def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = No
     `base`: None for where the model came from. `weights` replaces the learned values, under the same names.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    named = base or (model.origin.path if model.origin is not None else None)
-    (folder / CONFIG).write_text(json.dumps(make_own_document(model, named), indent=2) + "\n", encoding="utf-8")
+    document = make_own_document(model, base or model.provenance.path)
+    (folder / CONFIG).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     write_tensors(learned_values(model) if weights is None else weights, folder / WEIGHTS)
 
 
@@ -98,18 +100,19 @@ def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path
         drop_decoder(base, tree)
         if differs := first_difference(describe_body(tree), describe_body(base.config)):
             key, wanted, given = differs
-            told = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
-            raise base_error(told, path.parent, made_for, origin)
+            fault = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
+            raise base_error(fault, path.parent, made_for, origin)
         model = base if base.config == tree else move_to_config(tree, base)
         found = digest_weights(model, unlike)
         if found != document.get("base_digest"):
             raise base_error("it has other weights", path.parent, made_for, origin)
-        model.origin = Origin(origin, found, unlike, mark_parameters(model, unlike))
+        known = Origin(origin, found, unlike, mark_parameters(model, unlike))
+        model.provenance = replace(model.provenance, origin=known)
     SafeShard(path)  # refuses a file that is not there or damaged, before anything is made for it
     for by in rewrites:
         check_widths(by, path)
         rewrite(model, by=by)
-    model.published, model.generation = dict(said["published"]), dict(said["generation"])
+    model.provenance = replace(model.provenance, document=said["published"], generation=said["generation"])
     fill_learned(model, path.parent)
     return model
 

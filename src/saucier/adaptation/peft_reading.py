@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -57,16 +56,12 @@ def list_published_maps(model: nn.Module, names: PublishedNames) -> dict[str, Pu
     """Return every linear map and token table that has a published name and rows of its own, by that name."""
     found: dict[str, PublishedMap] = {}
     for module, one in model.named_modules():
-        match = names.rules.match(module + WEIGHT) if hasattr(one, "weight") and not is_inside_rewrite(module) else None
+        added = module.endswith(".base") or ".pairs." in module  # inside what a rewrite put there
+        match = names.rules.match(module + WEIGHT) if hasattr(one, "weight") and not added else None
         if match is not None:
             rows: int = getattr(one, "num_embeddings", 0) or getattr(one, "out_features", 0)
             found |= {each.name: each for each in split_published_maps(match, module, rows, names)}
     return found
-
-
-def is_inside_rewrite(module: str) -> bool:
-    """Say whether a module is inside what a rewrite put into a model."""
-    return module.endswith(".base") or ".pairs." in module
 
 
 def split_published_maps(match: Match, module: str, rows: int, names: PublishedNames) -> list[PublishedMap]:
@@ -96,7 +91,7 @@ def no_place_error(module: str, names: PublishedNames) -> InputError:
 
 
 def attach_lora(model: Transformer, adapter: Adapter, modules: Mapping[str, str], names: PublishedNames) -> Transformer:
-    """Put an adapter's pairs beside the maps of its base model.
+    """Put an adapter's pairs next to the maps of its base model.
 
     `modules`: published weight -> module of the adapter. Raises `InputError` for a module that is no map of ours.
     """
@@ -155,15 +150,16 @@ def attach_prefix(model: Transformer, adapter: Adapter) -> Transformer:
     stacks = adapter.options.get("num_transformer_submodules") or 1
     if adapter.options.get("peft_type") == "PROMPT_TUNING":
         values = values[:max(1, len(values) // stacks)]  # PEFT stores a prompt for the decoder too, and never reads it
-    rewrite(model, by=read_prefix_settings(adapter.options, len(values)))
+        rewrite(model, by=a.Prompt(length=len(values), start=a.FromNoise()))
+    else:
+        rewrite(model, by=a.Prefix(length=len(values)))
     assert isinstance(model.front, PrefixKeys | SoftPrompt), "the rewrite put it there"
     if isinstance(model.front, PrefixKeys) and stacks > 1:
         values = select_peft_layers(values, model.front.widths)
-    target = model.front.vectors if isinstance(model.front, SoftPrompt) else prefix_values(model.front)
+    target = model.front.vectors if isinstance(model.front, SoftPrompt) else model.front.made.get_parameter("values")
     if target.shape != values.shape:
-        assert model.origin is not None, "an adapter is put on a base that was opened"
         raise base_error(f"{VECTORS} is {list(values.shape)} instead of {list(target.shape)}", adapter.folder,
-                         adapter.base, model.origin.path)
+                         adapter.base, model.provenance.path or adapter.base)
     with torch.no_grad():
         target.copy_(values)
     return model
@@ -181,15 +177,3 @@ def select_peft_layers(values: Tensor, widths: Sequence[tuple[int, int]]) -> Ten
         return values  # refused by its shape
     parts = values.split(wide, dim=1)
     return torch.cat([parts[2 * layer % len(parts)] for layer in range(len(widths))], dim=1)
-
-
-def prefix_values(front: PrefixKeys) -> Tensor:
-    """Return the values of a prefix that has no network."""
-    return front.made.get_parameter("values")
-
-
-def read_prefix_settings(options: Mapping[str, Any], length: int) -> a.Prefix | a.Prompt:
-    """Return what an adapter is, as our config says it."""
-    if options.get("peft_type") == "PREFIX_TUNING":
-        return a.Prefix(length=length)
-    return a.Prompt(length=length, start=a.FromNoise())

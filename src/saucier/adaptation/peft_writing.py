@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, LowRankPair, LowRankTable, list_named_pairs, list_pairs
 from saucier.adaptation.peft_reading import PublishedMap, list_published_maps, no_place_error
+from saucier.adaptation.prefix import writing_stack
 from saucier.adaptation.rewrite import list_added, list_trainable
 from saucier.adaptation.target_modules import group_targets
 from saucier.checkpoints.adapter_folder import (
@@ -55,7 +56,7 @@ def make_prefix_tensor(model: Transformer) -> Tensor:
             layers = values.unflatten(1, (len(widths), -1))
             return torch.stack([layers, torch.zeros_like(layers)], dim=2).flatten(1)
         case _:
-            raise AssertionError("asked only where there is one")
+            raise AssertionError("called only where there is one")
 
 
 def is_encoder_decoder(model: Transformer) -> bool:
@@ -66,14 +67,14 @@ def is_encoder_decoder(model: Transformer) -> bool:
 def make_prefix_document(model: Transformer, task: str | None) -> dict[str, Any]:
     """Return the fields of a prefix or a prompt. Raises `InputError` where PEFT would not compute the same."""
     front = model.front
-    assert front is not None, "asked only then"
+    assert front is not None, "called only then"
     if isinstance(front, TargetPrompt):
         raise InputError("PEFT gives a decoder beside an encoder no prompt", where="model",
                          remedy="save the adapter in our own form (own)")
     if task is None:
         raise InputError("PEFT has no task for such a model, so it puts nothing before its text", where="model",
                          remedy="save the adapter in our own form (own)")
-    common = {"num_virtual_tokens": front.length, "num_layers": count_layers(model)}
+    common = {"num_virtual_tokens": front.length, "num_layers": len(writing_stack(model.config).blocks())}
     if isinstance(front, SoftPrompt):
         return {**common, "peft_type": "PROMPT_TUNING", "prompt_tuning_init": "RANDOM",
                 "token_dim": front.vectors.shape[1], "num_transformer_submodules": 1,
@@ -89,13 +90,6 @@ def make_prefix_document(model: Transformer, task: str | None) -> dict[str, Any]
     return {**common, "num_layers": stacks * len(front.widths), "peft_type": "PREFIX_TUNING",
             "token_dim": heads * width, "num_attention_heads": heads, "num_transformer_submodules": stacks,
             "prefix_projection": False, "encoder_hidden_size": heads * width}
-
-
-def count_layers(model: Transformer) -> int:
-    """Return the layers of the stack that writes, or of the only one."""
-    stack = model.config.decoder or model.config.encoder
-    assert stack is not None, "check() refuses a model without stacks"
-    return len(stack.blocks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ class PeftFiles:
 
 
 LEARNED_INPUT_PREFIX = "base_model."
-"""Stands before the names of what is trained beside a prefix or a prompt."""
+"""Precedes the names of what is trained in addition to a prefix or a prompt."""
 HEADED = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
 """Tasks of which PEFT wants the head in the file, trained or not."""
 TABLE_ENDS = (TABLE_DOWN, TABLE_UP)
@@ -131,34 +125,33 @@ class Product:
     """[N, R]."""
     scale: float
     ends: tuple[str, str] = (DOWN, UP)
-    """What stands behind the module's name."""
+    """What follows the module's name."""
 
     @property
     def alpha(self) -> float:
         """What PEFT divides by the rank."""
-        return shorten_number(self.scale * len(self.down))
-
-
-def shorten_number(number: float) -> float:
-    """Return a whole number as an int, as JSON shows it best."""
-    return int(number) if number == int(number) else number
+        number = self.scale * len(self.down)
+        return int(number) if number == int(number) else number  # as JSON shows it best
 
 
 def make_peft_files(model: Transformer, names: PublishedNames, base: str) -> PeftFiles:
     """Return the adapter of a model as PEFT's files. Raises `InputError` for what PEFT has no form for."""
-    kinds = {one.by.kind for one in model.rewrites} - {"freeze"}
+    kinds = model.provenance.rewrite_kinds - {"freeze"}
     if not kinds or not (kinds <= {"lora", "qlora"} or kinds in ({"prefix"}, {"prompt"})):
         raise InputError(f"PEFT has no form for {' with '.join(sorted(kinds)) or 'a model without an adapter'}",
                          where="model", remedy="save the adapter in our own form (own)")
     document, tensors = make_prefix_parts(model, names) if model.front is not None else make_lora_parts(model, names)
-    beside = list_whole_parameters(model, names)
+    whole_tensors = list_whole_parameters(model, names)
     start = PREFIX if model.front is None else LEARNED_INPUT_PREFIX
-    tensors |= {start + name: value for name, value in beside.items()}
-    whole = sorted({name.rsplit(".", 1)[0] for name in beside}) or None
+    tensors |= {start + name: value for name, value in whole_tensors.items()}
+    origin = model.provenance.origin
+    whole = sorted({name.rsplit(".", 1)[0] for name in whole_tensors}) or None
     document |= {} if model.front is not None else {"modules_to_save": whole}
-    return PeftFiles({**make_common_document(names, base), **document},
+    common = {"base_model_name_or_path": base, "task_type": find_task_type(names.published), "inference_mode": True,
+              "auto_mapping": {"base_model_class": names.published}}
+    return PeftFiles({**common, **document},
                      {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-                     model.origin.marks if model.origin is not None else {})
+                     origin.marks if origin is not None else {})
 
 
 Parts = tuple[dict[str, Any], dict[str, Tensor]]
@@ -167,7 +160,7 @@ Parts = tuple[dict[str, Any], dict[str, Tensor]]
 
 def make_prefix_parts(model: Transformer, names: PublishedNames) -> Parts:
     """Return what PEFT stores of a prefix or a prompt."""
-    assert model.front is not None, "as_peft asks only then"
+    assert model.front is not None, "make_peft_files calls it only then"
     task = find_task_type(names.published)
     if task not in HEADED and list_whole_parameters(model, names):
         raise InputError("PEFT has no form for a prefix or a prompt with other parameters trained beside",
@@ -183,7 +176,10 @@ def make_lora_parts(model: Transformer, names: PublishedNames) -> Parts:
         if isinstance(one, LowRank):
             products |= list_products(one, [each for each in maps.values() if each.module == module])
     check_all_placed(model, maps, names)
-    return {**make_lora_document(products, maps), "lora_dropout": find_dropout(model)}, make_lora_tensors(products)
+    dropout = next((one.by.dropout for one in model.provenance.rewrites if isinstance(one.by, a.Lora)), 0.0)
+    return ({**make_lora_document(products, maps), "lora_dropout": dropout},
+            {PREFIX + name + end: matrix for name, product in products.items()
+             for end, matrix in zip(product.ends, (product.down, product.up), strict=True)})
 
 
 def check_all_placed(model: nn.Module, maps: Mapping[str, PublishedMap], names: PublishedNames) -> None:
@@ -223,16 +219,9 @@ def place_rows(pair: LowRankPair, one: PublishedMap) -> Tensor:
     return made
 
 
-def make_lora_tensors(products: Mapping[str, Product]) -> dict[str, Tensor]:
-    """Return the matrices under PEFT's names."""
-    return {PREFIX + name + end: matrix for name, product in products.items()
-            for end, matrix in zip(product.ends, (product.down, product.up), strict=True)}
-
-
 def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
     """Return the published tensors of what is trained whole, or is not in the base. Raises `InputError` for others."""
-    unlike = model.origin.unlike if model.origin is not None else frozenset()
-    chosen = (set(list_trainable(model)) | unlike) - list_added(model)
+    chosen = (set(list_trainable(model)) | model.provenance.unlike) - list_added(model)
     if find_task_type(names.published) in HEADED:
         chosen |= group_targets(model, "head")
     found = {}
@@ -268,12 +257,6 @@ def name_target_modules(products: Mapping[str, Product], maps: Mapping[str, Publ
     return sorted(words) if meant == set(products) else sorted(products)
 
 
-def make_common_document(names: PublishedNames, base: str) -> dict[str, Any]:
-    """Return the fields of every adapter."""
-    return {"base_model_name_or_path": base, "task_type": find_task_type(names.published), "inference_mode": True,
-            "auto_mapping": {"base_model_class": names.published}}
-
-
 LANGUAGE = {"LMHeadModel": "CAUSAL_LM", "ForCausalLM": "CAUSAL_LM", "ForConditionalGeneration": "SEQ_2_SEQ_LM"}
 
 
@@ -281,8 +264,3 @@ def find_task_type(published: str) -> str | None:
     """Return PEFT's word for what a published class does; None where it has none."""
     ends = LANGUAGE | {end: task for task, end in TASKS.items()}
     return next((task for end, task in ends.items() if published.endswith(end)), None)
-
-
-def find_dropout(model: Transformer) -> float:
-    """Return the dropout of the first LoRA."""
-    return next((one.by.dropout for one in model.rewrites if isinstance(one.by, a.Lora)), 0.0)

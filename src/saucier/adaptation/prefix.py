@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -17,13 +19,6 @@ from saucier.parts.prefix import PrefixKeys, PrefixNetwork, SoftPrompt, TargetPr
 def writing_stack(config: c.Transformer) -> c.Stack:
     """Return the stack that a prefix stands in: the one that writes, or the only one."""
     stack = config.decoder or config.encoder
-    assert stack is not None, "check() refuses a model without stacks"
-    return stack
-
-
-def reading_stack(config: c.Transformer) -> c.Stack:
-    """Return the stack that a prompt stands before: the one that reads the input."""
-    stack = config.encoder or config.decoder
     assert stack is not None, "check() refuses a model without stacks"
     return stack
 
@@ -44,7 +39,8 @@ def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> 
 
 def add_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator) -> None:
     """Put trained vectors before those of the tokens. Raises `InputError` for a model that they do not fit."""
-    read, written = reading_stack(model.config), writing_stack(model.config)
+    written = writing_stack(model.config)
+    read = model.config.encoder or written
     if read is written and not isinstance(by.side, a.BeforeSource):
         raise InputError("this model has one side", where="tuning.side", remedy="leave it out")
     match by.side:
@@ -126,6 +122,6 @@ def drop_prefix_network(model: Transformer) -> None:
     """Drop the network that makes a prefix while it is trained; its values stay."""
     if isinstance(model.front, PrefixKeys) and isinstance(model.front.made, PrefixNetwork):
         model.front.settle()
-        for place, one in enumerate(model.rewrites):
-            if isinstance(one.by, a.Prefix):
-                model.rewrites[place] = type(one)(one.by.model_copy(update={"hidden": None}), one.frozen)
+        rewrites = tuple(replace(one, by=one.by.model_copy(update={"hidden": None})) if isinstance(one.by, a.Prefix)
+                         else one for one in model.provenance.rewrites)
+        model.provenance = replace(model.provenance, rewrites=rewrites)

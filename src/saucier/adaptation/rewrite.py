@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -39,7 +40,8 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
         apply_rewrite(model, by, torch.Generator().manual_seed(seed))
     for parameter in frozen.values():
         parameter.requires_grad_(False)
-    model.rewrites.append(Applied(by, frozenset(frozen)))
+    rewrites = (*model.provenance.rewrites, Applied(by, frozenset(frozen)))
+    model.provenance = replace(model.provenance, rewrites=rewrites)
     return model
 
 
@@ -63,15 +65,16 @@ def apply_rewrite(model: Transformer, by: a.Tuning, generator: torch.Generator) 
 
 @contextmanager
 def restore_on_error(model: Transformer) -> Iterator[None]:
-    """Put a model's modules back as they were, where the change fails that is made meanwhile."""
+    """Put a model's modules and provenance back as they were, where the change fails that is made meanwhile."""
     before, front = [(module, dict(module._modules)) for module in model.modules()], model.front
+    provenance = model.provenance
     try:
         yield
     except BaseException:
         for module, inside in before:
             module._modules.clear()
             module._modules.update(inside)
-        model.front = front
+        model.front, model.provenance = front, provenance
         raise
 
 
@@ -88,22 +91,16 @@ def list_frozen(model: Transformer, by: a.Tuning) -> set[str]:
     """Return the names of the parameters that a rewrite stops from learning."""
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     if isinstance(by, a.Freeze):
-        return learning & (select_parameters(model, by.where) | list_lower_blocks(model, by.lower))
+        lower = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(by.lower))
+        return learning & (select_parameters(model, by.where) | {name for name in learning if name.startswith(lower)})
     keep = select_parameters(model, ("biases", *by.train) if isinstance(by, a.Bias) else by.train)
-    unlike = set(model.origin.unlike) if model.origin is not None else set()
-    return learning - keep - unlike - list_added(model)
+    return learning - keep - model.provenance.unlike - list_added(model)
 
 
 def list_added(model: nn.Module) -> set[str]:
     """Return the names of the parameters that rewrites have added."""
     return {f"{name}.{end}" for name, module in model.named_modules() if getattr(module, "added", False)
             for end, _ in module.named_parameters()}
-
-
-def list_lower_blocks(model: Transformer, count: int) -> set[str]:
-    """Return the names of the parameters of the first blocks of every stack."""
-    roots = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(count))
-    return {name for name, _ in model.named_parameters() if name.startswith(roots)}
 
 
 def unrewrite(model: Transformer) -> Transformer:
@@ -123,10 +120,10 @@ def unrewrite(model: Transformer) -> Transformer:
     swap_modules(model, around)
     model.front = None
     parameters = dict(model.named_parameters())
-    for applied in model.rewrites:
+    for applied in model.provenance.rewrites:
         for name in applied.frozen:
             parameters[name.replace(".base.", ".")].requires_grad_(True)
-    model.rewrites.clear()
+    model.provenance = replace(model.provenance, rewrites=())
     return model
 
 

@@ -184,13 +184,14 @@ def rebuild_model(model: Transformer, config: Config, weights: Mapping[str, Tens
 
     Raises `InputError` for a model with an adapter, which belongs to the tree that it was made for.
     """
-    if model.rewrites:
+    if model.provenance.rewrites:
         raise InputError("the model has an adapter beside its weights", where="model",
                          remedy="merge it first, with saucier convert or saucier merge")
     like = next(model.parameters())
     made = allocate_model(config, dtype=like.dtype, device=like.device)
     with torch.no_grad():
         made.load_state_dict(dict(weights or model.state_dict()), strict=True)
-    made.generation, made.published = dict(model.generation), dict(model.published)
-    made.origin = None if model.origin is None else replace(model.origin, tokenizer=None)
+    origin = model.provenance.origin
+    made.provenance = replace(model.provenance, unread={},
+                              origin=None if origin is None else replace(origin, tokenizer=None))
     return made.train(model.training)

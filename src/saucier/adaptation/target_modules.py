@@ -5,7 +5,7 @@ their place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -66,7 +66,8 @@ def list_targets(model: nn.Module) -> list[TargetMap]:
     for name, module in model.named_modules():
         if name not in named and is_target(module) and not inside_addition(model, name):
             roles = frozenset(("linear",) if name.startswith(STACKS) else ())
-            found.append(TargetMap(name, WHOLE, 0, count_rows(module), roles))
+            rows: int = module.out_features  # a linear map's
+            found.append(TargetMap(name, WHOLE, 0, rows, roles))
     first: dict[int, str] = {}
     for place in found:  # stacks may share maps
         first.setdefault(id(model.get_submodule(place.module)), place.module)
@@ -76,12 +77,6 @@ def list_targets(model: nn.Module) -> list[TargetMap]:
 def is_target(module: nn.Module) -> bool:
     """Say whether a module is a linear map: `nn.Linear`, or what a rewrite put in its place."""
     return isinstance(module, nn.Linear) or (getattr(module, "rewritten", False) and hasattr(module, "out_features"))
-
-
-def count_rows(module: nn.Module) -> int:
-    """Return the rows of a linear map."""
-    rows: int = module.out_features  # type: ignore[assignment]  # a linear map's
-    return rows
 
 
 def inside_addition(model: nn.Module, name: str) -> bool:
@@ -143,10 +138,13 @@ def select_targets(model: nn.Module, where: Where) -> list[TargetMap]:
     chosen: dict[str, TargetMap] = {}
     for term in where:
         wanted = term.removeprefix("!")
-        met = has_role(known, wanted) if is_word(wanted) else match_names(known, wanted)
+        if is_word(wanted) and wanted not in ROLES:
+            raise InputError(f"unknown role {wanted!r}", where="tuning.where", remedy=suggest_name(wanted, [*ROLES]))
+        met = [one for one in known if wanted in one.roles] if is_word(wanted) else match_names(known, wanted)
         if not met:
+            roles = [role for role in ROLES if any(role in place.roles for place in known)]
             raise InputError(f"{wanted!r} meets no map of this model", where="tuning.where",
-                             remedy=f"roles: {', '.join(list_roles(known))}; names look like {known[1].name}")
+                             remedy=f"roles: {', '.join(roles)}; names look like {known[1].name}")
         for place in met:
             if term.startswith("!"):
                 chosen.pop(place.name, None)
@@ -164,18 +162,6 @@ def select_targets(model: nn.Module, where: Where) -> list[TargetMap]:
 def is_word(term: str) -> bool:
     """Say whether a term is a plain word, so a role."""
     return re.fullmatch(r"\w+", term) is not None
-
-
-def list_roles(known: Iterable[TargetMap]) -> list[str]:
-    """Return the roles that some map of the model has."""
-    return [role for role in ROLES if any(role in place.roles for place in known)]
-
-
-def has_role(known: Sequence[TargetMap], role: str) -> list[TargetMap]:
-    """Return the maps of a role. Raises `InputError` for an unknown one."""
-    if role not in ROLES:
-        raise InputError(f"unknown role {role!r}", where="tuning.where", remedy=suggest_name(role, [*ROLES]))
-    return [place for place in known if role in place.roles]
 
 
 def match_names(known: Sequence[TargetMap], term: str) -> list[TargetMap]:

@@ -24,7 +24,7 @@ from saucier.files import parse_json
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (WEIGHTS, "adapter_model.bin")
 PREFIX = "base_model.model."
-"""Stands before every name in an adapter's file."""
+"""Precedes every name in an adapter's file."""
 OWN = "SAUCIER"
 """`peft_type` of adapters in our own form, which PEFT has none for."""
 LEARNED_INPUTS = ("PREFIX_TUNING", "PROMPT_TUNING")
@@ -34,13 +34,13 @@ KINDS = ("LORA", *LEARNED_INPUTS)
 SHOWN = 200
 """Letters of a base model's name that an error shows; a hostile file has names of any length."""
 MARKS = "base_marks"
-"""The note beside the tensors that tells the base's parameters from others."""
+"""The note next to the tensors that tells the base's parameters from others."""
 VECTORS = "prompt_embeddings"
 """The tensor of one that puts something before the text."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 TABLE_DOWN, TABLE_UP = ".lora_embedding_A", ".lora_embedding_B"
 BASE_LAYER = ".base_layer."
-"""What PEFT writes into the name of a weight with a pair beside it."""
+"""What PEFT writes into the name of a weight with a pair next to it."""
 MATRIX = re.compile(r"(.+?)(\.lora_[AB]\.weight|\.lora_embedding_[AB])")
 PLAIN = re.compile(r"[\w.-]+")
 """A regular expression that is a name, as far as its time goes."""
@@ -255,7 +255,7 @@ class MergedWeights:
                 if made != wanted]
 
     def resized(self, name: str, weight: str) -> None:
-        """Take a table that stands in the adapter's file beside its pair, where it is not the base's own."""
+        """Take a table that stands in the adapter's file next to its pair, where it is not the base's own."""
         stored = self.stored(weight) or weight
         if stored not in self.base or not torch.equal(self.base[stored], self.adapter.weights[name]):
             self.instead[stored] = name

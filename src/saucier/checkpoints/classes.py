@@ -71,8 +71,8 @@ def language_rules(dense: str, norm: str, output: str, *, bias: str | None = Non
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"
-        beside = isinstance(tree.head, c.EmbeddingHead)  # REALM's files hold the bias of the head beside once
-        untied = tree.language_head is not None and not tree.language_head.tied and not beside
+        has_two = isinstance(tree.head, c.EmbeddingHead)  # REALM's files hold the bias of the head once, too
+        untied = tree.language_head is not None and not tree.language_head.tied and not has_two
         if bias is None:
             last = Rule(f"{ours}.bias", f"{output}.bias")
         elif untied:
@@ -108,7 +108,7 @@ def head_class(head: HeadMaker, output: str = "classifier", *, dense: str | None
                keys: tuple[Key, ...] = (LABELS,)) -> Published:
     """Return a class with a head of one output map, by the published names of its maps.
 
-    `keys` beside the head's own; a head that has no labels of its own (spans, choices) gives none.
+    `keys` in addition to the head's own; a head that has no labels of its own (spans, choices) gives none.
     """
     rules = [Rule("head.output.{p}", output + ".{p}")]
     if dense:
@@ -184,7 +184,7 @@ def summary_class(head: c.ClassificationHead | c.ChoiceHead, output: str = "clas
                   used: bool = True, activation: str, keys: tuple[Key, ...] = ()) -> Published:
     """Return a class whose head reads a summary; `kind`, `used` and `activation` are a family's defaults.
 
-    `keys` beside the summary's own.
+    `keys` in addition to the summary's own.
     """
     def making(tree: c.Transformer, document: Document) -> c.Head:
         """The head with a map. Raises `InputError` for an activation without a map before it."""

@@ -128,7 +128,7 @@ class Key:
     """Finds our value in a tree, where it does not stand at the first path."""
     absent: Any = None
     """The foreign value of a tree that has none of the places."""
-    kept: Callable[[c.Transformer, Any], Any] | None = None
+    write_nested: Callable[[c.Transformer, Any], Any] | None = None
     """Finds the foreign value in a tree, near what the config had said (a config inside a config)."""
     instead: tuple[str, ...] = ()
     """Other fields that say the same where this one is absent; the default reads them."""
@@ -149,13 +149,13 @@ class Key:
                 raise InputError(f"{self.foreign} {value!r} is not known", where=where,
                                  remedy=f"known: {', '.join(map(str, self.names))}")
             return self.names[value]
-        return value if self.ours is None else self.converted(value, where)
+        return value if self.ours is None else self.convert(value, where)
 
-    def spelled(self, document: Document) -> str:
+    def name_in(self, document: Document) -> str:
         """Return the name by which a config says this field."""
         return next((name for name in (self.foreign, *self.instead) if name in document), self.foreign)
 
-    def converted(self, value: Any, where: str) -> Any:
+    def convert(self, value: Any, where: str) -> Any:
         """Return what `ours` makes of a value. Raises `InputError` for one that it cannot take."""
         assert self.ours is not None, "read() asks only then"
         try:
@@ -169,8 +169,8 @@ class Key:
 
         None too where a nullable key's value is null. Of several names for our value it is the one that was `said`.
         """
-        if self.kept:
-            return self.kept(tree, said)
+        if self.write_nested:
+            return self.write_nested(tree, said)
         places = (look_up(tree, path) for path in self.paths)
         value = self.found(tree) if self.found else next((value for value in places if value is not None), None)
         if value is None:
@@ -228,22 +228,22 @@ def name_fields_in_error(error: InputError, keys: Sequence[Key], said: Mapping[s
     the error, or begins what it says.
     """
     at = str(error.where)
-    told = error.what if at == where else f"{at}: {error.what}"
-    found = dict(said[key.foreign] for key in find_keys(told, keys))
+    fault = error.what if at == where else f"{at}: {error.what}"
+    found = dict(said[key.foreign] for key in find_keys(fault, keys))
     if not found:
         return error
     fields = " with ".join(f"{name} {value!r}" for name, value in found.items())
-    return InputError(f"{fields} cannot be expressed ({told})", where=where, remedy=error.remedy)
+    return InputError(f"{fields} cannot be expressed ({fault})", where=where, remedy=error.remedy)
 
 
-def find_keys(told: str, keys: Sequence[Key]) -> list[Key]:
+def find_keys(fault: str, keys: Sequence[Key]) -> list[Key]:
     """Return the keys nearest to the place that an error begins with, or else those of the values that it speaks of."""
-    place = told.partition(":")[0].split(".")
+    place = fault.partition(":")[0].split(".")
     near = [rate_key(key, place) for key in keys]
     nearest = max(near, default=0)
     if nearest:
         return [key for key, found in zip(keys, near, strict=True) if found == nearest]
-    words = set(re.findall(r"\w+", told.partition(":")[2]))
+    words = set(re.findall(r"\w+", fault.partition(":")[2]))
     inside = [key for key in keys if any(path.split(".")[-2:-1] == place[-1:] for path in key.paths)]
     alone = [key for key in keys if any("." not in path and path in words for path in key.paths)]
     return [*alone, *(key for key in inside if any(path.split(".")[-1] in words for path in key.paths))]

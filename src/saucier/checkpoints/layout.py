@@ -41,7 +41,7 @@ class Published:
     """Names of the weights of its head, or what gives them for a tree."""
     keys: tuple[Key, ...] = ()
     """Fields that are read after `keep`, for the head."""
-    restore: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
+    undo: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
     """Puts back what `keep` moved, so that keys find their places on the way out; what it dropped may stay away."""
     base: str | None = None
     """What it writes before the body's names; None: the layout's base. The bare body writes nothing."""
@@ -50,11 +50,11 @@ class Published:
     optional: tuple[str, ...] = ()
     """Slots of the tree that are left empty where a file holds no weights for them."""
 
-    def named(self, tree: c.Transformer) -> tuple[Rule, ...]:
+    def head_rules(self, tree: c.Transformer) -> tuple[Rule, ...]:
         """Return the names of the weights of its head."""
         return self.rules(tree) if callable(self.rules) else self.rules
 
-    def emptied(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
+    def drop_optional(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
         """Return what was made of a config without the optional slots that `tree` has not."""
         return made.model_copy(update={slot: None for slot in self.optional if getattr(tree, slot) is None})
 
@@ -80,19 +80,19 @@ class Layout:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Fields that change what is computed, and of which only this value can be expressed."""
     free: frozenset[str] = frozenset()
-    """Fields of this family that do not change what is computed, beside `COMMON`."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    """Fields of this family that do not change what is computed, in addition to `COMMON`."""
+    obeyed: Mapping[str, str] = field(default_factory=dict)
     """Fields that are read without a key, by what stands below -> what of them is obeyed, in words."""
     normalize: Callable[[Document], Document] = dict
     """Brings newer or older spellings of a field to the one of the table."""
     older: Mapping[str, str] = field(default_factory=dict)
     """Older names -> the fields of the table that `normalize` makes of them."""
-    spelled: Callable[[Layout, Document], Layout] = lambda layout, document: layout
+    choose_layout: Callable[[Layout, Document], Layout] = lambda layout, document: layout
     """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
-    settle: Callable[[c.Transformer], c.Transformer] = keep_tree
+    finish: Callable[[c.Transformer], c.Transformer] = keep_tree
     """What every class makes of its tree in the end, such as a decoder of an encoder that sees only the past."""
-    restore: Callable[[c.Transformer], c.Transformer] = keep_tree
-    """The inverse of `settle`, before fields are read from a tree."""
+    undo: Callable[[c.Transformer], c.Transformer] = keep_tree
+    """The inverse of `finish`, before fields are read from a tree."""
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -111,12 +111,12 @@ class Layout:
 
     def rules(self, tree: c.Transformer, published: str) -> Rules:
         """Return the names of all weights of a class."""
-        return self.weights(tree).plus(self.classes[published].named(tree))
+        return self.weights(tree).plus(self.classes[published].head_rules(tree))
 
     def knows(self, name: str, tree: c.Transformer) -> bool:
         """Say whether a foreign name belongs to some class of the family; `@` stands for what precedes the body."""
-        body = self.weights(tree)
-        return body.knows(name) or any(Rules(published.named(tree)).knows(name) for published in self.classes.values())
+        return self.weights(tree).knows(name) or any(Rules(published.head_rules(tree)).knows(name)
+                                                     for published in self.classes.values())
 
     def tree(self, document: Document, published: str, where: str) -> c.Transformer:
         """Return the tree of a foreign config as one of its classes.
@@ -124,7 +124,7 @@ class Layout:
         Raises `InputError` for what cannot be expressed.
         """
         given, document = document, apply_num_labels(self.normalize(document))
-        known = {key.foreign for key in self.keys} | {*self.fixed, *self.told} | self.free | COMMON
+        known = {key.foreign for key in self.keys} | {*self.fixed, *self.obeyed} | self.free | COMMON
         if unknown := sorted(set(document) - known - NEUTRAL.keys()):
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
@@ -143,16 +143,16 @@ class Layout:
         chosen = self.classes[published]
         try:
             kept = fill_tree(chosen.keep(tree, document), chosen.keys, document, where)
-            return self.settle(validate_tree(kept, where))  # checked first: what settles a tree counts its layers
+            return self.finish(validate_tree(kept, where))  # checked first: what finishes a tree counts its layers
         except (InputError, ValidationError) as error:
-            told = error if isinstance(error, InputError) else model_error(error, where)
-            raise self.named(told, given, published, where) from error
+            fault = error if isinstance(error, InputError) else model_error(error, where)
+            raise self.explain(fault, given, published, where) from error
 
-    def named(self, error: InputError, document: Document, published: str, where: str) -> InputError:
+    def explain(self, error: InputError, document: Document, published: str, where: str) -> InputError:
         """Return an error about a place of the tree with the fields of the config that say what is there."""
         keys = (*self.keys, *self.classes[published].keys)
         older = {newer: name for name, newer in self.older.items() if name in document}
-        names = {key.foreign: older.get(key.foreign, key.spelled(document)) for key in keys}
+        names = {key.foreign: older.get(key.foreign, key.name_in(document)) for key in keys}
         return name_fields_in_error(error, keys, {key: (name, document.get(name)) for key, name in names.items()},
                                     where)
 
@@ -164,12 +164,12 @@ class Layout:
         """
         said, first = said or {}, None
         refused: InputError | None = None
-        unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.told.keys()}
-        for name in self.likely(said):
+        unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.obeyed.keys()}
+        for name in self.rank_classes(said):
             document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
-                        **self.written(tree, name, said)}
+                        **self.make_fields(tree, name, said)}
             try:
-                again = self.classes[name].emptied(self.tree(document, name, self.model_type), tree)
+                again = self.classes[name].drop_optional(self.tree(document, name, self.model_type), tree)
             except InputError as error:  # a class for a head that the tree has not
                 refused = refused or error
                 continue
@@ -181,14 +181,14 @@ class Layout:
         raise InputError(f"this model cannot be written as {self.model_type}: {describe_difference(tree, first)}",
                          where="model", remedy="save it in our own layout")
 
-    def likely(self, said: Document) -> list[str]:
+    def rank_classes(self, said: Document) -> list[str]:
         """Return the published classes, those that the config had named first."""
         return sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ()))
 
-    def written(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
+    def make_fields(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
         chosen = self.classes[published]
-        whole = self.restore(chosen.restore(tree))
+        whole = self.undo(chosen.undo(tree))
         fields = {key.foreign: key.write(whole, said.get(key.foreign)) for key in self.keys}
         fields |= {key.foreign: key.write(tree, said.get(key.foreign)) for key in chosen.keys}
         null = {key.foreign for key in (*self.keys, *chosen.keys) if key.nullable}
@@ -272,7 +272,7 @@ def published_tree(layout: Layout, document: Mapping[str, Any], published: str, 
     try:
         c.check(tree)
     except InputError as error:
-        raise layout.named(error, document, published, where) from error
+        raise layout.explain(error, document, published, where) from error
     return tree
 
 
@@ -322,7 +322,7 @@ def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: 
     """Return the classes with a kind of head, the one that was saved first. Raises `InputError` for a wrong config."""
     kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
     if not any(kinds.values()):  # no class can be made of this config: say why
-        published_tree(layout.spelled(layout, document), document, saved_class(document, layout, where), where)
+        published_tree(layout.choose_layout(layout, document), document, saved_class(document, layout, where), where)
     said = document.get("architectures") or ()
     return sorted((name for name, found in kinds.items() if found == kind), key=lambda name: name not in said)
 
@@ -330,7 +330,7 @@ def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: 
 def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:
     """Return the kind of head that a class has; None where this config makes no such class."""
     try:
-        tree = published_tree(layout.spelled(layout, document), document, name, where)
+        tree = published_tree(layout.choose_layout(layout, document), document, name, where)
     except InputError:
         return None
     return NO_HEAD if tree.head is None else tree.head.kind

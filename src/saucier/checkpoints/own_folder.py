@@ -29,14 +29,14 @@ WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 """Files of a saved model, which another save may replace."""
 
 
-def save_own(model: Transformer, folder: Path, beside: Callable[[Path], None] = lambda temporary: None) -> None:
+def save_own(model: Transformer, folder: Path, write_more: Callable[[Path], None] = lambda temporary: None) -> None:
     """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full.
 
-    `beside` writes more files into the temporary folder; the caller asks `check_free` first.
+    `write_more` writes more files into the temporary folder; the caller calls `check_target_folder` first.
     """
     def write(temporary: Path) -> None:
         write_model(model, temporary)
-        beside(temporary)
+        write_more(temporary)
 
     write_atomically(folder, write)
 
@@ -58,8 +58,8 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     folder.mkdir(parents=True, exist_ok=True)
     document = {"model_type": MODEL_TYPE, "format": FORMAT, "model": model.config.model_dump(mode="json")}
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    if model.generation:
-        (folder / "generation_config.json").write_text(json.dumps(model.generation, indent=2) + "\n", encoding="utf-8")
+    if defaults := model.provenance.generation:
+        (folder / "generation_config.json").write_text(json.dumps(defaults, indent=2) + "\n", encoding="utf-8")
     write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
 
 

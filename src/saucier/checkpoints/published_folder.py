@@ -22,7 +22,7 @@ from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import read_json, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
-from saucier.checkpoints.weight_files import Source, Weights, check_shape, write_tensors
+from saucier.checkpoints.weight_files import Source, check_shape, write_tensors
 from saucier.checkpoints.weight_names import Rules, Table
 from saucier.checkpoints.weight_operations import Concat, Operation, Same, Twins
 from saucier.config.counting.model import parameters
@@ -30,6 +30,7 @@ from saucier.errors import InputError
 from saucier.files import write_atomically
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
+from saucier.parts.provenance import Provenance
 
 TABLE_TOLERANCE = 1e-3
 """How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
@@ -39,35 +40,37 @@ BASE = "@"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """A published folder: where it is, its config, and its weights, which an adapter may have changed."""
+    """A model in a published layout: where it is, the layout that its config names, and the config."""
 
-    folder: Path
-    document: dict[str, Any]
-    source: Source
+    path: Path
+    layout: Layout
+    document: Mapping[str, Any]
 
-
-def read_published(folder: Path, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
-                   device: torch.device) -> Transformer:
-    """Build the model of a published folder as one of its classes (None: the one that was saved)."""
-    document = read_json(folder / "config.json")
-    return build_published(PublishedFolder(folder, document, Weights(folder)), layout, published=published,
-                           dtype=dtype, device=device)
+    def name_weights(self, model: Transformer) -> PublishedNames:
+        """Return the published names of the weights of a model that was built from this folder."""
+        return PublishedNames(self.layout.choose_layout(self.layout, self.document), model.config,
+                              model.provenance.document["architectures"][0])
 
 
-def build_published(opened: PublishedFolder, layout: Layout, *, published: str | None, dtype: torch.dtype | None,
+def build_published(folder: PublishedFolder, source: Source, *, published: str | None, dtype: torch.dtype | None,
                     device: torch.device) -> Transformer:
-    """Build the model of an opened folder as one of its classes (None: the one that was saved)."""
-    folder, document, source = opened.folder, opened.document, opened.source
-    where = str(folder / "config.json")
-    name = saved_class(document, layout, where) if published is None else class_of(layout, document, published, where)
-    layout = layout.spelled(layout, document)
+    """Build the model of a published folder as one of its classes (None: the one that was saved).
+
+    `source`: the folder's weights, which an adapter may have changed.
+    """
+    document, where = folder.document, str(folder.path / "config.json")
+    name = (saved_class(document, folder.layout, where) if published is None
+            else class_of(folder.layout, document, published, where))
+    layout = folder.layout.choose_layout(folder.layout, document)
     tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
     tree = untie_as_stored(PublishedNames(layout, tree, name), source)
     check_size(tree, source, where)
     model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
-    copy_weights(model, PublishedNames(layout, tree, name), source, str(folder))
-    model.generation = read_generation_defaults(folder, document)
-    model.published = {**document, "architectures": [name]}
+    names = PublishedNames(layout, tree, name)
+    copy_weights(model, names, source, str(folder.path))
+    model.provenance = Provenance(document={**document, "architectures": [name]},
+                                  generation=read_generation_defaults(folder.path, document),
+                                  unread={one: source[one].clone() for one in names.rules.carried if one in source})
     return model
 
 
@@ -150,7 +153,6 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
                *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise weights_error(faults, where)
-    model.carried = {name: source[name].clone() for name in names.rules.carried if name in source}
 
 
 def write_parameter(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
@@ -238,45 +240,44 @@ def list_published_tensors(model: Transformer, layout: Layout, published: str) -
     return tensors
 
 
-def list_unread_tensors(model: Transformer, rules: Rules) -> dict[str, Tensor]:
-    """Return the tensors of the model's file that nothing reads, where this class stores them."""
-    return {name: tensor for name, tensor in model.carried.items() if name in rules.carried}
-
-
 def read_label_names(model: Transformer) -> dict[str, Any]:
     """Return the names of a model's outputs, which any layout takes over."""
-    named = model.published.get("id2label")
+    given = model.provenance.document
+    named = given.get("id2label")
     agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
-    return {name: model.published[name] for name in ("id2label", "label2id") if agree and name in model.published}
+    return {name: given[name] for name in ("id2label", "label2id") if agree and name in given}
 
 
 def write_published(model: Transformer, layout: Layout, folder: Path,
-                    beside: Callable[[Path], None] = lambda temporary: None) -> None:
+                    write_more: Callable[[Path], None] = lambda temporary: None) -> None:
     """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
 
-    `beside` writes more files into the temporary folder.
+    `write_more` writes more files into the temporary folder.
     """
-    given = model.published if model.published.get("model_type") == layout.model_type else read_label_names(model)
+    came_from = model.provenance
+    given = came_from.document if came_from.model_type == layout.model_type else read_label_names(model)
     document = layout.document(drop_embedding_head(model.config), given)
     published = document["architectures"][0]
-    layout = layout.spelled(layout, document)
+    layout = layout.choose_layout(layout, document)
     said = layout.fields(published) & document.keys()
-    document |= {name: value for name, value in model.generation.items() if name in SPECIAL_IDS and name not in said}
+    document |= {name: value for name, value in came_from.generation.items()
+                 if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    unread = layout.rules(model.config, published).carried
     tensors = {**list_published_tensors(model, layout, published),
-               **list_unread_tensors(model, layout.rules(model.config, published))}
+               **{name: tensor for name, tensor in model.provenance.unread.items() if name in unread}}
 
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)
         (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        if model.generation:
-            generation = {**model.generation, **unlimited_top_k(model.generation)}
+        if came_from.generation:
+            generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
             (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
                                                               encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
         if is_sentence_head(model.config.head):
             write_modules(model, temporary)
-        beside(temporary)
+        write_more(temporary)
 
     write_atomically(folder, write)
 
@@ -290,7 +291,7 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
     place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
     if place is None or not look_up(names.tree, place).tied:
         return names.tree
-    untied = names.layout.settle(put(names.tree, f"{place}.tied", False))
+    untied = names.layout.finish(put(names.tree, f"{place}.tied", False))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
     tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)

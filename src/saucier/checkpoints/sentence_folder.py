@@ -140,7 +140,7 @@ def put_head(model: Transformer, head: c.EmbeddingHead, maps: list[Path]) -> Tra
 
 
 def write_modules(model: Transformer, folder: Path) -> None:
-    """Write the files beside the body's that make a folder one of sentence-transformers."""
+    """Write the files, in addition to the body's, that make a folder one of sentence-transformers."""
     head = model.config.head
     assert isinstance(head, c.EmbeddingHead) and isinstance(model.head, EmbeddingHead), "only called for such models"
     listed: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling")]

@@ -28,7 +28,7 @@ def repeat_block(layers: int, *inner: Any, place: NormPlacement = c.PostNorm, no
 
 
 def add_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c.Stack:
-    """Return a stack of so many layers, those with experts in their places, in the shortest turn."""
+    """Return a stack of `layers` layers, those with experts in their places, in the shortest turn."""
     dense = stack.blocks()[0]
     many = c.Block(sublayers=(*dense.sublayers[:-1], dense.sublayers[-1].model_copy(update={"inner": experts})))
     blocks = [many if step == 1 or (step > 0 and layer % step == 1) else dense for layer in range(layers)]
@@ -69,13 +69,13 @@ def add_cross_attention(tree: c.Transformer, stack: str = "encoder") -> c.Transf
 def move_to_decoder(tree: c.Transformer) -> c.Transformer:
     """Put an encoder that sees only the past into the decoder's place, where generation and its cache look for it."""
     stack = tree.encoder
-    if stack is None or tree.decoder is not None or not is_causal_stack(stack):
+    if stack is None or tree.decoder is not None or not all(c.is_causal(one.visibility) for one in stack.attentions()):
         return tree
     return swap_sublayers(tree.model_copy(update={"encoder": None, "decoder": stack}), "decoder")
 
 
 def move_to_encoder(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `settle`."""
+    """The inverse of `move_to_decoder`."""
     if tree.encoder is not None:
         return tree
     return swap_sublayers(tree.model_copy(update={"encoder": tree.decoder, "decoder": None}), "encoder")
@@ -88,11 +88,6 @@ def swap_sublayers(tree: c.Transformer, stack: str) -> c.Transformer:
             return put(tree, f"{stack}.layers.block.sublayers", (first, third, second))  # type: ignore[no-any-return]
         case _:
             return tree
-
-
-def is_causal_stack(stack: c.Stack) -> bool:
-    """Say whether no self-attention of a stack sees a later token."""
-    return all(c.is_causal(part.visibility) for part in stack.attentions())
 
 
 def as_decoder(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -162,12 +157,6 @@ def take_decoder(tree: c.Transformer) -> c.Transformer:
                                    "encoder_dim": None})
 
 
-def drop_neutral_fields(nested: Document) -> dict[str, Any]:
-    """Return a part's config without what older ones say beside."""
-    return {name: value for name, value in nested.items()
-            if name not in OLDER_GENERATION and not (name in NEUTRAL and value == NEUTRAL[name])}
-
-
 def choose_part(side: str, nested: Any, parts: Parts) -> tuple[Layout, str]:
     """Return layout and class of one side's config. Raises `InputError` for a family that is no part of a pair."""
     model_type = nested.get("model_type") if isinstance(nested, Mapping) else None
@@ -175,13 +164,15 @@ def choose_part(side: str, nested: Any, parts: Parts) -> tuple[Layout, str]:
         raise InputError(f"{side} of model_type {model_type!r} cannot be expressed", where=side,
                          remedy=f"known: {', '.join(parts)}")
     layout, name = parts[model_type]
-    return layout.spelled(layout, nested), name
+    return layout.choose_layout(layout, nested), name
 
 
 def read_side(side: str, nested: Any, parts: Parts) -> c.Transformer:
-    """Return the tree of one side's config."""
+    """Return the tree of one side's config, read without what older ones say in addition."""
     layout, name = choose_part(side, nested, parts)
-    return layout.tree(drop_neutral_fields(nested), name, side)
+    own = {field: value for field, value in nested.items()
+           if field not in OLDER_GENERATION and not (field in NEUTRAL and value == NEUTRAL[field])}
+    return layout.tree(own, name, side)
 
 
 def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] | None:
@@ -199,22 +190,22 @@ def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] |
 
 
 def side_rules(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> Rules:
-    """Return the rules of a pair's side under its names; what the pair has not of it, a file may hold beside.
+    """Return the rules of a pair's side under its names; what the pair has not of it, a file may hold in addition.
 
     `ours` says what stands for the beginnings of our names.
     """
     def theirs(name: str) -> str:
         return side + name.replace("@", base)
 
-    found, beside = [], [*map(theirs, rules.spare)]
+    found, spare = [], [*map(theirs, rules.spare)]
     for _, rule in rules.rules:
         first, _, rest = rule.ours.partition(".")
         if first not in ours:
-            beside += map(theirs, rule.foreign)
+            spare += map(theirs, rule.foreign)
         else:
             found.append(replace(rule, ours=f"{ours[first]}.{rest}", theirs=tuple(map(theirs, rule.foreign)),
                                  instead=rule.instead and theirs(rule.instead)))
-    return Rules(found, ignored=beside,
+    return Rules(found, ignored=spare,
                  tables=[replace(table, name=theirs(table.name)) for table in rules.tables])
 
 
@@ -240,4 +231,4 @@ def make_pair_rules(document: Document, encoders: Parts, decoders: Parts) -> Cal
 def side_key(side: str, parts: Parts, alone: Callable[[c.Transformer], c.Transformer]) -> Key:
     """Return the key of a side's config; `alone` takes it out of a pair."""
     return Key(side, (), argument=side, ours=lambda nested: read_side(side, nested, parts),
-               kept=lambda tree, said: write_side(alone(tree), said, parts))
+               write_nested=lambda tree, said: write_side(alone(tree), said, parts))

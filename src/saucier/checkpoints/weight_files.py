@@ -43,7 +43,7 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return what stands beside the tensors of a file; nothing where there is no such file."""
+    """Return the notes next to the tensors of a file; nothing where there is no such file."""
     if not path.is_file():
         return {}
     try:
@@ -54,7 +54,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str] = NO_METADATA) -> None:
-    """Write a safetensors file, with notes beside the tensors.
+    """Write a safetensors file, with notes next to the tensors.
 
     Raises `OSError` with the system's number where the library only gives its text.
     """
@@ -69,7 +69,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str,
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 BYTES_AT_ONCE, SHARE = 8 * 2**20, 50
-"""Bytes, or the part of a file, that are taken before it is mapped anew, so that what was read leaves the memory."""
+"""Bytes, or the part of a file, that are taken before it is mapped again, so that what was read leaves the memory."""
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Ends of names that the first checkpoints of BERT have, and today's."""
 MOST_SHARDS, LONGEST_NAME = 10_000, 200

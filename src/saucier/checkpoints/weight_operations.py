@@ -60,7 +60,7 @@ class Concat:
     rows: tuple[int, ...]
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Put them behind each other. Raises `ValueError` when one has another number of rows."""
+        """Put them after each other. Raises `ValueError` when one has another number of rows."""
         found = tuple(tensor.shape[0] for tensor in tensors)
         if found != self.rows:
             raise ValueError(f"rows {list(found)} instead of {list(self.rows)}")
@@ -112,7 +112,7 @@ class SideBySide:
     """Columns of the first."""
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Put the columns beside each other. Raises `RuntimeError` for other numbers of rows."""
+        """Put the columns next to each other. Raises `RuntimeError` for other numbers of rows."""
         import torch
 
         return torch.cat([tensors[0], tensors[1].T], dim=1)
@@ -162,7 +162,7 @@ class PerHead:
     maps: int = 1
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Put the heads' rows behind each other. Raises `ValueError` for another number of heads."""
+        """Put the heads' rows after each other. Raises `ValueError` for another number of heads."""
         if any(tensor.dim() != 3 or tensor.shape[1] != self.heads for tensor in tensors):
             raise ValueError(f"{[list(tensor.shape) for tensor in tensors]} instead of [inputs, {self.heads}, width]")
         import torch

@@ -17,7 +17,8 @@ from saucier import config as c
 from saucier.diagnosis.laws import LAWS, Law, TextRow
 from saucier.errors import InputError
 from saucier.files import is_folder
-from saucier.folders.load import load, open_model
+from saucier.folders.kinds import OwnFolder
+from saucier.folders.load import load, open_folder
 from saucier.folders.save import save_bare
 from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
@@ -114,7 +115,7 @@ def check_special_tokens(model: Transformer, tokenizer: Tokenizer) -> Finding:
     embed = model.config.input_embed
     if embed.padding is not None and tokenizer.pad_id is not None and embed.padding != tokenizer.pad_id:
         faults.append(f"padding is {embed.padding} for the model, {tokenizer.pad_id} for the tokenizer")
-    named = [(name, number) for name, value in model.generation.items() if name.endswith("_token_id")
+    named = [(name, number) for name, value in model.provenance.generation.items() if name.endswith("_token_id")
              for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)]
     faults += [f"{name} is {number}, outside the vocabulary" for name, number in named
                if number >= model.config.output_embed.vocab]
@@ -127,7 +128,7 @@ def check_saved_bits(model: Transformer) -> Finding:
     weight = model.embed.tokens.weight
     with TemporaryDirectory() as folder:
         layout = save_bare(model, Path(folder) / "model", layout="own")
-        again = open_model(Path(folder) / "model", "auto", weight.dtype, weight.device)  # weights are all that counts
+        again = open_folder(OwnFolder(Path(folder) / "model"), "auto", weight.dtype, weight.device)
     before, after = dict(model.named_parameters()), dict(again.named_parameters())
     faults = [f"{name} is lost" for name in before.keys() - after.keys()]
     faults += [f"{name} has other bits" for name, value in before.items()

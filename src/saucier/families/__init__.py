@@ -4,10 +4,14 @@ and written. `FAMILIES` and `LAYOUTS` are the whole lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.own_folder import MODEL_TYPE
 from saucier.config import Transformer
+from saucier.errors import InputError, suggest_name
 from saucier.families.albert import ALBERT_LAYOUT, albert
 from saucier.families.bart import BART_LAYOUT, MBART_LAYOUT, bart, mbart
 from saucier.families.bert import BERT_GENERATION_LAYOUT, BERT_LAYOUT, bert, bert_generation
@@ -80,3 +84,13 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     MOBILEBERT_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""
+
+
+def find_layout(document: Mapping[str, Any], where: Path) -> Layout:
+    """Return the layout that a config's `model_type` names. Raises `InputError` for one that no family has."""
+    model_type = document.get("model_type")
+    layout = LAYOUTS.get(str(model_type))
+    if layout is None:
+        raise InputError(f"model_type {repr(model_type)[:80]} is not known", where=str(where),
+                         remedy=suggest_name(str(model_type), [MODEL_TYPE, *LAYOUTS]))
+    return layout

@@ -22,7 +22,7 @@ from saucier.families.bart_lineage import (
 
 
 def with_source_encoder(tree: c.Transformer, layers: int, *, vocab: int | None = None) -> c.Transformer:
-    """Put a new encoder of so many blocks before the encoder of an encoder-decoder; its blocks are like the encoder's.
+    """Put a new encoder of `blocks` blocks before the encoder of an encoder-decoder; its blocks are like the encoder's.
 
     Raises `InputError` for a body without both stacks, and for one whose blocks differ.
     Source: Lewis et al. 2020, §3.4, arXiv:1910.13461.
@@ -39,8 +39,8 @@ def bart(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 502
          hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
     """BART, large by default. Source: Lewis et al. 2020, §2.1 and §4.1, arXiv:1910.13461.
 
-    Norms behind the residuals and behind the embedding. Where a batch has no target, the decoder reads the source
-    behind the end token, as in §3.1 for labelling texts.
+    Norms after the residuals and after the embedding. Where a batch has no target, the decoder reads the source
+    after the end token, as in §3.1 for labelling texts.
     """
     tree = encoder_decoder(dim, embedding(vocab, length, dropout), layers=layers, heads=heads, hidden=hidden,
                            activation="gelu", dropout=dropout, place=c.PostNorm)

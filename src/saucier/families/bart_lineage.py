@@ -150,6 +150,6 @@ def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int 
         f"{name}ForSequenceClassification": head_class(text, "classification_head.out_proj",
                                                        dense="classification_head.dense", keys=(count, dropout, end)),
         f"{name}ForQuestionAnswering": SPANS,
-        f"{name}ForCausalLM": Published(decoder_alone, HEAD[:1], restore=both_sides),
+        f"{name}ForCausalLM": Published(decoder_alone, HEAD[:1], undo=both_sides),
         f"{name}Model": BARE,
     }

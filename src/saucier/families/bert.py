@@ -67,8 +67,8 @@ BERT_LAYOUT = Layout(
     CLASSES,
     "bert.",
     free=frozenset({"tie_word_embeddings"}),
-    settle=move_to_decoder,
-    restore=move_to_encoder,
+    finish=move_to_decoder,
+    undo=move_to_encoder,
 )
 
 
@@ -92,6 +92,6 @@ BERT_GENERATION_LAYOUT = Layout(
     "bert.",
     fixed={"position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings"}),
-    settle=move_to_decoder,
-    restore=move_to_encoder,
+    finish=move_to_decoder,
+    undo=move_to_encoder,
 )

@@ -16,7 +16,7 @@ from saucier.checkpoints.weight_names import NameTable, Rule
 
 def encoder(dim: int, layers: int, embed: c.Embedding, *, heads: int, hidden: int | None,
             attention: c.SelfAttention | None = None, **rest: Any) -> c.Transformer:
-    """BERT's shape: norms behind the residuals, and the embedding's norm and dropout everywhere.
+    """BERT's shape: norms after the residuals, and the embedding's norm and dropout everywhere.
 
     `attention`: what else its attentions have; `rest`: fields of the model.
     """
@@ -127,6 +127,6 @@ ROBERTA_WORDS = language_rules("lm_head.dense", "lm_head.layer_norm", "lm_head.d
 
 
 def labelled_first(activation: c.Activation, *more: Key) -> Published:
-    """Return the class that labels texts by their first token, behind a dense layer of its own."""
+    """Return the class that labels texts by their first token, after a dense layer of its own."""
     head = c.ClassificationHead(pick=c.First(), transform=c.Transform(activation=activation))
     return head_class(head, "classifier.out_proj", dense="classifier.dense", keys=(LABELS, *more))

@@ -24,14 +24,8 @@ def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 
     and no attention weights in long inputs; here dropout stands where BERT has it.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    return seeing(tree, visibility or build_bigbird_visibility(64, 3, length))
-
-
-def seeing(tree: c.Transformer, visibility: c.Visibility) -> c.Transformer:
-    """Return an encoder of equal blocks with another visibility, and the activation of BigBird."""
-    seen_: c.Transformer = put(put(tree, f"{BLOCK}.0.inner.visibility", visibility), f"{BLOCK}.1.inner.activation",
-                               "gelu_tanh")
-    return seen_
+    tree = put(tree, f"{BLOCK}.0.inner.visibility", visibility or build_bigbird_visibility(64, 3, length))
+    return put(tree, f"{BLOCK}.1.inner.activation", "gelu_tanh")  # type: ignore[no-any-return]
 
 
 def from_fields(dim: int, *, sparse: bool, block: int, drawn: int, length: int, scaled: bool) -> c.Transformer:
@@ -95,30 +89,24 @@ def activation(*paths: str) -> Key:
 
 FULL_ONLY = replace(fixed_key("attention_type", False), names={"original_full": False}, default="block_sparse")
 """The reference's blocks see later tokens also where text is written: only full attention can be read as a writer."""
-USUAL = {name: replace(published, keys=(fixed_key("is_decoder", False), *published.keys))
+READS, WRITES = fixed_key("is_decoder", False), fixed_key("is_decoder", True)
+ANSWER_RULES = tuple(Rule(f"head.{ours}.{{p}}", f"qa_classifier.{theirs}.{{p}}") for ours, theirs in (
+    ("up", "intermediate.dense"), ("down", "output.dense"), ("norm", "output.LayerNorm"), ("output", "qa_outputs")))
+USUAL = {name: replace(published, keys=(READS, *published.keys))
          for name, published in encoder_classes("BigBird", bert_lineage.WORDS, bert_lineage.labelled_first(
              "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=bert_lineage.HEAD_DROPOUTS)),
                                                 dropout=DROPOUT, keep=keep_all).items()}
-CLASSES = {"BigBirdForPreTraining": Published(keep_all, both, (fixed_key("is_decoder", False), TIED)),
+CLASSES = {"BigBirdForPreTraining": Published(keep_all, both, (READS, TIED)),
            **{name: keep_pooler(published) for name, published in USUAL.items()},
-           "BigBirdForMaskedLM": Published(keep_language, bert_lineage.WORDS, (fixed_key("is_decoder", False), TIED)),
-           "BigBirdForCausalLM": keep_pooler(Published(as_decoder, bert_lineage.WORDS,
-                                                       (fixed_key("is_decoder", True), FULL_ONLY, TIED),
-                                                       restore=as_encoder)),
-           "BigBirdForMultipleChoice": head_class(c.ChoiceHead(),
-                                                  keys=(fixed_key("is_decoder", False), bert_lineage.HEAD_DROPOUT)),
-           "BigBirdForQuestionAnswering": Published(with_questions,
-                                                    (Rule("head.up.{p}", "qa_classifier.intermediate.dense.{p}"),
-                                                     Rule("head.down.{p}", "qa_classifier.output.dense.{p}"),
-                                                     Rule("head.norm.{p}", "qa_classifier.output.LayerNorm.{p}"),
-                                                     Rule("head.output.{p}", "qa_classifier.qa_outputs.{p}"),),
-                                                    (fixed_key("is_decoder", False),
-                                                     Key("sep_token_id", ("head.separator",
-                                                                          "embed.segments.otherwise.token"),
-                                                         default=66), Key("intermediate_size", ("head.hidden",)),
-                                                     Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
-                                                     activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
-           "BigBirdModel": USUAL["BigBirdModel"],}
+           "BigBirdForMaskedLM": Published(keep_language, bert_lineage.WORDS, (READS, TIED)),
+           "BigBirdForCausalLM": keep_pooler(Published(
+               as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=as_encoder)),
+           "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
+           "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
+               READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
+               Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
+               activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
+           "BigBirdModel": USUAL["BigBirdModel"]}
 BIG_BIRD_LAYOUT = Layout(
     "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.", fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings", "position_embedding_type", "is_decoder", "block_size", "num_random_blocks"}),

@@ -1,4 +1,4 @@
-"""BLOOM: a decoder that knows distances by a penalty on its scores, with a norm behind the embedding."""
+"""BLOOM: a decoder that knows distances by a penalty on its scores, with a norm after the embedding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 
           dropout: float = 0.0) -> c.Transformer:
     """BLOOM, 176 B by default. Source: BigScience 2022, §3.2, arXiv:2211.05100.
 
-    `behind_norm` lets every residual begin behind its norm, which no published size does.
+    `behind_norm` lets every residual begin after its norm, which no published size does.
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=c.Alibi(), visibility=c.Causal(),
                                 kernel=c.Softmax(dropout=dropout))

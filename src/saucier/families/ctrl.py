@@ -1,4 +1,4 @@
-"""CTRL: a decoder with fixed sinusoids that was trained behind control codes."""
+"""CTRL: a decoder with fixed sinusoids that was trained after control codes."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def v1_weights(tree: c.Transformer) -> Rules:
 
 DEBERTA_LAYOUT = Layout(
     "deberta", v1_from_fields, KEYS, v1_weights, drop_classes(classes("Deberta"), "ForMultipleChoice"), "deberta.",
-    fixed={"talking_head": False}, free=FREE, told=OBEYED, normalize=normalize_fields, spelled=choose_spelling)
+    fixed={"talking_head": False}, free=FREE, obeyed=OBEYED, normalize=normalize_fields, choose_layout=choose_spelling)
 
 
 def deberta_v2(
@@ -90,7 +90,7 @@ def deberta_v2(
 ) -> c.Transformer:
     """DeBERTa-v3, base size by default, with a language head. Source: He et al. 2023, §5.1, arXiv:2111.09543.
 
-    The second version has the same parts (He et al. 2021, code release), and a convolution beside its first block.
+    The second version has the same parts (He et al. 2021, code release), and a convolution next to its first block.
     """
     positions = c.Disentangled(distances=c.LogDistances(buckets=buckets, reach=length), maps=c.SharedMaps(),
                                norm=c.LayerNorm(eps=1e-7), dropout=dropout)
@@ -113,4 +113,4 @@ def v2_from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: t
 
 
 DEBERTA_V2_LAYOUT = Layout("deberta-v2", v2_from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
-                           free=FREE, told=OBEYED, normalize=normalize_fields, spelled=choose_spelling)
+                           free=FREE, obeyed=OBEYED, normalize=normalize_fields, choose_layout=choose_spelling)

@@ -76,7 +76,7 @@ KEYS = bert_lineage.keys(
 
 
 def settled(tree: c.Transformer) -> c.Transformer:
-    """Leave the map behind the embedding out where it would change no width, and decoders in their place."""
+    """Leave the map after the embedding out where it would change no width, and decoders in their place."""
     if tree.embed.projection is not None and tree.embed.widths(tree.dim)[0] == tree.dim:
         tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
     return move_to_decoder(tree)
@@ -102,6 +102,6 @@ ELECTRA_LAYOUT = Layout(
     "electra.",
     free=SUMMARY_FIELDS | {"tie_word_embeddings"},
     normalize=name_null_activation,
-    settle=settled,
-    restore=move_to_encoder,
+    finish=settled,
+    undo=move_to_encoder,
 )

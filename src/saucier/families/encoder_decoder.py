@@ -74,7 +74,7 @@ ENCODER_DECODER_LAYOUT = Layout(
     "",
     fixed={"is_encoder_decoder": True, "tie_encoder_decoder": False},
     free=frozenset({"tie_word_embeddings", "encoder", "decoder"}),
-    spelled=spelled,
+    choose_layout=spelled,
 )
 
 

@@ -1,4 +1,4 @@
-"""GPT: a stack of causal blocks with learned positions, a tied output layer, and a norm behind each sublayer."""
+"""GPT: a stack of causal blocks with learned positions, a tied output layer, and a norm after each sublayer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
 
 
 def two_heads(tree: c.Transformer, document: Document) -> c.Head:
-    """The language head beside one that compares texts."""
+    """The language head next to one that compares texts."""
     assert tree.language_head is not None, "the family's function gives one"
     return c.DoubleHead(language=tree.language_head)
 
@@ -90,7 +90,7 @@ def one_head(tree: c.Transformer) -> c.Transformer:
     return tree.model_copy(update={"head": tree.language_head}) if isinstance(tree.head, c.DoubleHead) else tree
 
 
-DOUBLE = replace(head_class(two_heads, keys=SUMMARY), restore=one_head, rules=(
+DOUBLE = replace(head_class(two_heads, keys=SUMMARY), undo=one_head, rules=(
     Rule("head.language.weight", "lm_head.weight"),
     Rule("head.choice.output.{p}", "multiple_choice_head.summary.{p}")))
 CLASSES = drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",

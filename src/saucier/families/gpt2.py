@@ -66,5 +66,5 @@ KEYS = (
 GPT2_LAYOUT = Layout(
     "gpt2", by_fields, KEYS, lambda tree: weights(tree, tokens="wte", positions="wpe"),
     {**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
-    "transformer.", free=FREE | {"is_decoder"}, settle=crossing_between, restore=crossing_between,
+    "transformer.", free=FREE | {"is_decoder"}, finish=crossing_between, undo=crossing_between,
 )

@@ -1,4 +1,4 @@
-"""Marian, Pegasus and M2M-100: encoder-decoders with fixed positions, sines first and cosines behind them."""
+"""Marian, Pegasus and M2M-100: encoder-decoders with fixed positions, sines first and cosines after them."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all
+from saucier.checkpoints.classes import DROPOUT, LABELS, TIED, encoder_classes, head_class, keep_all
 from saucier.checkpoints.fields import ACTIVATIONS, Key, kind_key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import Rule, Rules, module_rules
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules
 from saucier.checkpoints.weight_operations import Concat, SideBySide, Transpose
 from saucier.families import bert_lineage
 from saucier.families.bert import SENTENCE
@@ -21,55 +21,39 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     `narrow` is the width inside a block and of the token table, a quarter of the feed-forwards'; `forwards` their
     number in a block. The published models are taught by a larger one: a matter of training, not of this tree.
     """
-    bottleneck = c.Bottleneck(width=narrow, norm=c.NoNorm(), dropout=dropout)
-    forward = c.FeedForward(hidden=4 * narrow, activation="relu")
-    block = block_of(bottleneck, c.NoNorm(), heads=heads, forward=forward, forwards=forwards, dropout=dropout)
-    norm = c.LayerNorm(eps=1e-12)
-    language = c.LanguageHead(bias=True, columns=dim - narrow, transform=c.Transform(activation="relu", norm=norm))
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTable(), norm=c.NoNorm(),
-                          dropout=dropout, projection=c.ProjectTrigram(width=narrow)),
-        encoder=c.Stack(layers=c.Repeat(block=block, times=layers)),
-        pooler=c.Pooler(), head=c.PretrainingHead(language=language))
+    tree = from_fields(dim, embedding=narrow, width=narrow, heads=heads, hidden=4 * narrow, forwards=forwards,
+                       dropout=dropout, **PUBLISHED)
+    tree = put(put(tree, "embed.vocab", vocab), "embed.positions.length", length)
+    return put(tree, "encoder.layers.times", layers)  # type: ignore[no-any-return]
 
 
-def block_of(bottleneck: c.Bottleneck | None, norm: c.Norm, *, heads: int, forward: c.FeedForward, forwards: int,
-             dropout: float) -> c.Block:
-    """One block; where it is not narrow, dropout stands on its first and last residual."""
-    outside = 0.0 if bottleneck else dropout
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=0.1))
-    return c.Block(bottleneck=bottleneck, sublayers=(
-        c.PostNorm(inner=attention, norm=norm, dropout=outside),
-        *(c.PostNorm(inner=forward, norm=norm) for _ in range(forwards - 1)),
-        c.PostNorm(inner=forward, norm=unset(norm), dropout=outside)))
-
-
-def unset(norm: c.Norm) -> c.Norm:
-    """The norms whose eps the release leaves at its library's default: of the embedding and at the end of a block."""
-    return c.LayerNorm() if isinstance(norm, c.LayerNorm) else norm
+PUBLISHED = {"activation": "relu", "norm": "no_norm", "eps": 1e-12, "own": False, "shared": True, "inside": True,
+             "trigram": True, "dense": True}
+"""Fields that all released models have in common."""
 
 
 def from_fields(dim: int, **fields: Any) -> c.Transformer:
     """The family by the published fields that change its shape."""
     norm = c.NoNorm() if fields["norm"] == "no_norm" else c.LayerNorm(eps=fields["eps"])
-    narrow, dropout = fields["embedding"], fields["dropout"]
+    edge = norm if isinstance(norm, c.NoNorm) else c.LayerNorm()  # their eps is the release's library's default
+    narrow, dropout, kind = fields["embedding"], fields["dropout"], {"activation": fields["activation"]}
     reads = c.ReadsNarrow() if fields["own"] else c.ReadsShared() if fields["shared"] else c.ReadsWide()
-    inside = c.Bottleneck(width=fields["width"], reads=reads, norm=norm, dropout=dropout)
-    around = inside if fields["inside"] else None
-    forward = c.FeedForward(hidden=fields["hidden"], activation=fields["activation"])
-    block = block_of(around, norm, heads=fields["heads"], forward=forward, forwards=fields["forwards"],
-                     dropout=dropout)
+    inside = c.Bottleneck(width=fields["width"], reads=reads, norm=norm, dropout=dropout) if fields["inside"] else None
+    outside = 0.0 if inside else dropout  # where a block is not narrow, on its first and last residual
+    attention = c.SelfAttention(projection=c.Projection(heads=fields["heads"]), kernel=c.Softmax(dropout=0.1))
+    forward = c.FeedForward(hidden=fields["hidden"], **kind)
+    block = c.Block(bottleneck=inside, sublayers=(
+        c.PostNorm(inner=attention, norm=norm, dropout=outside),
+        *(c.PostNorm(inner=forward, norm=norm) for _ in range(fields["forwards"] - 1)),
+        c.PostNorm(inner=forward, norm=edge, dropout=outside)))
     wide = c.ProjectTokens(width=narrow) if narrow != dim else None
-    tree = mobilebert(dim, narrow=narrow, dropout=dropout)
-    embed = tree.embed.model_copy(update={
-        "norm": unset(norm), "projection": c.ProjectTrigram(width=narrow) if fields["trigram"] else wide})
-    transform = c.Transform(activation=fields["activation"], norm=c.LayerNorm(eps=fields["eps"]))
-    language = c.LanguageHead(bias=True, columns=dim - narrow, transform=transform)
-    return tree.model_copy(update={
-        "head": c.PretrainingHead(language=language), "embed": embed,
-        "encoder": c.Stack(layers=c.Repeat(block=block, times=1)),
-        "pooler": c.Pooler() if fields["dense"] else c.Pooler(dense=False, activation="identity")})
+    embed = c.Embedding(vocab=1, positions=c.Learned(length=1), segments=c.SegmentTable(), norm=edge,
+                        dropout=dropout, projection=c.ProjectTrigram(width=narrow) if fields["trigram"] else wide)
+    transform = c.Transform(norm=c.LayerNorm(eps=fields["eps"]), **kind)
+    return c.Transformer(
+        dim=dim, embed=embed, encoder=c.Stack(layers=c.Repeat(block=block, times=1)),
+        pooler=c.Pooler() if fields["dense"] else c.Pooler(dense=False, activation="identity"),
+        head=c.PretrainingHead(language=c.LanguageHead(bias=True, columns=dim - narrow, transform=transform)))
 
 
 BLOCK = "encoder.layers.block"
@@ -99,25 +83,6 @@ KEYS = (
 )
 
 
-def weights(tree: c.Transformer) -> Rules:
-    """The names of MobileBERT's body."""
-    block: c.Block = look_up(tree, BLOCK)
-    ours, theirs = f"encoder.blocks.{{i}}.{'inside.' if block.bottleneck else ''}", "@encoder.layer.{i}."
-    maps = [f"{theirs}attention.self.{name}.{{p}}" for name in ("query", "key", "value")]
-    width, forwards = block.width(tree.dim), len(block.sublayers) - 1
-    return Rules([
-        *(Rule(one, other) for one, other in OUTSIDE.items()),
-        Rule(f"{ours}attention.inner.qkv.{{p}}", tuple(maps), Concat((width,) * 3)),
-        Rule(f"{ours}attention.inner.qkv.query_key.{{p}}", tuple(maps[:2]), Concat((width,) * 2)),
-        Rule(f"{ours}attention.inner.qkv.value.{{p}}", maps[2]),
-        *module_rules(ours, theirs, {"attention.inner.out": "attention.output.dense",
-                                     "attention.norm": "attention.output.LayerNorm"}),
-        *(rule for number in range(forwards)
-          for rule in forward_rules(ours, theirs, number, last=number == forwards - 1)),
-        *module_rules("encoder.blocks.{i}.bottleneck.", theirs, BOTTLENECK),
-    ], ignored=["@embeddings.position_ids", "cls.predictions.decoder.{p}"])
-
-
 OUTSIDE = {**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
            "embed.project.{p}": "@embeddings.embedding_transformation.{p}"}
 BOTTLENECK = {
@@ -127,16 +92,28 @@ BOTTLENECK = {
 }
 
 
-def forward_rules(ours: str, theirs: str, number: int, *, last: bool) -> list[Rule]:
-    """The names of one feed-forward; the last of a block has names of its own."""
-    name = f"{ours}feed_forward" + (f"_{number + 1}" if number else "")
-    up, down = ("intermediate", "output") if last else (f"ffn.{number}.intermediate", f"ffn.{number}.output")
-    return module_rules(f"{name}.", theirs, {"inner.up": f"{up}.dense", "inner.down": f"{down}.dense",
-                                             "norm": f"{down}.LayerNorm"})
+def weights(tree: c.Transformer) -> Rules:
+    """The names of MobileBERT's body; the last feed-forward of a block has names of its own."""
+    block: c.Block = look_up(tree, BLOCK)
+    root, width, last = "inside." if block.bottleneck else "", block.width(tree.dim), len(block.sublayers) - 2
+    names = {f"{root}attention.inner.out": "attention.output.dense",
+             f"{root}attention.norm": "attention.output.LayerNorm",
+             **{f"bottleneck.{ours}": theirs for ours, theirs in BOTTLENECK.items()}}
+    for number in range(last + 1):
+        ours = f"{root}feed_forward" + (f"_{number + 1}" if number else "")
+        theirs = "" if number == last else f"ffn.{number}."
+        names |= {f"{ours}.inner.up": f"{theirs}intermediate.dense", f"{ours}.inner.down": f"{theirs}output.dense",
+                  f"{ours}.norm": f"{theirs}output.LayerNorm"}
+    maps = tuple(f"@encoder.layer.{{i}}.attention.self.{name}.{{p}}" for name in ("query", "key", "value"))
+    fused = f"encoder.blocks.{{i}}.{root}attention.inner.qkv"
+    return NameTable(OUTSIDE, "@encoder.layer.{i}.", names, more=(
+        Rule(f"{fused}.{{p}}", maps, Concat((width,) * 3)), Rule(f"{fused}.value.{{p}}", maps[2]),
+        Rule(f"{fused}.query_key.{{p}}", maps[:2], Concat((width,) * 2)),
+    ), ignored=("@embeddings.position_ids", "cls.predictions.decoder.{p}"))(tree)
 
 
 def words(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the language head: BERT's, and the columns beside the token table's or an output matrix's."""
+    """The names of the language head: BERT's, and the columns next to the token table's or an output matrix's."""
     ours = "head.language" if isinstance(tree.head, c.PretrainingHead) else "head"
     table, columns = "cls.predictions.decoder.weight", "cls.predictions.dense.weight"
     *others, _ = bert_lineage.WORDS(tree)
@@ -144,7 +121,7 @@ def words(tree: c.Transformer) -> tuple[Rule, ...]:
             Rule(f"{ours}.weight", (table, columns), SideBySide(tree.embed.widths(tree.dim)[0])))
 
 
-def settle(tree: c.Transformer) -> c.Transformer:
+def finish_columns(tree: c.Transformer) -> c.Transformer:
     """An output matrix that is not the token table holds all columns itself."""
     for place in ("head", "head.language"):
         if look_up(tree, f"{place}.tied") is False:
@@ -157,14 +134,12 @@ def both(tree: c.Transformer) -> tuple[Rule, ...]:
     return (*words(tree), Rule("head.sentence.{p}", f"{SENTENCE}.{{p}}"))
 
 
-DROPOUT = Key("classifier_dropout", ("head.dropout",),
-              default=lambda document: document.get("hidden_dropout_prob", 0.0))
 MOBILEBERT_LAYOUT = Layout(
     "mobilebert", from_fields, KEYS, weights, {
         "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
         "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
-    }, "mobilebert.", settle=settle,
+    }, "mobilebert.", finish=finish_columns,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",
                     "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}))

@@ -16,7 +16,7 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
         narrow: int | None = None, pre_norm: bool = True, dropout: float = 0.1) -> c.Transformer:
     """OPT, 125 M by default. Source: Zhang et al. 2022, §2.1 and table 1, arXiv:2205.01068; code release.
 
-    `narrow` is the width of the token table where it is narrower than the model; with norms behind the residuals
+    `narrow` is the width of the token table where it is narrower than the model; with norms after the residuals
     (`pre_norm` false), it is the second smallest size.
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())

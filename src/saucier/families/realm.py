@@ -37,7 +37,7 @@ BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.Laye
 
 
 def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The vector, and a language head beside it."""
+    """The vector, and a language head next to it."""
     assert isinstance(tree.head, c.EmbeddingHead), "as the family's function says"
     return tree.model_copy(update={"head": tree.head.model_copy(update={"language": BESIDE})})
 

@@ -21,7 +21,7 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
 
     `local` and `lsh` are the two kernels. Source: Kitaev et al. 2020, arXiv:2001.04451, and its code release. Published
     models drop embeddings before their positions are added, and rows and columns of the grid whole; here dropout stands
-    behind the sum.
+    after the sum.
     """
     kinds = tuple(PAPER[number % 2] for number in range(layers)) if isinstance(layers, int) else tuple(layers)
     kernels = {"local": local or c.Chunks(dropout=0.05), "lsh": lsh or c.Hashing()}

@@ -98,6 +98,6 @@ REFORMER_LAYOUT = Layout("reformer", from_fields, KEYS, weights,
                          "reformer.", free=frozenset({"axial_norm_std", "chunk_size_lm_head", "tie_word_embeddings",
                                                       "max_position_embeddings", "axial_pos_shape",
                                                       "axial_pos_embds_dim", "num_buckets", "num_hashes", "hash_seed",
-                                                      *(key.foreign for key in CHUNKS),}), settle=move_to_decoder,
-                         restore=move_to_encoder, normalize=counted_once, older={"num_hidden_layers": "attn_layers"},)
+                                                      *(key.foreign for key in CHUNKS),}), finish=move_to_decoder,
+                         undo=move_to_encoder, normalize=counted_once, older={"num_hidden_layers": "attn_layers"},)
 """A tied output is published too, and changes nothing: the reference has no table of that width to tie it to."""

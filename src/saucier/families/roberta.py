@@ -65,7 +65,7 @@ def layout(model_type: str, family: Callable[[], c.Transformer], name: str) -> L
         model_type, bert_lineage.positioned(bert_lineage.pooled(family)), KEYS, bert_lineage.ROBERTA_BODY,
         {**classes, f"{name}ForCausalLM": Published(keep_language, bert_lineage.ROBERTA_WORDS, (TIED,)),
          f"{name}ForMultipleChoice": head_class(c.ChoiceHead(), keys=(bert_lineage.HEAD_DROPOUT,))},
-        "roberta.", free=frozenset({"tie_word_embeddings"}), settle=move_to_decoder, restore=move_to_encoder)
+        "roberta.", free=frozenset({"tie_word_embeddings"}), finish=move_to_decoder, undo=move_to_encoder)
 
 
 ROBERTA_LAYOUT = layout("roberta", roberta, "Roberta")

@@ -75,4 +75,4 @@ ROFORMER_LAYOUT = Layout("roformer", from_fields, KEYS, weights,
                           "RoFormerForMultipleChoice": summary_class(c.ChoiceHead(), kind="last", used=False,
                                                                      activation="linear"),}, "roformer.",
                          free=SUMMARY_FIELDS | {"tie_word_embeddings", "max_position_embeddings"},
-                         normalize=name_null_activation, settle=move_to_decoder, restore=move_to_encoder)
+                         normalize=name_null_activation, finish=move_to_decoder, undo=move_to_encoder)

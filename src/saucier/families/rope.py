@@ -129,7 +129,7 @@ def sharpness(given: dict[str, Any], factor: float) -> float | None:
 
 
 def settings(kind: c.Scaling) -> dict[str, Any]:
-    """Return what a published config says of a scaling beside its name."""
+    """Return what a published config says of a scaling in addition to its name."""
     match kind:
         case c.NoScaling():
             return {}

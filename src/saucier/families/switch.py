@@ -115,5 +115,5 @@ SWITCH_LAYOUT = Layout(
     free=(FREE) | {"router_ignore_padding_tokens", "add_router_probs", "router_z_loss_coef",
                    "router_aux_loss_coef", "add_cross_attention", "feed_forward_proj",
                    "is_gated_act", "router_type", "classifier_dropout", "scale_decoder_outputs"},
-    spelled=choose_spelling,
+    choose_layout=choose_spelling,
 )

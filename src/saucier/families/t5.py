@@ -47,7 +47,7 @@ def mt5(dim: int = 512, layers: int = 8, *, heads: int = 6, head_dim: int = 64, 
 
 def t5_shared(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128,
               hidden: int = 3072, dropout: float = 0.1) -> c.Transformer:
-    """T5 whose decoder uses the encoder's weights beside a cross-attention of its own.
+    """T5 whose decoder uses the encoder's weights next to a cross-attention of its own.
 
     The tables of relative positions and the last norms are each stack's own, which the published code shares too.
     Source: Raffel et al. 2020, §3.2.2 and table 2, "encoder-decoder, shared", arXiv:1910.10683.

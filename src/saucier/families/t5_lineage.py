@@ -120,7 +120,7 @@ HEAD = (Rule("head.weight", "lm_head.weight"),)
 
 
 def reading_twice(published: Published, base: str) -> Published:
-    """A class whose decoder reads the source behind the start token, where it is given nothing else."""
+    """A class whose decoder reads the source after the start token, where it is given nothing else."""
     def keep(tree: c.Transformer, document: Document) -> c.Transformer:
         return published.keep(tree.model_copy(update={"default_target": c.ShiftedSource(start=0)}), document)
 

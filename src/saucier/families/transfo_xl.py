@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, PADDING, WHOLE, head_class
+from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import repeat_block
@@ -32,13 +32,11 @@ def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int
     feed_forward = c.FeedForward(hidden=hidden, activation="relu", dropout=dropout)
     narrower = c.ProjectClusters(width=dim, division=division, cutoffs=cutoffs) if division > 1 else None
     return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
+        dim=dim, embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
         decoder=repeat_block(layers, attention, feed_forward, dropout=dropout).model_copy(update={
             "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
-                            tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()),
-    )
+                            tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()))
 
 
 ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
@@ -81,7 +79,6 @@ SPEAKING = (
     Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
 )
 
-
 NAMES = NameTable(
     {"embed.tokens.weight": "@word_emb.emb_layers.0.weight", "embed.project.weight": "@word_emb.emb_projs.0",
      "embed.tokens.tables.{i}.weight": "@word_emb.emb_layers.{i}.weight",
@@ -105,29 +102,18 @@ def head_rules(tree: c.Transformer) -> list[Rule]:
     if not isinstance(tree.head, c.AdaptiveHead):
         return []
     sizes = cluster_sizes(tree.head.cutoffs, tree.embed.vocab) if tree.head.division > 1 else [tree.embed.vocab]
-    return [
-        Rule("head.cluster_weight", "crit.cluster_weight"),
-        Rule("head.cluster_bias", "crit.cluster_bias"),
-        Rule("head.bias", tuple(f"crit.out_layers.{number}.bias" for number in range(len(sizes))),
-             Concat(tuple(sizes))),
-        Rule("head.tables.{i}", "crit.out_layers.{i}.weight"),
-        Rule("head.maps.{i}", "crit.out_projs.{i}"),
-    ]
+    biases = tuple(f"crit.out_layers.{number}.bias" for number in range(len(sizes)))
+    rules = {"cluster_weight": "cluster_weight", "cluster_bias": "cluster_bias", "tables.{i}": "out_layers.{i}.weight",
+             "maps.{i}": "out_projs.{i}"}
+    return [Rule("head.bias", biases, Concat(tuple(sizes))),
+            *(Rule(f"head.{ours}", f"crit.{theirs}") for ours, theirs in rules.items())]
 
 
-LABELLED = head_class(c.ClassificationHead(pick=c.LastToken(), bias=False), "score", keys=(LABELS, PADDING))
 TRANSFO_XL_LAYOUT = Layout(
-    "transfo-xl",
-    from_fields,
-    KEYS,
-    lambda tree: NAMES(tree).plus(head_rules(tree)),
-    {
+    "transfo-xl", from_fields, KEYS, lambda tree: NAMES(tree).plus(head_rules(tree)), {
         "TransfoXLLMHeadModel": replace(WHOLE, keys=SPEAKING),
         "TransfoXLModel": BARE,
-        "TransfoXLForSequenceClassification": LABELLED,
-    },
-    "transformer.",
-    fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
+        "TransfoXLForSequenceClassification": LAST_TOKEN,
+    }, "transformer.", fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
     free=frozenset({"init", "init_range", "init_std", "proj_init_std", "proj_share_all_but_first", "tie_projs",
-                    "tie_word_embeddings", "cutoffs"}),
-)
+                    "tie_word_embeddings", "cutoffs"}))

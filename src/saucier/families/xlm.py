@@ -75,10 +75,7 @@ NAMES = NameTable(
     ignored=("@position_ids", "pred_layer.proj.weight"),
 )
 """Lists of parts of one kind, not a list of layers."""
-
-
-INDICES = {"n_words": "vocab_size",
-           **{f"{name}_index": f"{name}_token_id" for name in ("pad", "bos", "eos")}}
+INDICES = {"n_words": "vocab_size", **{f"{name}_index": f"{name}_token_id" for name in ("pad", "bos", "eos")}}
 
 
 def unlabelled(document: Document) -> Document:
@@ -110,13 +107,7 @@ CLASSES = {
     "XLMModel": BARE,
 }
 XLM_LAYOUT = Layout(
-    "xlm",
-    from_fields,
-    KEYS,
-    NAMES,
-    CLASSES,
-    "transformer.",
-    fixed={"asm": False, "is_encoder": True},
+    "xlm", from_fields, KEYS, NAMES, CLASSES, "transformer.", fixed={"asm": False, "is_encoder": True},
     free=FREE_SUMMARY_FIELDS | {
         "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
         "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",

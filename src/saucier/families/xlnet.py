@@ -6,17 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import (
-    BARE,
-    LABELS,
-    SPANS,
-    SUMMARY_FIELDS,
-    TIED,
-    head_class,
-    keep_all,
-    name_null_activation,
-    summary_class,
-)
+from saucier.checkpoints import classes
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIED, head_class, keep_all
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
@@ -101,12 +92,13 @@ NAMES = NameTable(
      "feed_forward.inner.down": "ff.layer_2", "feed_forward.norm": "ff.layer_norm"}, ignored=("lm_loss.weight",))
 
 
-def told_once(document: Document) -> Document:
-    """Where all tokens see each other, `same_length` changes nothing."""
-    return {**document, "same_length": False} if document.get("attn_type", "bi") == "bi" else dict(document)
+def normalize_fields(document: Document) -> Document:
+    """Name a missing activation; where all tokens see each other, `same_length` changes nothing."""
+    named = classes.name_null_activation(document)
+    return {**named, "same_length": False} if document.get("attn_type", "bi") == "bi" else named
 
 
-SUMMARIZED = partial(summary_class, output="logits_proj", kind="last", activation="tanh")
+SUMMARIZED = partial(classes.summary_class, output="logits_proj", kind="last", activation="tanh")
 CLASSES = {
     "XLNetLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_loss.{p}"),), (TIED,)),
     "XLNetForSequenceClassification": SUMMARIZED(c.ClassificationHead(), keys=(LABELS,)),
@@ -116,14 +108,8 @@ CLASSES = {
     "XLNetModel": BARE,
 }
 XLNET_LAYOUT = Layout(
-    "xlnet",
-    from_fields,
-    KEYS,
-    weights,
-    CLASSES,
-    "transformer.",
-    fixed={"untie_r": True},
+    "xlnet", from_fields, KEYS, weights, CLASSES, "transformer.", fixed={"untie_r": True},
     free=SUMMARY_FIELDS | {"start_n_top", "end_n_top", "init_std", "init", "init_range", "max_position_embeddings",
                            "tie_word_embeddings"},
-    normalize=lambda document: name_null_activation(told_once(document)),
+    normalize=normalize_fields,
 )

@@ -1,115 +1,154 @@
-"""Which kind a folder is (own, published, sentence-transformers, adapter, run), and what belongs to it: where its
-weights,
-its base model and its tokenizer are, and in which number format it is opened.
+"""Which kind a folder is (a model in our layout or a published one, sentence-transformers, an adapter; a run is its
+best checkpoint), and what follows from it: the base model, the tokenizer, and the number format of the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from saucier.checkpoints.adapter_folder import (
-    CONFIG,
-    LEARNED_INPUTS,
-    OWN,
-    WEIGHTS,
-    is_adapter_folder,
-    read_settings,
-)
+from saucier import config as c
+from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, is_adapter_folder, read_settings
 from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.own_folder import MODEL_TYPE, read_json
+from saucier.checkpoints.published_folder import PublishedFolder
 from saucier.checkpoints.sentence_folder import is_sentence_folder, read_modules
+from saucier.checkpoints.steps import usable_checkpoint
 from saucier.checkpoints.weight_files import Weights
-from saucier.devices import choose_dtype
-from saucier.errors import InputError, expect
+from saucier.errors import InputError
+from saucier.families import find_layout
 from saucier.files import path_exists
 from saucier.text.tokenizer.folder import find_tokenizer_files
 
 
-def choose_number_format(dtype: str | torch.dtype, folder: Path, device: torch.device,
-                         base: str | None = None) -> torch.dtype:
-    """Return the number format in which a folder's model is opened. Raises `InputError` for an unknown name."""
-    expect(dtype, (str, torch.dtype), "dtype", "give auto, float32, bfloat16 or float16")
-    if dtype in ("auto", "stored"):
-        return read_stored_dtype(folder, base)
-    return choose_dtype(dtype, device, ("auto", "stored", "fastest"))
+@dataclass(frozen=True, slots=True)
+class OwnFolder:
+    """A model in our own layout."""
+
+    path: Path
 
 
-def read_stored_dtype(path: str | Path, base: str | None = None) -> torch.dtype:
-    """Return the number format that holds a folder's weights exactly (an adapter's: its base model's, or `base`'s)."""
-    folder = find_model_folder(resolve_folder(path))
-    while is_adapter_folder(folder):
-        if base is None and is_whole_adapter(folder):
-            return Weights(folder, stem=(WEIGHTS, WEIGHTS)).dtype()
-        folder, base = find_model_folder(find_base(folder, base)), None
-    return Weights(read_modules(folder)[0] if is_sentence_folder(folder) else folder).dtype()
+@dataclass(frozen=True, slots=True)
+class SentenceFolder:
+    """A body in a published layout with the embedding head that sentence-transformers puts on it."""
+
+    path: Path
+    body: PublishedFolder
+    head: c.EmbeddingHead
+    maps: list[Path]
+    """Folders of the weights of the head's maps."""
 
 
-def find_tokenizer(folder: Path, base: str | None = None) -> Path | None:
-    """Return the folder with the tokenizer of what was opened: its own, its run's or its base's; None for none."""
-    return next((place for place in list_tokenizer_folders(folder, base) if find_tokenizer_files(place) is not None),
-                None)
+@dataclass(frozen=True, slots=True)
+class AdapterFolder:
+    """An adapter, in PEFT's layout or our own form, and the name of its base model."""
+
+    path: Path
+    settings: Mapping[str, Any]
+    base: str | None
+    """The base that was given, or else the one that the settings name; None: an adapter of ours that holds all."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is in our own form."""
+        return self.settings.get("peft_type") == OWN
+
+    def resolve_base(self) -> Path:
+        """Find the base model: a folder, relative to the adapter's or not, or a hub id.
+
+        Raises `InputError` where it is missing, and where it is itself an adapter.
+        """
+        if not isinstance(self.base, str) or not self.base:
+            raise InputError("base_model_name_or_path is missing", where=str(self.path / CONFIG),
+                             remedy="write the base model's folder")
+        near = self.path / self.base
+        try:
+            found = resolve_folder(near if path_exists(near) and near.is_dir() else self.base)
+        except InputError as error:
+            raise InputError(f"its base model is not there: {error}", where=str(self.path),
+                             remedy="put it back, name it with --base, or write it as base_model_name_or_path",
+                             ) from error
+        if is_adapter_folder(found):
+            raise InputError("the base model is itself an adapter", where=str(self.path),
+                             remedy="merge that one first, and name the result as base_model_name_or_path")
+        return found
 
 
-def list_tokenizer_folders(folder: Path, base: str | None) -> Iterator[Path]:
-    """Yield where the tokenizer of an opened folder may be; an adapter's base is looked for last."""
-    yield folder
-    if is_sentence_folder(folder):
-        yield read_modules(folder)[0]
-    if folder.absolute().parent.name == "checkpoints":
-        yield folder.absolute().parent.parent
-    if is_adapter_folder(folder) and (base is not None or not is_whole_adapter(folder)):
-        yield from list_tokenizer_folders(find_base(folder, base), None)
+FolderKind = OwnFolder | PublishedFolder | SentenceFolder | AdapterFolder
 
 
-def check_adapter_folder(folder: Path) -> Path:
-    """Return the folder of an adapter. Raises `InputError` for one that is none."""
-    if not is_adapter_folder(folder):
+def identify_folder(path: Path, base: str | None = None, *, modules: bool = True) -> FolderKind:
+    """Return which kind a folder is, with what its config says; that of a run is the kind of its best checkpoint.
+
+    `base`: of an adapter, instead of the one that it names. `modules`: whether the modules of sentence-transformers
+    count. Raises `InputError` for a folder of no known kind, and for a `base` where there is no adapter.
+    """
+    folder = find_model_folder(path)
+    if modules and base is None and is_sentence_folder(folder):
+        body, head, maps = read_modules(folder)
+        return SentenceFolder(folder, read_published_config(body), head, maps)
+    if is_adapter_folder(folder):
+        return identify_adapter(folder, base)
+    if base is not None:
         raise InputError("holds a whole model, and no adapter that needs a base", where=str(folder),
                          remedy="leave the base out")
-    return folder
+    if read_json(folder / "config.json").get("model_type") == MODEL_TYPE:
+        return OwnFolder(folder)
+    return read_published_config(folder)
 
 
-def is_whole_adapter(folder: Path) -> bool:
-    """Say whether an adapter of ours names no base: it holds the whole model."""
+def identify_adapter(folder: Path, base: str | None = None) -> AdapterFolder:
+    """Read what the folder of an adapter says; `base` as in `identify_folder`. Raises `InputError` for any other."""
     settings = read_settings(folder)
-    return settings.get("peft_type") == OWN and settings.get("base_model_name_or_path") is None
+    return AdapterFolder(folder, settings, base or settings.get("base_model_name_or_path"))
 
 
-def find_base(folder: Path, base: str | None = None) -> Path:
-    """Return the folder of an adapter's base model: the one that is told, or that it names."""
-
-    named = base or read_settings(folder).get("base_model_name_or_path")
-    if not isinstance(named, str) or not named:
-        raise InputError("base_model_name_or_path is missing", where=str(folder / CONFIG),
-                         remedy="write the base model's folder")
-    return resolve_base(folder, named)
-
-
-def merges_in_reading(folder: Path) -> bool:
-    """Say whether an adapter's sums can be made while the base model is read."""
-    return read_settings(folder).get("peft_type") not in (OWN, *LEARNED_INPUTS)
+def read_published_config(folder: Path) -> PublishedFolder:
+    """Read the config of a model in a published layout. Raises `InputError` for a `model_type` that no family has."""
+    document = read_json(folder / "config.json")
+    return PublishedFolder(folder, find_layout(document, folder / "config.json"), document)
 
 
 def find_model_folder(folder: Path) -> Path:
     """Return the folder that holds the weights: itself, or a run's best or last checkpoint."""
     if (folder / "config.json").is_file() or is_sentence_folder(folder) or is_adapter_folder(folder):
         return folder
-    from saucier.checkpoints.steps import usable_checkpoint
-
     return usable_checkpoint(folder)
 
 
-def resolve_base(folder: Path, base: str) -> Path:
-    """Find the base model that an adapter names: a path, beside the adapter or not, or a hub id."""
-    near = folder / base
-    try:
-        found = resolve_folder(near if path_exists(near) and near.is_dir() else base)
-    except InputError as error:
-        raise InputError(f"its base model is not there: {error}", where=str(folder),
-                         remedy="put it back, name it with --base, or write it as base_model_name_or_path") from error
-    if (found / CONFIG).is_file() and not (found / "config.json").is_file():
-        raise InputError("the base model is itself an adapter", where=str(folder),
-                         remedy="merge that one first, and name the result as base_model_name_or_path")
-    return found
+def read_stored_dtype(path: str | Path, base: str | None = None) -> torch.dtype:
+    """Return the number format that holds a folder's weights exactly (an adapter's: its base model's, or `base`'s)."""
+    return stored_dtype(identify_folder(resolve_folder(path), base))
+
+
+def stored_dtype(kind: FolderKind) -> torch.dtype:
+    """Return the number format of the weights of a kind of folder; an adapter has that of its base model."""
+    match kind:
+        case AdapterFolder(base=None, is_own=True):
+            return Weights(kind.path, stem=(WEIGHTS, WEIGHTS)).dtype()
+        case AdapterFolder():
+            return stored_dtype(identify_folder(kind.resolve_base()))
+        case SentenceFolder(body=body):
+            return Weights(body.path).dtype()
+        case OwnFolder() | PublishedFolder():
+            return Weights(kind.path).dtype()
+
+
+def find_tokenizer(kind: FolderKind) -> Path | None:
+    """Return the folder with the tokenizer of a model: its own, its run's or its base model's; None for none."""
+    return next((place for place in list_tokenizer_folders(kind) if find_tokenizer_files(place) is not None), None)
+
+
+def list_tokenizer_folders(kind: FolderKind) -> Iterator[Path]:
+    """Yield where the tokenizer of a model may be; an adapter's base is looked for last."""
+    yield kind.path
+    if isinstance(kind, SentenceFolder):
+        yield kind.body.path
+    if kind.path.absolute().parent.name == "checkpoints":
+        yield kind.path.absolute().parent.parent
+    if isinstance(kind, AdapterFolder) and kind.base is not None:
+        yield from list_tokenizer_folders(identify_folder(kind.resolve_base()))

@@ -27,7 +27,7 @@ from saucier.files import refuse_unwritable, write_atomically
 from saucier.model import Transformer
 from saucier.text.tokenizer.folder import TARGET, TOKENIZER_FILES, copy_tokenizer
 
-WHOLE_REWRITES = ("freeze",)
+WHOLE_REWRITES = {"freeze"}
 """Rewrites that leave an ordinary model."""
 LAYOUT_NAMES = ("auto", "own", "published")
 
@@ -39,8 +39,8 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str
     changed after loading brings no tokenizer: it may say otherwise. Raises as `save_bare` does.
     """
     expect(folder, (str, Path), "folder", "give a folder")
-    place = model.origin.tokenizer if model.origin is not None else None
-    return save_with(model, Path(folder), layout, None if place is None else Path(place))
+    origin = model.provenance.origin
+    return save_with(model, Path(folder), layout, Path(origin.tokenizer) if origin and origin.tokenizer else None)
 
 
 def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto") -> str:
@@ -48,7 +48,7 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto") -
 
     `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
-    Of a rewritten model what it has beside its base is written, an adapter; the layout is then "peft" or "own".
+    Of a rewritten model what it has next to its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
     """
     expect(folder, (str, Path), "folder", "give a folder")
@@ -59,7 +59,7 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
     """Write a model, and copy the tokenizer of a folder, as `save` and `save_bare` say."""
     expect(layout, str, "layout", f"give {', '.join(LAYOUT_NAMES)}, or a model_type")
     refuse_unwritable(target, folder=True)
-    if any(one.by.kind not in WHOLE_REWRITES for one in model.rewrites):
+    if model.provenance.rewrite_kinds - WHOLE_REWRITES:
         return save_adapter_alone(model, target, layout)
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",
@@ -67,7 +67,7 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
     check_target_folder(target, () if tokenizer is None else list_same_files(tokenizer, target))
     refusals: dict[str, InputError] = {}
 
-    def beside(temporary: Path) -> None:
+    def write_more(temporary: Path) -> None:
         if tokenizer is not None and tokenizer.is_dir():
             copy_tokenizer(tokenizer, temporary)
 
@@ -77,14 +77,16 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
         except InputError as error:
             refusals[candidate.model_type] = error
             continue
-        write_published(model, candidate, target, beside)
+        write_published(model, candidate, target, write_more)
         return candidate.model_type
+    came_from = model.provenance.model_type
     if layout not in ("auto", "own"):
-        raise refusals[layout] if layout in refusals else no_layout_error(model, refusals)
-    came_from = str(model.published.get("model_type"))
+        raise refusals.get(layout) or InputError(
+            refusals[came_from].what if came_from in refusals else "no published layout can express this model",
+            where="layout", remedy="save it in our own layout (own)")
     if layout == "auto" and came_from in refusals:
         warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
-    save_own(model, target, beside)
+    save_own(model, target, write_more)
     return MODEL_TYPE
 
 
@@ -98,7 +100,7 @@ def list_same_files(source: Path, target: Path) -> set[str]:
 
 
 def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
-    """Write what a rewritten model has beside its base. Raises `InputError` for a layout that holds whole models."""
+    """Write what a rewritten model has next to its base. Raises `InputError` for a layout that holds whole models."""
 
     meant = {"auto": "auto", "own": "own", "published": "peft"}
     if layout not in meant:
@@ -111,26 +113,18 @@ def list_layouts(model: Transformer, layout: str) -> list[Layout]:
     """Return the layouts to try, the one that the model came from first."""
     if layout in LAYOUTS:
         return [LAYOUTS[layout]]
-    came_from = model.published.get("model_type")
-    return sorted(LAYOUTS.values(), key=lambda one: one.model_type != came_from)
+    return sorted(LAYOUTS.values(), key=lambda one: one.model_type != model.provenance.model_type)
 
 
 def check_expressible(layout: Layout, model: Transformer) -> None:
     """Raise `InputError` where a layout cannot express a model."""
     try:
-        said = model.published if model.published.get("model_type") == layout.model_type else {}
-        layout.document(drop_embedding_head(model.config), said)
+        given = model.provenance.document if model.provenance.model_type == layout.model_type else {}
+        layout.document(drop_embedding_head(model.config), given)
     except InputError as error:
         start = f"this model cannot be written as {layout.model_type}"
         what = error.what if error.what.startswith(start) else f"{start}: {error.what}"
         raise InputError(what, where="model", remedy="save it in our own layout") from error
-
-
-def no_layout_error(model: Transformer, refusals: dict[str, InputError]) -> InputError:
-    """Build the error for a model that no published layout can express."""
-    came_from = str(model.published.get("model_type"))
-    what = refusals[came_from].what if came_from in refusals else "no published layout can express this model"
-    return InputError(what, where="layout", remedy="save it in our own layout (own)")
 
 
 ADAPTER_LAYOUTS = ("auto", "peft", "own")
@@ -147,11 +141,11 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
     express its adapter, and for a folder that holds something else.
     """
     target = Path(folder)
-    base = base or (model.origin.path if model.origin is not None else None)
+    base, rewrites = base or model.provenance.path, model.provenance.rewrites
     if layout not in ADAPTER_LAYOUTS:
         raise InputError(f"unknown layout {layout!r}", where="layout", remedy=suggest_name(layout, [*ADAPTER_LAYOUTS]))
-    if not model.rewrites or base is None:
-        raise InputError("there is no adapter in this model" if not model.rewrites else "no base model is known",
+    if not rewrites or base is None:
+        raise InputError("there is no adapter in this model" if not rewrites else "no base model is known",
                          where="model", remedy="rewrite a loaded model first" if base is not None
                          else "say which it is with base=...")
     check_adapter_target(target)
@@ -180,10 +174,10 @@ def check_adapter_target(target: Path) -> None:
 
 def find_published_names(model: Transformer) -> PublishedNames:
     """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
-    layout = LAYOUTS.get(str(model.published.get("model_type")))
+    layout = LAYOUTS.get(model.provenance.model_type)
     if layout is None:
         raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
                          remedy="save the adapter in our own form (own)")
-    document = layout.document(drop_embedding_head(model.config), model.published)
-    return PublishedNames(layout.spelled(layout, document), drop_embedding_head(model.config),
+    document = layout.document(drop_embedding_head(model.config), model.provenance.document)
+    return PublishedNames(layout.choose_layout(layout, document), drop_embedding_head(model.config),
                           document["architectures"][0])

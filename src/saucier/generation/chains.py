@@ -243,7 +243,7 @@ def walk(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | 
     Shapes: input_ids and attention_mask [B, L] -> Chains of R = B·num_return_sequences rows.
     Raises `InputError` for a model that fills in no hidden tokens, and for a text without a mask token.
     """
-    return run_chains(model, input_ids, attention_mask, resolve_options(options, model.generation))
+    return run_chains(model, input_ids, attention_mask, resolve_options(options, model.provenance.generation))
 
 
 def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Chains:

@@ -77,7 +77,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
-    chosen = resolve_options(choose_strategy(model.config, options), model.generation)
+    chosen = resolve_options(choose_strategy(model.config, options), model.provenance.generation)
     match chosen.strategy:
         case MaskPredict():
             return mask_predict(model, input_ids, attention_mask, chosen)

@@ -74,7 +74,7 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
         operations = (*operations, spelling.operation)
     same = float("inf")
     if operations:
-        model, same = operate(before, by=operations, pad=int(model.published.get("pad_token_id") or 0))
+        model, same = operate(before, by=operations, pad=int(model.provenance.document.get("pad_token_id") or 0))
     documents = [one.text for one in read_documents(texts)] if texts else []
     new = spelling.operation.numbers() if spelling is not None and isinstance(spelling.operation, Tokens) else None
     found = compare_models(float32_copy(before), float32_copy(model), documents, load_tokenizer(folder), same=same,
@@ -111,7 +111,7 @@ def find_separator(folder: Path, model: Transformer, asked: OperationOptions) ->
     Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as tell them.
     """
     if asked.tokens not in ("question", "choices") or find_tokenizer_files(folder) is None:
-        return int(model.published.get("sep_token_id") or SEPARATOR)
+        return int(model.provenance.document.get("sep_token_id") or SEPARATOR)
     tokenizer = load_tokenizer(folder)
     separator = tokenizer.sep_id
     count = 0 if separator is None else tokenizer.encode("a", pair="a").count(separator)

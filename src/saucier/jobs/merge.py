@@ -6,7 +6,7 @@ Letters: B texts, L tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -71,23 +71,24 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
     folder = find_model_folder(resolve_folder(adapter))
     model = open_adapter(folder, base=base, dtype="float32", device="cpu")
     refuse_unmergeable(model)
-    assert model.origin is not None, "an opened adapter knows its base"
-    tokenizer = load_adapter_tokenizer(folder, Path(model.origin.path))
+    origin = model.provenance.path
+    assert origin is not None, "an opened adapter knows its base"
+    tokenizer = load_adapter_tokenizer(folder, Path(origin))
     batch = batch_inputs(model, tokenizer, text)
     apart = compare_outputs(model, batch)
     pairs = len(list_named_pairs(model))
     merge_weights(model)
-    model.rewrites.clear()
+    model.provenance = replace(model.provenance, rewrites=())
     together, mask = compare_outputs(model, batch), predicted_positions(batch)
-    bare = compare_outputs(load(base or model.origin.path, dtype="float32", device="cpu"), batch)
+    bare = compare_outputs(load(base or origin, dtype="float32", device="cpu"), batch)
     name_labels(model, folder)
-    layout, origin = "", Path(model.origin.path)
+    layout = ""
 
     def write(place: Path) -> None:
         nonlocal layout
         layout = save_bare(model, place)
         copy_task(folder, place)
-        copy_tokenizer(folder, place) or copy_tokenizer(origin, place)
+        copy_tokenizer(folder, place) or copy_tokenizer(Path(origin), place)
 
     write_atomically(out, write)
     effect = largest_difference(bare, together) if bare.shape == together.shape else None

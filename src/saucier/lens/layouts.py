@@ -74,7 +74,7 @@ def rule_fields(one: Layout, published: str | None = None) -> list[Ruling]:
 
 def shared_rulings(one: Layout, ruled: Set[str]) -> list[Ruling]:
     """Return what becomes of the fields of every family that a layout's own tables do not rule."""
-    known = {key.foreign for key in one.keys} | {*one.fixed, *one.told} | one.free | COMMON
+    known = {key.foreign for key in one.keys} | {*one.fixed, *one.obeyed} | one.free | COMMON
     return [*(Ruling(name, (value,)) for name, value in neutral_fields(known).items() if name not in ruled),
             *(Ruling(name, acts=False) for name in sorted(COMMON - ruled))]
 
@@ -89,7 +89,7 @@ def own_rulings(one: Layout, published: str | None = None) -> list[Ruling]:
             if before is None or (before.classes and name not in before.classes):
                 found[key.foreign] = rule_key(key, (*(before.classes if before else ()), name))
     found |= {name: Ruling(name, (value,)) for name, value in one.fixed.items()}
-    found |= {name: Ruling(name, words=words) for name, words in one.told.items()}
+    found |= {name: Ruling(name, words=words) for name, words in one.obeyed.items()}
     older = {name: Ruling(name, newer=newer) for name, newer in one.older.items()}
     older |= {name: Ruling(name, newer=key.foreign) for known in names for key in (*one.keys, *one.classes[known].keys)
               for name in key.instead}

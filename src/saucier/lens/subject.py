@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.config import Transformer
-from saucier.errors import InputError, suggest_name
+from saucier.errors import InputError
 from saucier.files import is_file, read_object
 from saucier.recipes import Recipe, recipe
 
@@ -51,20 +51,16 @@ def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
     if overrides:
         raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
     document, where = read_object(path / "config.json"), str(path / "config.json")
-    model_type = str(document.get("model_type"))
-    if model_type == OUR_TYPE:
+    if document.get("model_type") == OUR_TYPE:
         from saucier.checkpoints.own_folder import read_config
 
         return Subject(str(path), read_config(path))
     from saucier.checkpoints.layout import published_tree, saved_class
-    from saucier.families import LAYOUTS
+    from saucier.families import find_layout
 
-    if model_type not in LAYOUTS:
-        raise InputError(f"model_type {model_type[:80]!r} is not known", where=where,
-                         remedy=suggest_name(model_type, [OUR_TYPE, *LAYOUTS]))
-    layout = LAYOUTS[model_type]
+    layout = find_layout(document, path / "config.json")
     name = saved_class(document, layout, where)
-    return Subject(f"{path} ({name})", published_tree(layout.spelled(layout, document), document, name, where))
+    return Subject(f"{path} ({name})", published_tree(layout.choose_layout(layout, document), document, name, where))
 
 
 def comparable_values(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:

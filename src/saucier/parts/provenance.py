@@ -1,4 +1,4 @@
-"""Provenance of a model: where its weights came from, and which rewrites were applied to it."""
+"""Provenance of a model: where its weights came from, what was published with them, and which rewrites followed."""
 
 from __future__ import annotations
 
@@ -44,6 +44,45 @@ class Applied:
     """Its config, a member of `saucier.adaptation.tuning.Tuning`."""
     frozen: frozenset[str]
     """Parameters that it stopped from learning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a model comes from and what was done to it: all that saving needs and no tensor operation reads.
+
+    It is replaced as a whole (`model.provenance = replace(model.provenance, ...)`) and never changed in place, so that
+    two models may share one, and a failed change is undone by putting the old one back.
+    """
+
+    origin: Origin | None = None
+    """Where the weights came from; None: they were drawn, or nobody knows."""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """The config that the model was published with, for what changes no number: names of labels, its class."""
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    """Defaults of `saucier.generate` for this model, as in generation_config.json."""
+    unread: Mapping[str, Tensor] = field(default_factory=dict)
+    """Tensors of the published file that its reference stores and never reads."""
+    rewrites: tuple[Applied, ...] = ()
+
+    @property
+    def path(self) -> str | None:
+        """Folder or hub id of the weights, if they have one."""
+        return None if self.origin is None else self.origin.path
+
+    @property
+    def unlike(self) -> frozenset[str]:
+        """Parameters that the origin does not have, or has otherwise."""
+        return frozenset() if self.origin is None else self.origin.unlike
+
+    @property
+    def model_type(self) -> str:
+        """`model_type` of the published config; "None" where there is none."""
+        return str(self.document.get("model_type"))
+
+    @property
+    def rewrite_kinds(self) -> set[str]:
+        """The kinds of the rewrites that were done."""
+        return {one.by.kind for one in self.rewrites}
 
 
 SAMPLED_VALUES = 64

@@ -49,7 +49,7 @@ class CheckpointTensors:
 def collect_tensors(model: Transformer, optimizer: Optimizer, objective: Objective,
                     processes: Processes) -> CheckpointTensors:
     """Gather what a checkpoint holds. Every process calls this, and in the same order."""
-    take = learned_values if model.rewrites else stored_weights
+    take = learned_values if model.provenance.rewrites else stored_weights
     return CheckpointTensors(processes.gather_state(partial(take, model)), processes.gather_state(optimizer.state),
                              {name: processes.gather_state(partial(stored_weights, module))
                               for name, module in objective.modules.items()},
@@ -79,7 +79,7 @@ def write_checkpoint(run_folder: Path, model: Transformer, modules: Modules, fou
 
 def write_weights(model: Transformer, folder: Path, weights: Tensors) -> None:
     """Write a model with these weights; of a rewritten one, they are what its base does not hold."""
-    if model.rewrites:
+    if model.provenance.rewrites:
         write_own_adapter(model, folder, weights=weights)
     else:
         write_model(model, folder, weights)
@@ -87,7 +87,7 @@ def write_weights(model: Transformer, folder: Path, weights: Tensors) -> None:
 
 def load_weights_into(model: Transformer, folder: Path) -> None:
     """Put a checkpoint's weights into a model. Raises `InputError` for files that do not belong to it."""
-    if model.rewrites:
+    if model.provenance.rewrites:
         fill_learned(model, folder)
     else:
         fill_weights(model, folder / SAFE)

@@ -17,7 +17,7 @@ from saucier.families import FAMILIES
 from saucier.folders.load import load
 from saucier.folders.save import save_adapter
 from saucier.model import build
-from saucier.parts.provenance import Origin
+from saucier.parts.provenance import Origin, Provenance
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2}
 
@@ -98,7 +98,7 @@ def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_pat
     drop_decoder(other, other.config.model_copy(update={"decoder": None}))
     model = build(other.config.model_copy(update={"head": head}), seed=2).eval()
     found = initialize_from(model, other)
-    model.origin = Origin.of(tmp_path / "base", model, found.new)
+    model.provenance = Provenance(origin=Origin.of(tmp_path / "base", model, found.new))
     rewrite(model, by=a.Lora(where=("query",), rank=2))
     assert save_adapter(model, tmp_path / "adapter") == "own"
     again, ids = load(tmp_path / "adapter", dtype="float32", device="cpu"), torch.tensor([[3, 4, 5]])

@@ -174,7 +174,7 @@ def test_the_network_is_dropped_and_its_values_stay() -> None:
         before = model(IDS).logits
         drop_prefix_network(model)
         assert torch.equal(model(IDS).logits, before)
-    assert [*list_trainable(model)] == ["front.made.values"] and model.rewrites[0].by.hidden is None
+    assert [*list_trainable(model)] == ["front.made.values"] and model.provenance.rewrites[0].by.hidden is None
 
 
 def test_a_prompt_begins_as_tokens_of_the_vocabulary() -> None:

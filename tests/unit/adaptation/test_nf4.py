@@ -13,6 +13,7 @@ from saucier.adaptation.lora import list_named_pairs, merge
 from saucier.adaptation.nf4 import QuantizedLinear, dequantize, held_bytes, nf4_levels, quantize
 from saucier.adaptation.rewrite import list_trainable, rewrite, unrewrite
 from saucier.model import build
+from saucier.parts.provenance import Provenance
 
 PUBLISHED = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
              -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
@@ -135,13 +136,18 @@ def test_qlora(body: str) -> None:
 def test_a_rewrite_that_fails_leaves_the_model_as_it_was(by: a.Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
     """The matrices are in four bits already when the pairs find no place."""
     model = build(family("bert"), seed=3).eval()
+    model.provenance = Provenance(generation={"max_new_tokens": 3})
+    known, places = model.provenance, dict(model.named_modules())
     before, modules = model(IDS).last_hidden_state, [type(one) for one in model.modules()]
     with pytest.raises(InputError):
         rewrite(model, by=by)
     assert torch.equal(model(IDS).last_hidden_state, before) and [type(one) for one in model.modules()] == modules
-    assert model.rewrites == [] and all(parameter.requires_grad for parameter in model.parameters())
+    assert model.provenance is known and all(parameter.requires_grad for parameter in model.parameters())
+    assert all(model.get_submodule(name) is module for name, module in places.items())
     rewrite(model, by=a.Lora(rank=2))
+    known, places = model.provenance, dict(model.named_modules())
     with pytest.raises(InputError, match="has a pair already"):
         rewrite(model, by=a.Lora(rank=2, where=("feed_forward", "qkv")))
+    assert model.provenance is known and dict(model.named_modules()) == places
     assert len(list_named_pairs(unrewrite(model))) == 0
     assert torch.equal(model(IDS).last_hidden_state, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,8 +202,9 @@ def test_mixtures_are_means_of_neighbours_and_as_many_as_tokens_are_all_of_them(
 def test_fewer_tokens_give_the_numbers_of_those_that_are_kept(name: str) -> None:
     before = scrambled(family(name))
     kept = (0, 1, 2, 3, 5, 8, 13, 21, 34)
-    before.generation["eos_token_id"] = [3, 8]
-    before.published["pad_token_id"] = 1
+    before.provenance = replace(
+        before.provenance, document={**before.provenance.document, "pad_token_id": 1},
+        generation={**before.provenance.generation, "eos_token_id": [3, 8]})
     after, same = operate(before, by=(Tokens(kept=kept),))
     places = torch.randint(2, len(kept), (2, 7), generator=torch.Generator().manual_seed(0))
     old = torch.tensor(kept)[places]
@@ -214,7 +216,7 @@ def test_fewer_tokens_give_the_numbers_of_those_that_are_kept(name: str) -> None
     assert torch.equal(other.last_hidden_state, one.last_hidden_state)
     assert_close(other.logits, one.logits[..., list(kept)], MODEL)
     assert after.generation["eos_token_id"] == [3, 5]
-    assert (after.published["pad_token_id"], before.generation["eos_token_id"]) == (1, [3, 8])
+    assert (after.provenance.document["pad_token_id"], before.generation["eos_token_id"]) == (1, [3, 8])
     assert after.config.embed.vocab == 9
 
 

@@ -84,7 +84,8 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert sum(one.grad is not None and bool(one.grad.any()) for one in model.parameters()) > 5
-    model.generation |= {"max_new_tokens": 4, "pad_token_id": 0, "decoder_start_token_id": 1, "eos_token_id": 2}
+    model.generation = {**model.generation, "max_new_tokens": 4, "pad_token_id": 0, "decoder_start_token_id": 1,
+                        "eos_token_id": 2}
     unlabelled = task.encode(read_examples(task, [str(path)], labelled=False), encoding)
     answers = task.predict(Predictor(model, encoding, 4), examples, unlabelled)
     assert len(answers) == len(examples)

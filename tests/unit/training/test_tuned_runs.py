@@ -69,4 +69,4 @@ def test_another_base_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"does not fit its base model .*: it has other weights; give"):
         saucier.load(tmp_path / "adapter")
     (tmp_path / "other").rename(tmp_path / "again")
-    assert saucier.folders.load.open_adapter(tmp_path / "adapter", base=str(tmp_path / "again")).rewrites
+    assert saucier.folders.load.open_adapter(tmp_path / "adapter", base=str(tmp_path / "again")).provenance.rewrites

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from saucier import config as c
 from saucier.adaptation.starting_weights import rebuild_model
 from saucier.adaptation.surgery.operations import (
     AttentionOperation,
@@ -19,17 +20,17 @@ from saucier.adaptation.surgery.operations import (
     Tokens,
     Windows,
 )
-from saucier.adaptation.surgery.shape import ModelState, check_has_attention
+from saucier.adaptation.surgery.shape import ModelState
 from saucier.adaptation.surgery.stacks import (
     change_hashes,
     group_heads,
     reorder_layers,
     use_blocks,
-    use_features,
     use_mixed_keys,
     use_windows,
 )
 from saucier.adaptation.surgery.tables import add_tokens, extend_positions, keep_tokens, renumber_defaults
+from saucier.errors import InputError
 from saucier.model import Transformer
 
 
@@ -51,15 +52,18 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
 
 def apply_operation(shape: ModelState, by: Operation) -> ModelState:
     """Do one operation."""
-    if isinstance(by, AttentionOperation):
-        check_has_attention(shape)
+    attentions = [part for stack in shape.stacks().values() for part in stack.attentions()]
+    if isinstance(by, AttentionOperation) and not attentions:
+        raise InputError("the model has no attention", where="--attention", remedy="leave it out")
     match by:
         case Windows():
             return use_windows(shape, by)
         case Blocks():
             return use_blocks(shape, by)
         case RandomFeatures():
-            return use_features(shape, by)
+            config = shape.attentions(lambda attention: attention.model_copy(update={
+                "kernel": c.Favor(features=by.count)}))  # where one cannot, building the model says why
+            return shape.put(config, same=0)
         case MixedKeys():
             return use_mixed_keys(shape, by)
         case Hashes():

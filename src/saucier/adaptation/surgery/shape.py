@@ -50,12 +50,6 @@ def take_only_encoder(shape: ModelState, option: str) -> c.Stack:
     return shape.config.encoder
 
 
-def check_has_attention(shape: ModelState) -> None:
-    """Raise `InputError` for a model without self-attention."""
-    if not any(stack.attentions() for stack in shape.stacks().values()):
-        raise InputError("the model has no attention", where="--attention", remedy="leave it out")
-
-
 def check_full_attention(stack: c.Stack, option: str) -> None:
     """Raise `InputError` for attention that is not full already."""
     for attention in stack.attentions():

@@ -19,7 +19,6 @@ from saucier.adaptation.surgery.operations import (
     Hashes,
     Layers,
     MixedKeys,
-    RandomFeatures,
     Windows,
 )
 from saucier.adaptation.surgery.shape import ModelState, check_full_attention, take_only_encoder
@@ -111,12 +110,6 @@ def use_blocks(shape: ModelState, by: Blocks) -> ModelState:
                      same=seen.length)
 
 
-def use_features(shape: ModelState, by: RandomFeatures) -> ModelState:
-    """Let every self-attention weigh by random features; where it cannot, building the model says why."""
-    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
-        "kernel": c.Favor(features=by.count)})), same=0)
-
-
 def use_mixed_keys(shape: ModelState, by: MixedKeys) -> ModelState:
     """Let every token of an encoder see mixtures of keys, each at first the mean of as many neighbours as it takes.
 
@@ -175,7 +168,7 @@ MAPS = re.compile(r"(?:encoder|decoder)\.blocks\.\d+\.\w+\.inner\.(qkv|kv|global
 def group_heads(shape: ModelState, by: GroupedHeads) -> ModelState:
     """Pool the heads for keys and values of every attention by their mean.
 
-    Raises `InputError` for heads that do not divide into so many groups, and where their number differs in the model.
+    Raises `InputError` for heads that do not divide into `count` groups, and where their number differs in the model.
     """
     projections = {node for stack in shape.stacks().values() for block in stack.blocks()
                    for residual in block.sublayers
@@ -183,10 +176,11 @@ def group_heads(shape: ModelState, by: GroupedHeads) -> ModelState:
     if not projections:
         raise InputError("the model has no attention", where="--kv-heads", remedy="leave it out")
     for one in projections:
-        if (one.kv_heads or one.heads) % by.count:
-            raise InputError(f"{one.kv_heads or one.heads} heads do not divide into {by.count} groups",
-                             where="--kv-heads",
-                             remedy=f"give one of {', '.join(list_divisors(one.kv_heads or one.heads))}")
+        heads = one.kv_heads or one.heads
+        if heads % by.count:
+            divisors = ", ".join(str(count) for count in range(1, heads + 1) if heads % count == 0)
+            raise InputError(f"{heads} heads do not divide into {by.count} groups", where="--kv-heads",
+                             remedy=f"give one of {divisors}")
         if not one.key_bias:
             raise InputError("keys without the bias that values have cannot be pooled", where="--kv-heads",
                              remedy="leave it out")
@@ -211,11 +205,6 @@ def pool_heads(weight: Tensor, kind: str, before: tuple[int, int, int], after: t
     groups = after[1] // width
     means = [part.unflatten(0, (groups, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
     return torch.cat([*own, *means])
-
-
-def list_divisors(count: int) -> list[str]:
-    """Return the numbers that divide a number of heads."""
-    return [str(one) for one in range(1, count + 1) if count % one == 0]
 
 
 def reorder_layers(shape: ModelState, by: Layers) -> ModelState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
 
 
 def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
-    """Repeat the rows behind the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
+    """Repeat the rows after the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
 
     Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
     """
@@ -58,7 +59,7 @@ def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
 
 
 def count_past_padding(shape: ModelState) -> ModelState:
-    """Count positions as RoBERTa and Longformer do, from behind the padding id on; the vectors stay where they were."""
+    """Count positions as RoBERTa and Longformer do, from the id after the padding; the vectors stay where they were."""
     positions = shape.config.embed.positions
     if not isinstance(positions, c.Learned) or positions.places != c.InOrder():
         return shape
@@ -109,7 +110,7 @@ def keep_tokens(shape: ModelState, by: Tokens) -> ModelState:
 
 
 def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
-    """Put rows for more tokens behind all others. Texts that are spelled as before give the numbers that they gave.
+    """Put rows for more tokens after all others. Texts that are spelled as before give the numbers that they gave.
 
     Raises `InputError` for a model whose tables are not one row a token.
     """
@@ -161,15 +162,17 @@ def find_new_id(old: int, new: Mapping[int, int]) -> int:
 
 
 def count_fixed_ids(config: c.Transformer) -> int:
-    """Return how many first ids must stay: positions that are counted from behind the padding id depend on it."""
+    """Return how many first ids must stay: positions that are counted from the id after the padding depend on it."""
     places = getattr(config.embed.positions, "places", None)
     return places.padding + 1 if isinstance(places, c.SkipPadding) else 0
 
 
 def renumber_defaults(model: Transformer, new: Mapping[int, int]) -> None:
     """Give a model's defaults of generation, and what it was published with, the new ids, in place."""
-    for values in (model.generation, model.published):
-        values.update({name: renumber_value(value, new) for name, value in values.items() if "token_id" in name})
+    document, generation = ({name: renumber_value(value, new) if "token_id" in name else value
+                             for name, value in values.items()}
+                            for values in (model.provenance.document, model.provenance.generation))
+    model.provenance = replace(model.provenance, document=document, generation=generation)
 
 
 def renumber_value(value: Any, new: Mapping[int, int]) -> Any:

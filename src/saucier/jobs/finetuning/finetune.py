@@ -143,7 +143,7 @@ def prepare_model(job: FinetuningJob) -> None:
                              start=job.start.place, seed=settings.training.seed, fresh_head=settings.fresh_head,
                              mix=settings.mix, device=choose_device("auto"))
     job.model = found.model
-    job.model.generation |= job.splits.task.generation_settings(job.encoding)
+    job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
     job.run_console.say(f"{parameters(job.model.config):,} parameters")
     grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
     for what, names in (("new", found.adopted.new), (grown, found.adopted.wider), ("left behind", found.adopted.left)):

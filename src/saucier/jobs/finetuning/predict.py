@@ -178,7 +178,7 @@ class TaskModel:
     def ask(self, examples: Sequence[Any]) -> TaskAnswers:
         """Answer for some examples."""
         encoding = Encoding(self.tokenizer, self.length, self.model.config,
-                            self.model.generation.get("decoder_start_token_id"))
+                            self.model.provenance.generation.get("decoder_start_token_id"))
         sheet = self.task.encode(examples, encoding)
         dtype = choose_autocast_dtype("auto", next(self.model.parameters()).device)[0]
         answers = self.task.predict(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
@@ -223,7 +223,7 @@ def task_of_published(model: Transformer, where: str) -> TaskConfig:
 
 def output_names(model: Transformer, count: int, where: str) -> tuple[str, ...]:
     """Return the names of a published head's outputs; numbers where it has none."""
-    return label_names(model.published, count, where) or tuple(f"LABEL_{number}" for number in range(count))
+    return label_names(model.provenance.document, count, where) or tuple(f"LABEL_{number}" for number in range(count))
 
 
 def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *,

@@ -5,7 +5,7 @@ A published family gets its own class for the task, so that the result can be wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.writing.writer import special_token_options
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
-from saucier.parts.provenance import Origin
+from saucier.parts.provenance import Origin, Provenance
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import names, recipe
 from saucier.recipes.source import format_overrides
@@ -131,7 +131,7 @@ class RecipeStart:
         """Build it."""
         model = build(self.body(tokenizer), seed=self.seed)
         set_token_spellings(model, tokenizer)
-        model.generation = dict(special_token_options(TokenIds.of(tokenizer.target)))
+        model.provenance = Provenance(generation=special_token_options(TokenIds.of(tokenizer.target)))
         return model
 
 
@@ -188,15 +188,16 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     not fit.
     """
     where = "model" if start is None else str(start)
-    other.published = published_with_tokenizer(other.published, other.config, tokenizer)
+    document = published_with_tokenizer(other.provenance.document, other.config, tokenizer)
+    other.provenance = replace(other.provenance, document=document)
     trained = () if start is None else read_task_labels(find_model_folder(resolve_folder(start)))
     fits = tokenizer.vocab_size <= other.config.input_embed.vocab
     known = labels_of_head(other, wanted, trained, where) if fits else None
     if known is not None and known != wanted.labels and not fresh_head:
         raise other_labels_error(known, wanted.labels, where)
-    document = with_labels(other.published, wanted.labels)
+    document = with_labels(document, wanted.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
-        other.published = document
+        other.provenance = replace(other.provenance, document=document)
         return TaskModelStart(other.to(device), TransferReport((), ()))
     published = None if mix else published_task_config(wanted, document, where)
     name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
@@ -205,20 +206,22 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     set_token_spellings(model, tokenizer)
     removed = remove_unused_parts(other, config)
     found = initialize_from(model, other)
-    model.generation, model.carried = other.generation, other.carried
-    model.origin = None if start is None else Origin.of(start, model, (*found.new, *found.wider))
-    model.published = with_labels({}, wanted.labels) if name is None else document | {"architectures": [name]}
+    model.provenance = replace(
+        other.provenance, rewrites=(),
+        origin=None if start is None else Origin.of(start, model, (*found.new, *found.wider)),
+        document=with_labels({}, wanted.labels) if name is None else {**document, "architectures": [name]})
     return TaskModelStart(model, replace(found, left=found.left + removed))
 
 
-def published_with_tokenizer(document: dict[str, Any], config: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+def published_with_tokenizer(document: Mapping[str, Any], config: c.Transformer,
+                             tokenizer: Tokenizer) -> dict[str, Any]:
     """Return a published config that knows the tokenizer's new tokens and its padding; empty where there is none."""
     if not document:
-        return document
+        return {}
     more = {"vocab_size": tokenizer.vocab_size} if tokenizer.vocab_size > config.embed.vocab else {}
     if document.get("pad_token_id") is None and tokenizer.pad_id is not None:
         more["pad_token_id"] = tokenizer.pad_id
-    return document | more
+    return {**document, **more}
 
 
 def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ...] = (),
@@ -233,7 +236,7 @@ def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ..
     classes = getattr(head, "classes", None)
     if classes is None:
         return wanted.labels
-    names = label_names(other.published, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
+    names = label_names(other.provenance.document, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
     if not are_default_labels(names):
         return names
     if told and len(told) == classes:
@@ -245,7 +248,8 @@ def name_labels(model: Transformer, folder: Path) -> None:
     """Give a model the names of its outputs that stand beside it in a folder, where they are as many."""
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
-        model.published = with_labels(model.published, labels)
+        document = with_labels(model.provenance.document, labels)
+        model.provenance = replace(model.provenance, document=document)
 
 
 def are_default_labels(labels: tuple[str, ...]) -> bool:
@@ -262,7 +266,7 @@ def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: s
                       remedy="begin with a new head: fresh_head=true, or give task.labels in the head's order")
 
 
-def with_labels(document: dict[str, Any], labels: tuple[str, ...]) -> dict[str, Any]:
+def with_labels(document: Mapping[str, Any], labels: tuple[str, ...]) -> dict[str, Any]:
     """Return a published config with other labels; the labels alone where there is none."""
     if not labels:
         return dict(document)
@@ -281,7 +285,7 @@ def published_task_config(wanted: RequiredHead, document: dict[str, Any], where:
              if not wanted.labels or names_labels(layout, name)]
     if not found:
         return None
-    return found[0], published_tree(layout.spelled(layout, document), document, found[0], where)
+    return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)
 
 
 def names_labels(layout: Layout, published: str) -> bool:

@@ -139,7 +139,8 @@ def load_start_weights(model: Transformer, start: Path, job: PretrainingJob) -> 
     known, tokenizer = (one if model.config.source is None else one.target  # whose tokens have the shared table
                         for one in (load_tokenizer(start), job.prepared_data.tokenizer))
     found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, tokenizer)))
-    model.origin = Origin.of(start, model, (*found.new, *found.wider))
+    origin = Origin.of(start, model, (*found.new, *found.wider))
+    model.provenance = replace(model.provenance, origin=origin)
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:
             job.run_console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
@@ -159,7 +160,7 @@ def build_job_model(job: PretrainingJob) -> Transformer:
     if job.recipe.tuning is not None:
         for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
             job.run_console.say(line)
-    model.generation = dict(special_token_options(written_token_ids(job.recipe, job.prepared_data.tokenizer)))
+    model.generation = special_token_options(written_token_ids(job.recipe, job.prepared_data.tokenizer))
     return model
 
 

@@ -101,7 +101,7 @@ def language_model_config(folder: Path) -> c.Transformer:
     if layout is None:
         raise InputError("this model gives no tokens, so it cannot go on with text", where=where,
                          remedy="give a model with a language head")
-    spelled = layout.spelled(layout, document)
+    spelled = layout.choose_layout(layout, document)
     return published_tree(spelled, document, class_of(layout, document, "language", where), where)
 
 

@@ -130,7 +130,7 @@ def generate_answer(prompted_model: PromptedModel, text: str, tokens: int, stop:
         ("eos_token_id", own.eos_id), ("pad_token_id", own.pad_id)) if value is not None}
     found = generate(prompted_model.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
                      stop_strings=list(stop) or None, tokenizer=own, do_sample=False,
-                     **{**special, **prompted_model.model.generation})
+                     **{**special, **prompted_model.model.provenance.generation})
     answer = own.decode(found[0, 1 if prompted_model.is_encoder_decoder else ids.shape[1]:].tolist())
     for one in stop:
         answer = answer.split(one, 1)[0]

@@ -90,7 +90,7 @@ class PromptedModel:
 
     def _of_pairs(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
         labels = [self.tokenizer.target.encode(answer.strip()) for answer in answers]
-        begin = find_start_token(self.model.config, resolve_options({}, self.model.generation))
+        begin = find_start_token(self.model.config, resolve_options({}, self.model.provenance.generation))
         rows, mask = self.padded([[begin, *one[:-1]] for one in labels])
         source = self.tensor([self.encode(prompt)]).expand(len(rows), -1)
         return sum_log_probabilities(self.model(source, decoder_input_ids=rows, decoder_attention_mask=mask).logits,

@@ -215,7 +215,7 @@ def target_start_options(opened: TranslationModel, target: int, known: Mapping[s
     mBART's decoder starts with the language (Liu et al. 2020, §2.2); those of mBART-50, M2M-100 and NLLB start with
     the end token, and the language is forced behind it (Tang et al. 2020, §2; Fan et al. 2021, §3.1).
     """
-    start = opened.model.generation.get("decoder_start_token_id")
+    start = opened.model.provenance.generation.get("decoder_start_token_id")
     if start is None or start in known.values():
         return {"decoder_start_token_id": target, "forced_bos_token_id": None}
     return {"decoder_start_token_id": start, "forced_bos_token_id": target}

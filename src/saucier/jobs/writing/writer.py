@@ -70,7 +70,7 @@ class Writer:
     @property
     def special(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
-        return {name: self.model.generation.get(name, number)
+        return {name: self.model.provenance.generation.get(name, number)
                 for name, number in special_token_options(self.ids).items()}
 
     @property

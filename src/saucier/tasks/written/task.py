@@ -86,7 +86,8 @@ class WritingTask(Task, Protocol):
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        fitted: WritingTask = with_config(self, writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
+        longest = writing.model_copy(update={"tokens": longest_response(encoded)})
+        fitted: WritingTask = with_config(self, writing=longest)
         return fitted
 
     @property

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feeds import evaluation_mode
 from saucier.generation.options import (
     ChainStrategy,
     GenerationOptions,
@@ -25,6 +24,7 @@ from saucier.generation.options import (
     SequentialOrder,
     resolve_options,
 )
+from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import Processor, Suppress, TopK, apply_processors
 from saucier.generation.prompt import check_mask, check_tokens, make_distribution
 from saucier.generation.search import Greedy, Sample, Step, decode
@@ -259,8 +259,8 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
     mask = check_mask(model.config.embed, ids, mask, padding=options.padding)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
-    with evaluation_mode(model):
-        masked = find_masked_places(model, ids, mask, strategy.mask, options.suppress_tokens)
+    with torch.inference_mode():
+        masked = find_masked_places(inference_view(model), ids, mask, strategy.mask, options.suppress_tokens)
         walk = ChainState(masked, ids, Sample.seeded(options.seed, ids.device), tuple(make_distribution(options)))
         search = make_chain_search(walk, strategy)
         decode(HiddenFeed(masked, search.begin()), search)

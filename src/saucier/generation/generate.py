@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from saucier import config as c
@@ -19,13 +20,12 @@ from saucier.generation.feeds import (
     MemoryFeed,
     Prompt,
     RereadFeed,
-    evaluation_mode,
     make_reader,
     prediction_kind,
 )
 from saucier.generation.mask_predict import mask_predict
 from saucier.generation.options import GenerationOptions, Gibbs, MaskPredict, MetropolisHastings, resolve_options
-from saucier.generation.packed_weights import use_packed_weights
+from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
@@ -86,7 +86,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     if listener is not None and chosen.num_beams > 1:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")
-    with evaluation_mode(model):
+    with torch.inference_mode():
         check_tokens(chosen, model.config.output_embed.vocab)
         prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
@@ -122,13 +122,13 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     memory = stack.memory is not None and stack.memory.evaluation
     cached = cached or config.encoder is not None
     if cached and not memory and config.decoder is not None and isinstance(prediction_kind(config), c.NextToken):
-        reads = model if compiled else use_packed_weights(model)
-        read = make_compiled_reader(model) if compiled else make_reader(reads)
-        return CachedFeed(reads, prompt, read=read, copies=copies, capacity=capacity)
+        view = inference_view(model if compiled else use_packed_weights(model))
+        read = make_compiled_reader(model) if compiled else make_reader(view)
+        return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
-    return (MemoryFeed if memory else RereadFeed)(use_packed_weights(model), prompt, copies=copies)
+    return (MemoryFeed if memory else RereadFeed)(inference_view(use_packed_weights(model)), prompt, copies=copies)
 
 
 def make_search(options: GenerationOptions, prompt: Prompt, rules: SearchRules) -> Search:

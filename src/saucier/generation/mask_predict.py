@@ -12,8 +12,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feeds import evaluation_mode
 from saucier.generation.options import GenerationOptions, MaskPredict
+from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import forbid_tokens
 from saucier.generation.prompt import check_tokens, find_fill_token, read_prompt
 from saucier.generation.search import Step, decode
@@ -94,7 +94,8 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
     strategy, token = options.strategy, find_mask_token(model.config, options)
     assert isinstance(strategy, MaskPredict), "chosen by it"
     check_tokens(options, model.config.output_embed.vocab)
-    with evaluation_mode(model):
+    model = inference_view(model)
+    with torch.inference_mode():
         prompt = read_prompt(model, ids, mask, options=options)
         output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
         lengths = predict_lengths(model, output.pooler_output, strategy, find_max_length(options))

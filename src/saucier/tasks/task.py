@@ -15,6 +15,7 @@ import torch
 from saucier import config as c
 from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import InputError, shorten_text
+from saucier.generation.packed_weights import inference_view
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labels import run_model
@@ -87,15 +88,11 @@ class Predictor:
     def outputs(self, sheet: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
         device = next(self.model.parameters()).device
-        was = self.model.training
-        self.model.eval()
-        try:
-            with torch.no_grad(), autocast(self.dtype, device):
-                for rows in order_by_length(sheet, self.batch):
-                    batch = move_batch(rows.sheet.batch(rows.units), device)
-                    yield rows.units, batch, run_model(self.model, batch)
-        finally:  # also where the reader wants no more, or the model fails
-            self.model.train(was)
+        model = inference_view(self.model)
+        with torch.no_grad(), autocast(self.dtype, device):
+            for rows in order_by_length(sheet, self.batch):
+                batch = move_batch(rows.sheet.batch(rows.units), device)
+                yield rows.units, batch, run_model(model, batch)
 
     def logits(self, sheet: EncodedExamples) -> torch.Tensor:
         """Return the head's numbers for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.options import GenerationOptions, MaskPredict
+from saucier.generation.decoding import MaskPredict
+from saucier.generation.options import GenerationOptions
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import forbid_tokens
 from saucier.generation.prompt import check_tokens, find_fill_token, read_prompt
@@ -85,14 +86,14 @@ class MaskPredictSearch:
         return self.sure.masked_fill(~self.real, 0.0).sum(1) / self.lengths
 
 
-def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Tensor:
+def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions,
+                 strategy: MaskPredict) -> Tensor:
     """Write the likeliest targets. Shapes: ids and mask [B, S] -> [B, 1 + T], each behind the start token, then filled.
 
     `max_new_tokens` bounds the lengths that are tried. Raises `InputError` for a model that tells no lengths, and for
     options that ask for several texts or for chance.
     """
-    strategy, token = options.strategy, find_mask_token(model.config, options)
-    assert isinstance(strategy, MaskPredict), "chosen by it"
+    token = find_mask_token(model.config, options)
     check_tokens(options, model.config.output_embed.vocab)
     model = inference_view(model)
     with torch.inference_mode():

@@ -129,7 +129,7 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
         if kind not in runs:
             runs[kind] = STEPS.get(model, (kind, torch.get_num_threads()), lambda: load_step(model, kind, state))
         logits = runs[kind](flatten_arguments(tokens, state))
-        state.cache.length += 1
+        state.cache.advance(1)
         return logits
 
     return read

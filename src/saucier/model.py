@@ -273,7 +273,7 @@ class Transformer(nn.Module):
         record: list[Tensor] | None = [] if wanted.hidden or self.mix is not None else None
         hidden = stack(embed(side), context, record)
         if side.cache is not None:
-            side.cache.length += side.ids.shape[1]
+            side.cache.advance(side.ids.shape[1])
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
         done = StackResult(hidden, side.layout, states, None, None, mems=context.remembered,
                            routers=tuple(context.router_logits) or None, finals=tuple(context.final_states))

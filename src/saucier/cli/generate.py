@@ -13,7 +13,7 @@ import typer
 from saucier.cli.arguments import AsJson, Base, Run, new_file
 
 if TYPE_CHECKING:
-    from saucier.generation.options import ChainStrategy
+    from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import Direction
     from saucier.jobs.writing.batches import BatchWriter
     from saucier.jobs.writing.writer import GenerationSettings
@@ -120,7 +120,7 @@ def read_strategy_option(opened: OpenModel, generation_settings: GenerationSetti
     """Understand --strategy: a part of the manner, or a chain of its own."""
     if said is None:
         return generation_settings, None
-    from saucier.generation.options import MaskPredict
+    from saucier.generation.decoding import MaskPredict
     from saucier.jobs.writing.writer import read_strategy
 
     read = read_strategy(said, opened.tokenizer)

@@ -15,7 +15,7 @@ from saucier import config as c
 from saucier.config import longest_input
 from saucier.config.questions import global_terms
 from saucier.errors import InputError
-from saucier.generation.feeds import evaluation_mode
+from saucier.generation.packed_weights import inference_view
 from saucier.model import Transformer
 from saucier.text.rows.batch import make_generator
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -114,9 +114,9 @@ def compare_models(before: Transformer, after: Transformer, texts: Sequence[str]
         raise InputError(f"the tokenizer has {tokenizer.vocab_size} tokens, and the model {before.config.embed.vocab}",
                          where="--text", remedy="give the model's own tokenizer beside it, or leave the text out")
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    one, other = RenumberedModel(before), RenumberedModel(after, new)
+    one, other = RenumberedModel(inference_view(before)), RenumberedModel(inference_view(after), new)
     unchanged = int(min(same, one.room))
-    with evaluation_mode(before), evaluation_mode(after):
+    with torch.inference_mode():
         cut = [[row for text in ids for row in cut_pieces(text, size, tokenizer)] for size in (unchanged, one.room)]
         short = [row for row in cut[0] if other.spells(row)][:PIECES] if unchanged > LEAST_TOKENS else []
         long = [row for row in cut[1] if len(row) > unchanged and other.spells(row)][:PIECES]

@@ -6,43 +6,18 @@ Letters: B prompts, N beams, C candidates (a few times N), L length, V vocab.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier.generation.decoding import Beams
 from saucier.generation.processors import apply_processors
 from saucier.generation.search import EndLength, SearchRules, Step, TokenSelection, find_ended_rows
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beams:
-    """How a beam search weighs and ends."""
-
-    width: int
-    length_penalty: float = 1.0
-    early_stopping: bool | Literal["never"] = False
-    returned: int = 1
-    ends: int = 0
-    """Number of end tokens: so many candidates of a beam may end at one step."""
-
-    @property
-    def candidates(self) -> int:
-        """How many continuations are looked at, so that `width` of them go on whatever ends."""
-        return max(2, 1 + self.ends) * self.width
-
-    def score(self, total: Tensor, new: int) -> Tensor:
-        """Divide a sum of log probabilities by the number of new tokens to the power of the penalty.
-
-        Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq
-        14.
-        """
-        return total / math.pow(new, self.length_penalty)
 
 
 @dataclass(slots=True)
@@ -52,7 +27,7 @@ class Hypotheses:
     ids: Tensor
     """[B, C, limit]."""
     scores: Tensor
-    """[B, C], sums of log probabilities, or what `Beams.score` made of them."""
+    """[B, C], sums of log probabilities, or what `BeamSearch.score` made of them."""
     lengths: Tensor
     """[B, C], new tokens."""
     done: Tensor
@@ -83,12 +58,14 @@ class BeamSearch:
     unfinished candidates go on.
     """
 
-    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, *, beams: Beams) -> None:
-        """Begin at the prompt [B, L], every beam of a row the same."""
+    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, *, beams: Beams, ends: int) -> None:
+        """Begin at the prompt [B, L], every beam of a row the same; there are `ends` end tokens."""
         self.rules, self.choice, self.beams = rules, choice, beams
+        self.candidates = max(2, 1 + ends) * beams.beams
+        """How many continuations are looked at, so that as many as there are beams go on whatever ends."""
         self.stops = (*rules.stops, EndLength(rules.limit))
         self.start = self.length = prompt.shape[1]
-        rows, width = prompt.shape[0], beams.width
+        rows, width = prompt.shape[0], beams.beams
         ids = prompt.new_full((rows, width, rules.limit), rules.fill)
         ids[:, :, :self.length] = prompt[:, None]
         scores = torch.full((rows, width), OUT, device=prompt.device)
@@ -103,11 +80,12 @@ class BeamSearch:
     def advance(self, logits: Tensor) -> Step:
         """Extend all beams and keep the best. Shapes: logits [B·N, V]."""
         candidates, beams = self.extended(logits)
-        self.running, places = self.unfinished(candidates).best(self.beams.width)
+        self.running, places = replace(candidates, scores=candidates.scores + candidates.done * OUT).best(
+            self.beams.beams)
         self.keep(candidates)
         self.length += 1
         self.finished = not self.may_go_on(bool(candidates.done.all()))
-        rows = beams.gather(1, places) + torch.arange(len(beams), device=beams.device)[:, None] * self.beams.width
+        rows = beams.gather(1, places) + torch.arange(len(beams), device=beams.device)[:, None] * self.beams.beams
         return Step(self.running.ids[:, :, self.length - 1].flatten(), rows.flatten())
 
     def extended(self, logits: Tensor) -> tuple[Hypotheses, Tensor]:
@@ -117,7 +95,7 @@ class BeamSearch:
         scores = apply_processors(self.rules.processors, so_far, F.log_softmax(logits, dim=-1))
         vocab = scores.shape[-1]
         total = (scores.view(rows, width, vocab) + self.running.scores[..., None]).view(rows, -1)
-        picked = self.choice(total, self.beams.candidates)
+        picked = self.choice(total, self.candidates)
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)
         texts[:, :, self.length] = picked % vocab
@@ -125,28 +103,31 @@ class BeamSearch:
         lengths = torch.full_like(picked, self.length + 1 - self.start)
         return Hypotheses(texts, total.gather(1, picked), lengths, done), beams
 
-    def unfinished(self, candidates: Hypotheses) -> Hypotheses:
-        """Return the candidates with those out of the running that have ended."""
-        return Hypotheses(candidates.ids, candidates.scores + candidates.done * OUT, candidates.lengths,
-                          candidates.done)
-
     def keep(self, candidates: Hypotheses) -> None:
         """Let ended hypotheses among the best `width` candidates take the places of worse ones."""
-        among_best = torch.arange(self.beams.candidates, device=candidates.done.device) < self.beams.width
+        among_best = torch.arange(self.candidates, device=candidates.done.device) < self.beams.beams
         ends = candidates.done & among_best
         full = self.kept.done.all(1, keepdim=True) & (self.beams.early_stopping is True)
-        scores = self.beams.score(candidates.scores, self.length + 1 - self.start)
+        scores = self.score(candidates.scores, self.length + 1 - self.start)
         for out in (full, ~self.hopeful, ~ends):
             scores = scores + out * OUT
         ending = Hypotheses(candidates.ids, scores, candidates.lengths, ends)
-        self.kept, _ = self.kept.with_others(ending).best(self.beams.width)
+        self.kept, _ = self.kept.with_others(ending).best(self.beams.beams)
+
+    def score(self, total: Tensor, new: int) -> Tensor:
+        """Divide a sum of log probabilities by the number of new tokens to the power of the penalty.
+
+        Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq
+        14.
+        """
+        return total / math.pow(new, self.beams.length_penalty)
 
     def may_go_on(self, all_ended: bool) -> bool:
         """Say whether a running beam can go on and may still beat a kept hypothesis."""
         eventual = self.length - self.start
         if self.beams.early_stopping == "never" and self.beams.length_penalty > 0:
             eventual = self.rules.limit - self.start
-        possible = self.beams.score(self.running.scores[:, :1], eventual)
+        possible = self.score(self.running.scores[:, :1], eventual)
         worst = torch.where(self.kept.done, self.kept.scores.min(1, keepdim=True).values, OUT)
         self.hopeful = self.hopeful & (possible > worst).any(1, keepdim=True)
         enough = self.beams.early_stopping is True and bool(self.kept.done.all())
@@ -154,6 +135,6 @@ class BeamSearch:
 
     def result(self) -> Tensor:
         """The best hypotheses of each prompt, the best first. Shapes: -> [B·returned, L]."""
-        count = self.beams.returned
+        count = self.beams.texts
         longest = int(self.kept.lengths[:, :count].max())
         return self.kept.ids[:, :count, :self.start + longest].flatten(0, 1)

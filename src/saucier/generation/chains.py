@@ -5,7 +5,7 @@ Every row is a chain of its own. Letters: R rows, L length, V vocab, F places th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,21 +13,22 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feeds import evaluation_mode
-from saucier.generation.options import (
+from saucier.generation.decoding import (
     ChainStrategy,
-    GenerationOptions,
     Gibbs,
     LogProbabilities,
+    MarkovChains,
     MetropolisHastings,
     RandomOrder,
     RawScores,
+    Sampling,
     SequentialOrder,
-    resolve_options,
 )
+from saucier.generation.options import GenerationOptions, resolve_options
+from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import Processor, Suppress, TopK, apply_processors
 from saucier.generation.prompt import check_mask, check_tokens, make_distribution
-from saucier.generation.search import Greedy, Sample, Step, decode
+from saucier.generation.search import Sample, Step, TokenSelection, decode, pick_likeliest
 from saucier.model import Transformer
 
 ROWS = 512
@@ -112,19 +113,27 @@ class HiddenFeed:
         return self.masked.logits(step.tokens, step.places, self.masked.padding)
 
 
-@dataclass(slots=True)
-class ChainState:
-    """Texts on their way, and the place of each that is drawn next."""
+class ChainSearch:
+    """Texts on their way, and the place of each that is drawn next: what the searches of all strategies share."""
 
-    masked: MaskedModel
-    ids: Tensor
-    draw: Sample
-    processors: tuple[Processor, ...]
-    """What shapes the distribution that tokens are drawn from."""
-    places: Tensor = field(init=False)
-    """[R]."""
+    def __init__(self, masked: MaskedModel, ids: Tensor, drawn: Sampling, strategy: ChainStrategy) -> None:
+        """Begin at texts [R, L]; `drawn` shapes the distribution that tokens are drawn from."""
+        self.masked, self.ids, self.order, self.steps = masked, ids, strategy.order, strategy.steps
+        self.draw = Sample.seeded(drawn.seed, ids.device)
+        self.processors: tuple[Processor, ...] = tuple(make_distribution(drawn))
+        self.places = ids[:, 0]
+        self.done = 0
 
-    def go(self, step: int, order: RandomOrder | SequentialOrder) -> Step:
+    def begin(self) -> Step:
+        """Choose the first places."""
+        return self.choose_places(self.done, self.order)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done."""
+        return self.done == self.steps
+
+    def choose_places(self, step: int, order: RandomOrder | SequentialOrder) -> Step:
         """Choose the place of each row that comes at a step."""
         free = self.masked.free
         match order:
@@ -136,105 +145,88 @@ class ChainState:
                 self.places = ((free.cumsum(1) == wanted[:, None]) & free).int().argmax(1)
         return Step(self.ids, places=self.places)
 
-    def redraw(self, logits: Tensor, processors: tuple[Processor, ...], choice: Sample | Greedy | None = None) -> None:
-        """Write what is drawn into the places. Shapes: logits [R, V]."""
+    def redraw(self, logits: Tensor, processors: tuple[Processor, ...], choice: TokenSelection) -> None:
+        """Write what is chosen into the places. Shapes: logits [R, V]."""
         scores = apply_processors(processors, self.ids, logits)
-        self.ids = self.ids.scatter(1, self.places[:, None], (choice or self.draw)(scores, 1))
-
-
-class GibbsSearch:
-    """Takes every draw."""
-
-    def __init__(self, walk: ChainState, strategy: Gibbs) -> None:
-        """Begin at the texts of the walk."""
-        self.walk, self.strategy, self.done = walk, strategy, 0
-        self.whole = tuple(one for one in walk.processors if not isinstance(one, TopK))
-
-    def begin(self) -> Step:
-        """Choose the first places."""
-        return self.walk.go(0, self.strategy.order)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
-        return self.done == self.strategy.steps
-
-    def advance(self, logits: Tensor) -> Step:
-        """Draw the tokens of this step. Shapes: logits [R, V]."""
-        walk, burn_in = self.walk, self.strategy.burn_in
-        cut = len(self.whole) < len(walk.processors)
-        if burn_in is not None and self.done < burn_in:
-            walk.redraw(logits, self.whole)
-        else:
-            walk.redraw(logits, walk.processors, None if burn_in is None or cut else Greedy())
-        self.done += 1
-        return walk.go(self.done, self.strategy.order)
+        self.ids = self.ids.scatter(1, self.places[:, None], choice(scores, 1))
 
     def result(self) -> Tensor:
         """The texts. Shapes: -> [R, L]."""
-        return self.walk.ids
+        return self.ids
 
     def chains(self) -> Chains:
         """Where the chains have come to."""
-        return Chains(self.walk.ids.clone())
+        return Chains(self.ids.clone())
 
 
-class MetropolisSearch:
+class GibbsSearch(ChainSearch):
+    """Takes every draw."""
+
+    def __init__(self, masked: MaskedModel, ids: Tensor, drawn: Sampling, strategy: Gibbs) -> None:
+        """Begin at texts [R, L]."""
+        super().__init__(masked, ids, drawn, strategy)
+        self.burn_in = strategy.burn_in
+        self.whole = tuple(one for one in self.processors if not isinstance(one, TopK))
+
+    def advance(self, logits: Tensor) -> Step:
+        """Draw the tokens of this step. Shapes: logits [R, V]."""
+        cut = len(self.whole) < len(self.processors)
+        if self.burn_in is not None and self.done < self.burn_in:
+            self.redraw(logits, self.whole, self.draw)
+        else:
+            self.redraw(logits, self.processors, self.draw if self.burn_in is None or cut else pick_likeliest)
+        self.done += 1
+        return self.choose_places(self.done, self.order)
+
+
+class MetropolisSearch(ChainSearch):
     """Writes every place once, then takes a draw as the energies of both texts say."""
 
-    def __init__(self, walk: ChainState, strategy: MetropolisHastings) -> None:
-        """Begin at the texts of the walk."""
-        self.walk, self.strategy = walk, strategy
-        self.sweep = int(walk.masked.free.sum(1).max())
-        self.done, self.proposed, self.accepted = -self.sweep, 0, 0
-        self.energy = torch.zeros(len(walk.ids), device=walk.ids.device)
+    def __init__(self, masked: MaskedModel, ids: Tensor, drawn: Sampling, strategy: MetropolisHastings) -> None:
+        """Begin at texts [R, L]."""
+        super().__init__(masked, ids, drawn, strategy)
+        self.kind, self.proposed, self.accepted = strategy.energy, 0, 0
+        self.sweep = int(masked.free.sum(1).max())
+        self.done = -self.sweep
+        self.energy = torch.zeros(len(ids), device=ids.device)
 
     def begin(self) -> Step:
         """Choose the first places, from the left."""
-        return self.walk.go(0, SequentialOrder())
-
-    @property
-    def finished(self) -> bool:
-        """Whether all steps are done."""
-        return self.done == self.strategy.steps
+        return self.choose_places(0, SequentialOrder())
 
     def advance(self, logits: Tensor) -> Step:
         """Draw a token of each row, and take it or not. Shapes: logits [R, V]."""
         if self.done < 0:
-            self.walk.redraw(logits, self.walk.processors)
+            self.redraw(logits, self.processors, self.draw)
         else:
-            self.propose(apply_processors(self.walk.processors, self.walk.ids, logits).log_softmax(-1))
+            self.propose(apply_processors(self.processors, self.ids, logits).log_softmax(-1))
         self.done += 1
         if self.done < 0:
-            return self.walk.go(self.done + self.sweep, SequentialOrder())
+            return self.choose_places(self.done + self.sweep, SequentialOrder())
         if self.done == 0:
-            self.energy = self.walk.masked.energy(self.walk.ids, self.strategy.energy)
-        return self.walk.go(self.done, self.strategy.order)
+            self.energy = self.masked.energy(self.ids, self.kind)
+        return self.choose_places(self.done, self.order)
 
     def propose(self, scores: Tensor) -> None:
         """One step of Metropolis-Hastings. Shapes: scores [R, V], log probabilities."""
-        walk, places = self.walk, self.walk.places[:, None]
-        old, new = walk.ids.gather(1, places), walk.draw(scores, 1)
-        log_uniform = torch.rand(len(walk.ids), generator=walk.draw.generator, device=walk.ids.device).log()
+        places = self.places[:, None]
+        old, new = self.ids.gather(1, places), self.draw(scores, 1)
+        log_uniform = torch.rand(len(self.ids), generator=self.draw.generator, device=self.ids.device).log()
         moved = (old != new)[:, 0].nonzero()[:, 0]
         self.proposed += len(moved)
         if not len(moved):
             return
-        other = walk.ids.scatter(1, places, new)[moved]
-        costs = walk.masked.energy(other, self.strategy.energy, moved)
+        other = self.ids.scatter(1, places, new)[moved]
+        costs = self.masked.energy(other, self.kind, moved)
         back = (scores.gather(1, old) - scores.gather(1, new))[moved, 0]
         taken = log_uniform[moved] < self.energy[moved] - costs + back
         self.accepted += int(taken.sum())
-        walk.ids = walk.ids.index_copy(0, moved[taken], other[taken])
+        self.ids = self.ids.index_copy(0, moved[taken], other[taken])
         self.energy = self.energy.index_copy(0, moved[taken], costs[taken])
-
-    def result(self) -> Tensor:
-        """The texts. Shapes: -> [R, L]."""
-        return self.walk.ids
 
     def chains(self) -> Chains:
         """Where the chains have come to."""
-        return Chains(self.walk.ids.clone(), self.proposed, self.accepted, self.energy.clone())
+        return Chains(self.ids.clone(), self.proposed, self.accepted, self.energy.clone())
 
 
 def walk(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any) -> Chains:
@@ -250,30 +242,24 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
     """Run the chains that the options ask for. Shapes: ids and mask [B, L]."""
     check_masked_model(model.config)
     check_tokens(options, model.config.embed.vocab)
-    strategy = options.strategy
-    if not isinstance(strategy, Gibbs | MetropolisHastings) or ids is None:
+    chains = options.decoding
+    if not isinstance(chains, MarkovChains) or ids is None:
         raise InputError("chains need a strategy, and a text with mask tokens to begin with",
                          where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
     ids = ids.to(model.embed.tokens.weight.device)
     mask = check_mask(model.config.embed, ids, mask, padding=options.padding)
-    copies = options.num_return_sequences
+    copies = chains.drawn.texts
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
-    with evaluation_mode(model):
-        masked = find_masked_places(model, ids, mask, strategy.mask, options.suppress_tokens)
-        walk = ChainState(masked, ids, Sample.seeded(options.seed, ids.device), tuple(make_distribution(options)))
-        search = make_chain_search(walk, strategy)
+    with torch.inference_mode():
+        masked = find_masked_places(inference_view(model), ids, mask, chains.strategy.mask, options.suppress_tokens)
+        match chains.strategy:
+            case Gibbs() as strategy:
+                search: GibbsSearch | MetropolisSearch = GibbsSearch(masked, ids, chains.drawn, strategy)
+            case MetropolisHastings() as strategy:
+                search = MetropolisSearch(masked, ids, chains.drawn, strategy)
         decode(HiddenFeed(masked, search.begin()), search)
     return search.chains()
-
-
-def make_chain_search(walk: ChainState, strategy: ChainStrategy) -> GibbsSearch | MetropolisSearch:
-    """Return the search that takes the steps of a strategy."""
-    match strategy:
-        case Gibbs():
-            return GibbsSearch(walk, strategy)
-        case MetropolisHastings():
-            return MetropolisSearch(walk, strategy)
 
 
 def find_masked_places(model: Transformer, ids: Tensor, mask: Tensor | None, token: int,

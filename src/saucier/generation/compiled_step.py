@@ -16,6 +16,7 @@ import inspect
 import os
 import platform
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from saucier import config as c
 from saucier import parts as parts_package
 from saucier.errors import InputError, WorkError
 from saucier.generation.feeds import ReadToken, State
-from saucier.generation.packed_weights import MadeFromWeights
+from saucier.generation.packed_weights import MadeFromWeights, copy_modules
 from saucier.model import Transformer
 from saucier.parts.attention import SelfAttention
 from saucier.parts.feed_forward import Experts
@@ -128,7 +129,7 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
         if kind not in runs:
             runs[kind] = STEPS.get(model, (kind, torch.get_num_threads()), lambda: load_step(model, kind, state))
         logits = runs[kind](flatten_arguments(tokens, state))
-        state.cache.length += 1
+        state.cache.advance(1)
         return logits
 
     return read
@@ -149,14 +150,16 @@ def load_step(model: Transformer, kind: Kind, state: State) -> Run:
     from torch._inductor import aoti_load_package
 
     path = cache_folder() / f"step-{digest_step(model, kind)}.pt2"
-    if not path.is_file():
+    try:
+        os.utime(path)  # the oldest is the one that was not used for longest; other processes remove it
+    except FileNotFoundError:
         compile_to(path, model, kind, state)
         discard_oldest(path.parent)
-    path.touch()  # the oldest is the one that was not used for longest
-    package = aoti_load_package(str(path), run_single_threaded=True)
+    package, one_at_a_time = aoti_load_package(str(path), run_single_threaded=True), threading.Lock()
 
     def run(flat: list[Tensor]) -> Tensor:
-        scores: Tensor = package.loader.boxed_run(flat)[0]
+        with one_at_a_time:  # `run_single_threaded` leaves PyTorch's own lock out
+            scores: Tensor = package.loader.boxed_run(flat)[0]
         return scores
 
     return run
@@ -271,4 +274,5 @@ def export_step(model: Transformer, kind: Kind, state: State) -> torch.export.Ex
         make_example(rows, source) if kind.source_padded else nothing,
     ]
     values, sizes = zip(*given, strict=True)
-    return torch.export.export(OneToken(model), values, dynamic_shapes=sizes, strict=False)
+    # Of a copy: tracing puts other tensors in the place of parameters, and other threads may read the model.
+    return torch.export.export(OneToken(copy_modules(model)), values, dynamic_shapes=sizes, strict=False)

@@ -6,8 +6,7 @@ Letters: B prompts, R rows (prompts times copies), L length, S source length, M 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -134,25 +133,6 @@ class CachedFeed:
         if self.state.positions is not None:
             self.state.positions = self.state.positions + 1
         return logits.float()
-
-
-@contextmanager
-def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Switch dropout, gradients and `model.compile()` off for a while.
-
-    What `model.compile()` makes serves passes of many tokens; it would be made again for the steps of a search.
-    """
-    was_training, compiled = model.training, model._compiled_call_impl
-    model._compiled_call_impl = None
-    if was_training:
-        model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model._compiled_call_impl = compiled
-        if was_training:
-            model.train()
 
 
 def prediction_kind(config: c.Transformer) -> c.Predicts:

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.beams import Beams, BeamSearch
+from saucier.generation.beams import BeamSearch
 from saucier.generation.chains import run_chains
 from saucier.generation.compiled_step import make_compiled_reader
-from saucier.generation.feeds import (
-    CachedFeed,
-    MemoryFeed,
-    Prompt,
-    RereadFeed,
-    evaluation_mode,
-    make_reader,
-    prediction_kind,
-)
+from saucier.generation.decoding import Beams, Greedy, LeftToRight, MarkovChains, MaskPredict, Sampling
+from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, make_reader, prediction_kind
 from saucier.generation.mask_predict import mask_predict
-from saucier.generation.options import GenerationOptions, Gibbs, MaskPredict, MetropolisHastings, resolve_options
-from saucier.generation.packed_weights import use_packed_weights
+from saucier.generation.options import resolve_options
+from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
@@ -36,15 +30,14 @@ from saucier.generation.prompt import (
 )
 from saucier.generation.search import (
     Feed,
-    Greedy,
     Listener,
     RowSearch,
     Sample,
     Search,
     SearchRules,
     TextDecoder,
-    TokenSelection,
     decode,
+    pick_likeliest,
 )
 from saucier.model import Transformer
 from saucier.parts.prefix import SoftPrompt
@@ -78,25 +71,26 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
     chosen = resolve_options(choose_strategy(model.config, options), model.provenance.generation)
-    match chosen.strategy:
-        case MaskPredict():
-            return mask_predict(model, input_ids, attention_mask, chosen)
-        case Gibbs() | MetropolisHastings():
+    match chosen.decoding:
+        case MaskPredict() as strategy:
+            return mask_predict(model, input_ids, attention_mask, chosen, strategy)
+        case MarkovChains():
             return run_chains(model, input_ids, attention_mask, chosen).ids
-    if listener is not None and chosen.num_beams > 1:
-        raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
-                         remedy="use num_beams=1")
-    with evaluation_mode(model):
+        case Beams() if listener is not None:
+            raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
+                             remedy="use num_beams=1")
+        case Greedy() | Sampling() | Beams() as decoding:
+            copies = decoding.rows
+    with torch.inference_mode():
         check_tokens(chosen, model.config.output_embed.vocab)
         prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         check_length(model.config, prompt, limit, ahead=count_prefix_positions(model))
-        copies = chosen.num_beams if chosen.num_beams > 1 else chosen.num_return_sequences
         rules = make_search_rules(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
         feed = make_feed(model, prompt, copies=copies, capacity=limit, compiled=compile,
                          cached=chosen.use_cache)
-        ids = decode(feed, make_search(chosen, prompt, rules), listener)
+        ids = decode(feed, make_search(decoding, prompt.ids, rules, ends=len(chosen.ends)), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
@@ -122,21 +116,22 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     memory = stack.memory is not None and stack.memory.evaluation
     cached = cached or config.encoder is not None
     if cached and not memory and config.decoder is not None and isinstance(prediction_kind(config), c.NextToken):
-        reads = model if compiled else use_packed_weights(model)
-        read = make_compiled_reader(model) if compiled else make_reader(reads)
-        return CachedFeed(reads, prompt, read=read, copies=copies, capacity=capacity)
+        view = inference_view(model if compiled else use_packed_weights(model))
+        read = make_compiled_reader(model) if compiled else make_reader(view)
+        return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
-    return (MemoryFeed if memory else RereadFeed)(use_packed_weights(model), prompt, copies=copies)
+    return (MemoryFeed if memory else RereadFeed)(inference_view(use_packed_weights(model)), prompt, copies=copies)
 
 
-def make_search(options: GenerationOptions, prompt: Prompt, rules: SearchRules) -> Search:
-    """Return the search that the options ask for, at the prompt."""
-    device = prompt.ids.device
-    choice: TokenSelection = Sample.seeded(options.seed, device) if options.do_sample else Greedy()
-    if options.num_beams == 1:
-        return RowSearch(prompt.ids.repeat_interleave(options.num_return_sequences, 0), rules, choice)
-    beams = Beams(options.num_beams, options.length_penalty, options.early_stopping, options.num_return_sequences,
-                  len(options.ends))
-    return BeamSearch(prompt.ids, rules, choice, beams=beams)
+def make_search(decoding: LeftToRight, prompt: Tensor, rules: SearchRules, *, ends: int) -> Search:
+    """Return the search at the prompts [B, L]; there are `ends` end tokens."""
+    match decoding:
+        case Greedy():
+            return RowSearch(prompt, rules, pick_likeliest)
+        case Sampling(seed=seed, texts=texts):
+            return RowSearch(prompt.repeat_interleave(texts, 0), rules, Sample.seeded(seed, prompt.device))
+        case Beams(drawn=drawn):
+            choice = pick_likeliest if drawn is None else Sample.seeded(drawn.seed, prompt.device)
+            return BeamSearch(prompt, rules, choice, beams=decoding, ends=ends)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.feeds import evaluation_mode
-from saucier.generation.options import GenerationOptions, MaskPredict
+from saucier.generation.decoding import MaskPredict
+from saucier.generation.options import GenerationOptions
+from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import forbid_tokens
 from saucier.generation.prompt import check_tokens, find_fill_token, read_prompt
 from saucier.generation.search import Step, decode
@@ -85,16 +86,17 @@ class MaskPredictSearch:
         return self.sure.masked_fill(~self.real, 0.0).sum(1) / self.lengths
 
 
-def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions) -> Tensor:
+def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions,
+                 strategy: MaskPredict) -> Tensor:
     """Write the likeliest targets. Shapes: ids and mask [B, S] -> [B, 1 + T], each behind the start token, then filled.
 
     `max_new_tokens` bounds the lengths that are tried. Raises `InputError` for a model that tells no lengths, and for
     options that ask for several texts or for chance.
     """
-    strategy, token = options.strategy, find_mask_token(model.config, options)
-    assert isinstance(strategy, MaskPredict), "chosen by it"
+    token = find_mask_token(model.config, options)
     check_tokens(options, model.config.output_embed.vocab)
-    with evaluation_mode(model):
+    model = inference_view(model)
+    with torch.inference_mode():
         prompt = read_prompt(model, ids, mask, options=options)
         output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
         lengths = predict_lengths(model, output.pooler_output, strategy, find_max_length(options))

@@ -1,5 +1,4 @@
-"""The settings of generation: one frozen config with the names that transformers uses, checked once, and the strategies
-other than left to right.
+"""The settings of generation: one frozen config with the names that transformers uses, checked once.
 
 Values come from the call, then from the model's own defaults (as in generation_config.json), then from here. No
 torch.
@@ -8,108 +7,23 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
-
-
-def accept_kind_name(value: Any) -> Any:
-    """Take a name alone for that kind, with the settings that it has where nothing is said."""
-    return {"kind": value} if isinstance(value, str) else value
-
-
-class RandomOrder(Config):
-    """Each step draws a place, the same places as often as chance has it."""
-
-    kind: Literal["random"] = "random"
-
-
-class SequentialOrder(Config):
-    """The places come from left to right, over and over."""
-
-    kind: Literal["sequential"] = "sequential"
-
-
-Order = Annotated[RandomOrder | SequentialOrder, BeforeValidator(accept_kind_name), Field(discriminator="kind")]
-
-
-class RawScores(Config):
-    """The energy of a text is minus the sum of its tokens' logits, each with its own token hidden.
-
-    Source: Goyal et al. 2021, §3.1, eq 2, arXiv:2106.02736.
-    """
-
-    kind: Literal["raw"] = "raw"
-
-
-class LogProbabilities(Config):
-    """The energy of a text is minus the sum of its tokens' log probabilities, each with its own token hidden.
-
-    Source: Goyal et al. 2021, §3.1, eq 3, arXiv:2106.02736.
-    """
-
-    kind: Literal["normalized"] = "normalized"
-
-
-Energy = Annotated[RawScores | LogProbabilities, BeforeValidator(accept_kind_name), Field(discriminator="kind")]
-
-
-class Chain(Config):
-    """What all chains have: a text whose mask tokens are the places to be written."""
-
-    mask: int = Field(ge=0)
-    """Id of the mask token: where it stands at the start, a token is written; what else stands there stays."""
-    steps: int = Field(default=200, gt=0)
-    """Single places that are drawn anew, in each text."""
-    order: Order = RandomOrder()
-    """Which place comes next."""
-
-
-class Gibbs(Chain):
-    """Hide one token, draw it anew given all others, and so on: Gibbs sampling.
-
-    Source: Wang and Cho 2019 (BERT has a mouth), §3, arXiv:1902.04094.
-    """
-
-    kind: Literal["gibbs"] = "gibbs"
-    burn_in: int | None = Field(default=None, ge=0)
-    """The first so many steps draw from the whole distribution; those after it from the `top_k` likeliest tokens, or,
-    without `top_k`, take the likeliest (as the paper's code does). None: all steps draw alike."""
-
-
-class MetropolisHastings(Chain):
-    """Propose a token from the masked model's distribution, and take it as the energies of both texts say.
-
-    The chain's stationary distribution is that of the energy, which Gibbs sampling from conditionals that fit no joint
-    distribution does not have. Source: Goyal et al. 2021, §3.2, arXiv:2106.02736.
-    """
-
-    kind: Literal["metropolis_hastings"] = "metropolis_hastings"
-    energy: Energy = LogProbabilities()
-    """What the chain's distribution is: exp(-energy), up to a factor."""
-
-
-class MaskPredict(Config):
-    """Write a whole text over mask tokens, hide what is least sure, write that again, and so on.
-
-    The number of hidden tokens falls evenly with the iterations; several lengths are tried, and the text with the
-    highest mean log probability stays. What models with a head of kind `length` do where nothing is said.
-    Source: Ghazvininejad et al. 2019, §3, arXiv:1904.09324.
-    """
-
-    kind: Literal["mask_predict"] = "mask_predict"
-    iterations: int = Field(default=10, gt=0)
-    """How often the model reads the target; 1 writes every token at once, and none again."""
-    length_candidates: int = Field(default=5, gt=0)
-    """The likeliest so many lengths are tried."""
-
-
-ChainStrategy = Gibbs | MetropolisHastings
-Strategy = Annotated[Gibbs | MetropolisHastings | MaskPredict, Field(discriminator="kind")]
-"""How a text is written, where not from left to right."""
+from saucier.generation.decoding import (
+    Beams,
+    Decoding,
+    Gibbs,
+    Greedy,
+    MarkovChains,
+    MaskPredict,
+    MetropolisHastings,
+    Sampling,
+    Strategy,
+)
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -212,6 +126,20 @@ class GenerationOptions(Config):
     """A row ends when its new text holds one of these; needs a tokenizer."""
     strategy: Strategy | None = None
     """How the text is written where not from left to right; None: from left to right."""
+
+    @property
+    def decoding(self) -> Decoding:
+        """How the text is written."""
+        drawn = Sampling(self.temperature, self.top_k, self.top_p, self.seed, self.num_return_sequences)
+        match self.strategy:
+            case MaskPredict():
+                return self.strategy
+            case Gibbs() | MetropolisHastings():
+                return MarkovChains(self.strategy, drawn)
+        if self.num_beams > 1:
+            return Beams(self.num_beams, self.length_penalty, self.early_stopping, self.num_return_sequences,
+                         drawn if self.do_sample else None)
+        return drawn if self.do_sample else Greedy()
 
     @property
     def ends(self) -> tuple[TokenId, ...]:

@@ -1,4 +1,4 @@
-"""Weights as decoding reads them fastest: a twin of the model with its matrices packed, made again when they change.
+"""Models as inference reads them: views in evaluation mode, and weights packed as decoding reads them fastest.
 
 PyTorch's matrix-vector product in bfloat16 reaches about half of what oneDNN's reaches on weights that are laid out for
 it (seen on two cores with AVX-512: 8–13 against 15–29 GB/s a core; benchmarks/decoding.py).
@@ -8,6 +8,7 @@ Letters: B batch, L length, D dim, V vocab.
 from __future__ import annotations
 
 import copy
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -26,6 +27,7 @@ SAMPLED = 64
 
 Fingerprint = tuple[object, ...]
 Made = TypeVar("Made")
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def fingerprint_weights(model: nn.Module) -> Fingerprint:
@@ -49,16 +51,47 @@ class MadeFromWeights(Generic[Made]):
         """Begin with nothing."""
         self.kept: weakref.WeakKeyDictionary[Transformer,
                                              tuple[Fingerprint, dict[object, Made]]] = weakref.WeakKeyDictionary()
+        self.reading, self.making = threading.Lock(), threading.Lock()
 
     def get(self, model: Transformer, key: object, make: Callable[[], Made]) -> Made:
-        """Return what `make` gave for this model, weights and key."""
+        """Return what `make` gave for this model, weights and key; threads that ask for the same make it once."""
         now = fingerprint_weights(model)
-        if model not in self.kept or self.kept[model][0] != now:
-            self.kept[model] = now, {}
-        made = self.kept[model][1]
+        with self.reading:
+            if model not in self.kept or self.kept[model][0] != now:
+                self.kept[model] = now, {}
+            made = self.kept[model][1]
         if key not in made:
-            made[key] = make()
+            with self.making:  # a second lock, so that whoever finds what he needs does not wait for a compiler
+                if key not in made:
+                    made[key] = make()
         return made[key]
+
+
+def inference_view(model: Model) -> Model:
+    """Return the model as inference reads it: in evaluation mode, and without what `compile()` hooked into it.
+
+    That is the model itself where it is so already, otherwise a copy of its modules that shares every parameter. The
+    model stays as it is, so that other threads may read or train it meanwhile.
+    """
+    ready = not any(one.training or one._compiled_call_impl is not None for one in model.modules())
+    return model if ready else copy_modules(model)
+
+
+def copy_modules(module: Model, change: Callable[[nn.Module], nn.Module | None] = lambda _: None,
+                 made: dict[int, nn.Module] | None = None) -> Model:
+    """Return a copy of a tree of modules in evaluation mode that shares all parameters; no compiled code is copied.
+
+    `change` may give another module in place of one; None: a copy. `made` holds what was copied already, by id: a
+    module that is in several places stays one.
+    """
+    made = {} if made is None else made
+    if id(module) not in made:
+        made[id(module)] = twin = change(module) or copy.copy(module)  # `copy` leaves the compiled call out
+        for name in ("_parameters", "_buffers"):  # tables of their own: tracing puts other tensors into them
+            setattr(twin, name, dict(getattr(twin, name)))
+        twin._modules = {name: child and copy_modules(child, change, made) for name, child in twin._modules.items()}
+        twin.training = False
+    return made[id(module)]  # type: ignore[return-value]  # of the same class, or a stand-in for it
 
 
 class PackedLinear(nn.Module):
@@ -94,17 +127,19 @@ class PackedHead(nn.Module):
         return {"logits": self(reading.hidden)}
 
 
-def copy_packed(module: nn.Module) -> nn.Module:
+def copy_packed(model: Model) -> Model:
     """Return a copy that shares all parameters and has every linear map packed."""
+    return copy_modules(model, pack_module)
+
+
+def pack_module(module: nn.Module) -> nn.Module | None:
+    """Return the packed form of a linear map or language head; None of other modules."""
     match module:
         case nn.Linear():
             return PackedLinear(module.weight, module.bias)
         case LanguageHead():
-            return PackedHead(module)
-        case _:
-            twin = copy.copy(module)
-            twin._modules = {name: child and copy_packed(child) for name, child in module._modules.items()}
-            return twin
+            return PackedHead(copy_modules(module))
+    return None
 
 
 def is_packable(model: Transformer) -> bool:
@@ -123,5 +158,4 @@ def use_packed_weights(model: Transformer) -> Transformer:
     """Return the model to decode with: its packed twin where that is faster, otherwise itself."""
     if not is_packable(model):
         return model
-    return TWINS.get(model, "packed",
-                     lambda: copy_packed(model))  # type: ignore[arg-type,return-value]  # of the same class
+    return TWINS.get(model, "packed", lambda: copy_packed(model))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.generation.decoding import Beams, Sampling
 from saucier.generation.feeds import Prompt
 from saucier.generation.options import GenerationOptions, as_tuple
 from saucier.generation.processors import (
@@ -184,7 +185,12 @@ def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int,
     Raises `InputError` for stop strings without a tokenizer.
     """
     length = prompt.ids.shape[1]
-    processors = [*make_constraints(options, length, limit), *(make_distribution(options) if options.do_sample else ())]
+    processors = list(make_constraints(options, length, limit))
+    match options.decoding:
+        case Sampling() as drawn:
+            processors += make_distribution(drawn)
+        case Beams(drawn=Sampling() as drawn):  # one of the tokens that stay must be no end
+            processors += make_distribution(drawn, max(2, 1 + len(options.ends)))
     if options.repetition_penalty != 1:
         padding = None if prompt.padding is None else prompt.padding.repeat_interleave(copies)
         processors.insert(0, RepetitionPenalty(options.repetition_penalty, padding))
@@ -231,15 +237,14 @@ def make_constraints(options: GenerationOptions, length: int, limit: int) -> Ite
         yield SuppressAt(options.begin_suppress_tokens, length + forced)
 
 
-def make_distribution(options: GenerationOptions) -> Iterator[Processor]:
-    """Yield what shapes the distribution that is sampled from; with beams, enough tokens stay that one is no end."""
-    least = 1 if options.num_beams == 1 else max(2, 1 + len(options.ends))
-    if options.temperature != 1:
-        yield Temperature(options.temperature)
-    if options.top_k:
-        yield TopK(max(options.top_k, least))
-    if options.top_p < 1:
-        yield TopP(options.top_p, least)
+def make_distribution(drawn: Sampling, least: int = 1) -> Iterator[Processor]:
+    """Yield what shapes the distribution that is sampled from; the `least` likeliest tokens stay in any case."""
+    if drawn.temperature != 1:
+        yield Temperature(drawn.temperature)
+    if drawn.top_k:
+        yield TopK(max(drawn.top_k, least))
+    if drawn.top_p < 1:
+        yield TopP(drawn.top_p, least)
 
 
 def make_stops(options: GenerationOptions, length: int, tokenizer: TextDecoder | None) -> Iterator[Stop]:

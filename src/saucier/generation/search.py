@@ -16,20 +16,13 @@ from torch import Tensor
 
 from saucier.generation.processors import Processor, apply_processors
 
-
-class TokenSelection(Protocol):
-    """Picks candidates of each row."""
-
-    def __call__(self, scores: Tensor, count: int) -> Tensor:
-        """Shapes: scores [R, V] -> [R, count], places of the picked ones."""
+TokenSelection = Callable[[Tensor, int], Tensor]
+"""Picks candidates of each row: scores [R, V] and a count -> places [R, count]."""
 
 
-class Greedy:
-    """The highest scores, the best first; of equal ones the first."""
-
-    def __call__(self, scores: Tensor, count: int) -> Tensor:
-        """Shapes: scores [R, V] -> [R, count]."""
-        return scores.argmax(1, keepdim=True) if count == 1 else scores.topk(count).indices
+def pick_likeliest(scores: Tensor, count: int) -> Tensor:
+    """Pick the highest scores, the best first; of equal ones the first. Shapes: scores [R, V] -> [R, count]."""
+    return scores.argmax(1, keepdim=True) if count == 1 else scores.topk(count).indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from saucier.errors import InputError
+
 
 @dataclass(slots=True)
 class Cache:
@@ -26,13 +28,17 @@ class Cache:
     values: list[Tensor]
     capacity: int
     length: int = 0
-    """Positions that are filled."""
+    """Positions that are filled: those of the longest row."""
     cross: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Number of the cross-attention -> the encoder output's keys and values [B, K, S, E]."""
     states: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
     """Number of the recurrent sublayer -> its states [B, W]."""
     source: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
     """Number of the recurrent sublayer -> the encoder's output [B, S, D], and what its score makes of it [B, S, A]."""
+    offset: int = 0
+    """Where the first of them is stored; not 0 where longer rows have left."""
+    lengths: Tensor | None = None
+    """[B], tokens of each row where they differ: its last ones are the last of `length`, and 0 is a free row."""
 
     @classmethod
     def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype,
@@ -45,11 +51,57 @@ class Cache:
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values [B, K, L, E] behind the filled ones; return views of all of them."""
-        end = self.length + key.shape[2]
+        start = self.offset + self.length
+        end = start + key.shape[2]
         keys, values = self.keys[slot], self.values[slot]
-        keys[:, :, self.length:end] = key
-        values[:, :, self.length:end] = value
-        return keys[:, :, :end], values[:, :, :end]
+        keys[:, :, start:end] = key
+        values[:, :, start:end] = value
+        return keys[:, :, self.offset:end], values[:, :, self.offset:end]
+
+    def advance(self, count: int) -> None:
+        """Count new positions, written by every layer; a free row stays free."""
+        self.length += count
+        if self.lengths is not None:
+            self.lengths = torch.where(self.lengths > 0, self.lengths + count, 0)
+
+    def admit(self, row: int, other: Cache) -> None:
+        """Put the only row of another cache into a free row. Raises `InputError` where it is longer than the capacity.
+
+        All rows end at the same position, so that one slice takes the next token of each, and distances are right.
+        """
+        assert self.lengths is not None, "a cache of rows that come and go"
+        if other.length > self.capacity:
+            raise InputError(f"{other.length} tokens, and the cache holds {self.capacity}", where="input_ids",
+                             remedy="give a larger capacity, or a shorter prompt")
+        if (missing := other.length - self.length) > 0:
+            if self.offset < missing:
+                self.move(missing)
+            self.offset, self.length = self.offset - missing, other.length
+        end = self.offset + self.length
+        for stored, new in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
+            stored[row, :, end - other.length:end] = new[0, :, :other.length]
+        self.lengths = self.lengths.index_fill(0, torch.tensor(row, device=self.lengths.device), other.length)
+
+    def release(self, row: int) -> None:
+        """Free a row; what only it was long enough for is given back."""
+        assert self.lengths is not None, "a cache of rows that come and go"
+        self.lengths = self.lengths.index_fill(0, torch.tensor(row, device=self.lengths.device), 0)
+        longest = int(self.lengths.max())
+        self.offset, self.length = self.offset + self.length - longest, longest
+
+    def make_room(self, count: int) -> None:
+        """Move the filled positions to the front where new ones would not fit behind them. Raises `InputError`."""
+        if self.length + count > self.capacity:
+            raise InputError(f"{self.length + count} tokens, and the cache holds {self.capacity}", where="capacity",
+                             remedy="release the longest row, or give a larger capacity")
+        if self.offset + self.length + count > self.capacity:
+            self.move(0)
+
+    def move(self, offset: int) -> None:
+        """Store the filled positions from another place on."""
+        for stored in (*self.keys, *self.values):
+            stored[:, :, offset:offset + self.length] = stored[:, :, self.offset:self.offset + self.length].clone()
+        self.offset = offset
 
     def reorder(self, rows: Tensor, *, same_source: bool = False) -> None:
         """Replace row i by row `rows[i]` (beam search); the number of rows may change. Shapes: rows [B'].
@@ -67,10 +119,10 @@ class Cache:
 
     def _moved(self, stored: Tensor, rows: Tensor) -> Tensor:
         """Copy the filled positions of the chosen rows; what is not filled yet need not be copied."""
-        filled = stored[:, :, :self.length].index_select(0, rows)
+        filled = stored[:, :, self.offset:self.offset + self.length].index_select(0, rows)
         if rows.shape[0] != stored.shape[0]:
             stored = stored.new_zeros(rows.shape[0], *stored.shape[1:])
-        stored[:, :, :self.length] = filled
+        stored[:, :, self.offset:self.offset + self.length] = filled
         return stored
 
     @property

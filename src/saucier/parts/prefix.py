@@ -79,6 +79,10 @@ class PrefixCache:
         first, second = self.pairs[slot]
         return torch.cat([first.to(key.dtype), key], dim=2), torch.cat([second.to(value.dtype), value], dim=2)
 
+    def advance(self, count: int) -> None:
+        """Count new positions."""
+        self.length += count
+
 
 class PrefixKeys(nn.Module):
     """Keys and values before the text, for every self-attention of a stack.

@@ -14,6 +14,7 @@ import torch
 from saucier import config as c
 from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import InputError, shorten_text
+from saucier.generation.packed_weights import inference_view
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labels import run_model
@@ -93,15 +94,11 @@ class Predictor:
     def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
         device = next(self.model.parameters()).device
-        was = self.model.training
-        self.model.eval()
-        try:
-            with torch.no_grad(), autocast(self.dtype, device):
-                for rows in order_by_length(encoded, self.batch):
-                    batch = move_batch(rows.encoded.batch(rows.units), device)
-                    yield rows.units, batch, run_model(self.model, batch)
-        finally:  # also where the reader wants no more, or the model fails
-            self.model.train(was)
+        model = inference_view(self.model)
+        with torch.no_grad(), autocast(self.dtype, device):
+            for rows in order_by_length(encoded, self.batch):
+                batch = move_batch(rows.encoded.batch(rows.units), device)
+                yield rows.units, batch, run_model(model, batch)
 
     def gather(self, encoded: EncodedExamples, name: str = "logits") -> torch.Tensor:
         """Return one of the head's outputs for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""

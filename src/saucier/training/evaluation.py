@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from saucier.devices import move_batch
+from saucier.generation.packed_weights import inference_view
 from saucier.objectives.base import Batch, Corruption, Objective
 from saucier.text.rows.batch import take_share
 from saucier.training.processes import Processes
@@ -54,17 +56,32 @@ def sum_scores(model: nn.Module, objective: Objective, batches: Iterable[Batch],
     """Add up (total, targets) of every part and figure, over all processes."""
     names = (*objective.parts, NLL, CORRECT, *objective.figures)
     sums: dict[str, float] = {name: 0.0 for part in names for name in (part, f"{part}/n")}
-    device, training = next(model.parameters()).device, model.training
-    model.eval()
-    with torch.no_grad():
+    device = next(model.parameters()).device
+    with torch.no_grad(), evaluation_mode(model) as evaluated:
         for batch in batches:
-            loss = objective(model, move_batch(batch, device))
+            loss = objective(evaluated, move_batch(batch, device))
             for name, part in [*loss.parts.items(), *loss.figures.items()]:
                 sums[name] += float(part.total)
                 sums[f"{name}/n"] += part.weight
-    model.train(training)
     sums = processes.sums(sums)
     return {name: (sums[name], sums[f"{name}/n"]) for name in names}
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the model in evaluation mode; of one that `compile()` hooked into, itself, so that its code serves.
+
+    Compiled code belongs to the module that it was made for, and a training run has its model to itself.
+    """
+    if model._compiled_call_impl is None:
+        yield inference_view(model)
+        return
+    training = model.training
+    model.eval()
+    try:
+        yield model
+    finally:
+        model.train(training)
 
 
 def average_scores(objective: Objective, sums: dict[str, tuple[float, float]]) -> dict[str, float]:

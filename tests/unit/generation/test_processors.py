@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from saucier.generation import processors as p
-from saucier.generation.search import Greedy, Sample
+from saucier.generation.search import Sample, pick_likeliest
 
 VOCAB = 6
 IDS = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=9)
@@ -118,8 +118,8 @@ def test_inputs_are_left_alone(seed: int) -> None:
 
 
 def test_greedy_takes_the_best_and_the_first_of_equals() -> None:
-    assert Greedy()(torch.tensor([[1.0, 3, 3, 2]]), 1).tolist() == [[1]]
-    assert Greedy()(torch.tensor([[1.0, 3, 0, 2]]), 3).tolist() == [[1, 3, 0]]
+    assert pick_likeliest(torch.tensor([[1.0, 3, 3, 2]]), 1).tolist() == [[1]]
+    assert pick_likeliest(torch.tensor([[1.0, 3, 0, 2]]), 3).tolist() == [[1, 3, 0]]
 
 
 def test_draws_have_the_frequencies_of_the_distribution() -> None:

@@ -168,10 +168,12 @@ def test_a_model_that_was_learning_goes_on_when_a_reading_ends_early(tokenizer: 
     encoding = Encoding(tokenizer, 32, BODIES[body])
     sheet = task.encode([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
     model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer).model.train()
+    read: list[bool] = []
+    model.register_forward_pre_hook(lambda one, _: read.append(one.training))
     for _ in Predictor(model, encoding, 1).outputs(sheet):
-        assert not model.training and not torch.is_grad_enabled()
+        assert model.training and not torch.is_grad_enabled()
         break
-    assert model.training and torch.is_grad_enabled()
+    assert read == [False] and model.training and torch.is_grad_enabled()
     model.register_forward_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         list(Predictor(model, encoding, 1).outputs(sheet))

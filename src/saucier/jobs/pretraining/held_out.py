@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saucier.devices import AutocastDtype, autocast
-from saucier.generation.options import MaskPredict
+from saucier.generation.decoding import MaskPredict
 from saucier.jobs.pretraining.batching import RowCutter, make_evaluator
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction

@@ -15,8 +15,8 @@ from saucier import config as c
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
 from saucier.generation.chains import walk
+from saucier.generation.decoding import ChainStrategy, MaskPredict, Strategy
 from saucier.generation.generate import generate
-from saucier.generation.options import ChainStrategy, MaskPredict, Strategy
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
 from saucier.model import Transformer

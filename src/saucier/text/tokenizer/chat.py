@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ SLOW = {"urlize": 50_000, "wordwrap": 200_000, "striptags": 200_000, "title": 1_
         "groupby": 200_000, "unique": 200_000, "xmlattr": 200_000, "batch": 200_000, "list": 1_000_000}
 """Filter -> most letters that it may work on, where more could take long: no clock is looked at inside of it."""
 
+DEADLINE = ContextVar("DEADLINE", default=float("inf"))
+"""When the template that this thread fills must be done: compiled templates are shared by all threads."""
+
 
 class TooMuchError(Exception):
     """A template wanted more time or room than it may have."""
@@ -50,7 +54,7 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
         raise make_template_error(f"has {len(template):,} characters, of at most {LONGEST_TEMPLATE:,}")
     try:
         compiled = compile_template(template)
-        compiled.environment.until = time.monotonic() + SECONDS  # type: ignore[attr-defined]
+        DEADLINE.set(time.monotonic() + SECONDS)
         parts, size = [], 0
         for part in compiled.generate(**variables):
             size += len(part)
@@ -128,11 +132,10 @@ def build_sandbox() -> Environment:
 
         intercepted_binops = frozenset(("+", "*", "**", "%"))
         concat = staticmethod(count_join("".join))  # of a block or macro
-        until = float("inf")
 
         def look(self) -> None:
             """Look at the clock."""
-            if time.monotonic() > self.until:
+            if time.monotonic() > DEADLINE.get():
                 raise TooMuchError(f"it takes more than {SECONDS:g} seconds")
 
         def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:

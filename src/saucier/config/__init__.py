@@ -101,6 +101,7 @@ from saucier.config.norms import NoNorm as NoNorm
 from saucier.config.norms import Norm as Norm
 from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
 from saucier.config.norms import RMSNorm as RMSNorm
+from saucier.config.nystrom import Nystrom as Nystrom
 from saucier.config.pooling import Chosen as Chosen
 from saucier.config.pooling import DenseMap as DenseMap
 from saucier.config.pooling import EndToken as EndToken

@@ -84,9 +84,9 @@ class AttentionKernel(Config):
         return True
 
     @property
-    def draws(self) -> bool:
-        """Whether two passes over the same text differ."""
-        return False
+    def batch_reason(self) -> str | None:
+        """Why a text gives other numbers in another pass or batch; None: it gives the same."""
+        return None
 
     def is_ring(self, visibility: Visibility) -> bool:
         """Say whether what is seen depends on what is at the end of a row."""

@@ -20,6 +20,7 @@ from saucier.config.attention_slots import (
 from saucier.config.base import Config, Part, rewrite_config
 from saucier.config.counting import Node, linear
 from saucier.config.norms import Probability
+from saucier.config.nystrom import Nystrom
 from saucier.config.projection import Projection
 from saucier.config.visibility import Causal, Full, Visibility, is_causal
 from saucier.errors import InputError
@@ -171,9 +172,9 @@ class Hashing(AttentionKernel):
         return self.chunks.dropout
 
     @property
-    def draws(self) -> bool:
+    def batch_reason(self) -> str | None:
         """Without a seed hashes differ from pass to pass."""
-        return self.seed is None
+        return "its hashes are drawn anew in every pass (no seed)" if self.seed is None else None
 
     def key_count(self, visibility: Visibility, length: int) -> float:
         """Return the keys that a query meets, those counted that are then hidden."""
@@ -358,4 +359,4 @@ class LowRank(AttentionKernel):
         return [found, *super().nodes(attention, dim, length)]
 
 
-Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank, Field(discriminator="kind")]
+Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank | Nystrom, Field(discriminator="kind")]

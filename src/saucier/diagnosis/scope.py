@@ -29,9 +29,7 @@ def attentions(config: c.Transformer) -> list[c.SelfAttention]:
 
 def batch_reason(config: c.Transformer) -> Reason:
     """Rows beside others of the same length."""
-    if any(part.kernel.draws for part in attentions(config)):
-        return "its hashes are drawn anew in every pass (no seed)"
-    return None
+    return next((reason for part in attentions(config) if (reason := part.kernel.batch_reason)), None)
 
 
 def padding_reason(config: c.Transformer) -> Reason:

@@ -13,6 +13,7 @@ from saucier.parts.context import KernelCall
 from saucier.parts.favor import attend_by_features
 from saucier.parts.hashing import HashedAttention, attend_in_chunks
 from saucier.parts.kernels import attend_to_mixtures, build_mixtures
+from saucier.parts.nystrom import attend_by_landmarks, build_filter
 from saucier.parts.relative_positions import (
     DisentangledPositions,
     GlobalLocalPositions,
@@ -51,6 +52,7 @@ MIXERS: Mapping[type[c.Config], Mixer] = {
     c.Hashing: Mixer(attention=HashedAttention),
     c.Favor: Mixer(attend_by_features),
     c.LowRank: Mixer(attend_to_mixtures, build_mixtures),
+    c.Nystrom: Mixer(attend_by_landmarks, build_filter, "convolution"),
 }
 """Kernel -> how it is computed."""
 

@@ -94,7 +94,7 @@ def check_prefix_fits(model: Transformer, stack: c.Stack, what: str) -> None:
         fault = "there is one before the text already"
     elif not attentions or stack.memory is not None:
         fault = "its blocks have no attention to it" if not attentions else "it remembers earlier segments"
-    elif not all(isinstance(one.kernel, c.Softmax) for one in attentions):
+    elif not all(one.kernel.exact for one in attentions):
         fault = "its attention is cut into chunks"
     elif not all(depends_on_order(one.visibility) for one in attentions):
         fault = "its attention depends on which tokens stand where"

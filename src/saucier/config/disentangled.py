@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.attention_slots import AttentionParts, PositionsInAttention
 from saucier.config.base import Config
+from saucier.config.counting import Node, linear
 from saucier.config.norms import Norm, Probability
+from saucier.config.projection import Projection
+from saucier.errors import InputError
 
 
 class ExactDistances(Config):
@@ -58,7 +63,7 @@ class SharedMaps(Config):
     kind: Literal["shared"] = "shared"
 
 
-class Disentangled(Config):
+class Disentangled(PositionsInAttention):
     """Scores of content and distance: a query meets the distance's key, a key meets the distance's query.
 
     All layers of a stack share one table of distance vectors. Source: He et al. 2021, §3.1, eq 2-4, arXiv:2006.03654.
@@ -82,3 +87,28 @@ class Disentangled(Config):
     def terms(self) -> int:
         """How many products a score is the sum of; the scale is one over the root of the width times this (eq 4)."""
         return 1 + self.content_to_position + self.position_to_content
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Some score reads the distances, and logarithmic ranges begin where exact distances end."""
+        if self.terms == 1:
+            raise InputError("disentangled positions without either score", where=f"{path}.positions",
+                             remedy="use content_to_position or position_to_content, or kind: none")
+        distances = self.distances
+        if isinstance(distances, LogDistances) and distances.reach - 1 <= distances.buckets // 2:
+            raise InputError(f"reach {distances.reach} is within the {distances.buckets // 2} exact distances",
+                             where=f"{path}.positions", remedy="raise reach or lower buckets")
+
+    def nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """Return the maps from the distance table, and the products of every token with its rows.
+
+        The maps themselves run once a pass, over the table, and are not counted per token.
+        """
+        width, found = projection.widths(dim)[0], []
+        if isinstance(self.maps, OwnMaps):
+            if self.content_to_position:
+                found.append(linear("distance_key", dim, width, bias=self.maps.key_bias))
+            if self.position_to_content:
+                found.append(linear("distance_query", dim, width, bias=True))
+        found = [replace(node, flops=0.0, detail="once a pass") for node in found]
+        work = 2.0 * self.distances.rows * width * (self.terms - 1)
+        return [*found, Node("distance scores", self.kind, f"{self.distances.rows} rows", flops=work)]

@@ -6,29 +6,62 @@ Exact softmax, chunks of neighbours, LSH buckets (Reformer), random features (Pe
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from saucier.config.attention_slots import (
+    AttentionKernel,
+    AttentionParts,
+    check_reads_whole_texts,
+    check_taken_positions,
+)
 from saucier.config.base import Config, Part, rewrite_config
-from saucier.config.norms import LayerNorm as LayerNorm
-from saucier.config.norms import Norm as Norm
-from saucier.config.norms import Probability as Probability
-from saucier.config.norms import RMSNorm as RMSNorm
+from saucier.config.counting import Node, linear
+from saucier.config.norms import Probability
+from saucier.config.nystrom import Nystrom
+from saucier.config.projection import Projection
+from saucier.config.visibility import Causal, Full, Visibility, is_causal
+from saucier.errors import InputError
 
 
-class Softmax(Config):
+class Softmax(AttentionKernel):
     """Exact attention: softmax over all visible keys. Source: Vaswani et al. 2017, §3.2.1."""
 
     kind: Literal["softmax"] = "softmax"
     dropout: Probability = 0.0
     """Dropout on the attention weights."""
+    exact: ClassVar[bool] = True
+
+    @property
+    def rate(self) -> float:
+        """Dropout on the attention weights."""
+        return self.dropout
+
+
+def check_chunks(path: str, attention: AttentionParts, kernel: AttentionKernel, chunks: Chunks,
+                 inside: str = "") -> None:
+    """Raise `InputError` where a row cannot be cut into chunks; `inside`: where the kernel has them."""
+    projection, kind = attention.projection, kernel.kind
+    if not isinstance(attention.visibility, Full | Causal) or attention.global_maps:
+        raise InputError(f"kernel {kind} has chunks in place of a visibility", where=f"{path}.visibility",
+                         remedy="use full or causal")
+    if isinstance(attention.visibility, Causal) and chunks.after:
+        raise InputError("a causal attention has nothing to see in later chunks",
+                         where=f"{path}.kernel{inside}.after", remedy="use after: 0")
+    if (chunks.multiple or chunks.length) % chunks.length:
+        raise InputError(f"{chunks.multiple} positions are no whole chunks of {chunks.length}",
+                         where=f"{path}.kernel.multiple", remedy="make multiple a multiple of length")
+    if projection.kv_heads not in (None, projection.heads) or not projection.key_bias:
+        raise InputError(f"kernel {kind} needs keys like its queries", where=f"{path}.projection",
+                         remedy="leave kv_heads and key_bias out")
 
 
 Even = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
-class Chunks(Config):
+class Chunks(AttentionKernel):
     """Attention of a chunk of positions to itself and to chunks beside it; inputs of one chunk see all.
 
     The row is a ring: the first chunk stands beside the last, which counts where no later position is hidden.
@@ -46,6 +79,7 @@ class Chunks(Config):
     """Longer inputs are padded inside to a multiple of this; None: of the chunk."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the attention weights."""
+    any_place: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -56,6 +90,24 @@ class Chunks(Config):
         """Return the length of an input with the padding that it gets inside."""
         multiple = self.multiple or self.length
         return length if length <= self.length else -(-length // multiple) * multiple
+
+    @property
+    def rate(self) -> float:
+        """Dropout on the attention weights."""
+        return self.dropout
+
+    def is_ring(self, visibility: Visibility) -> bool:
+        """The last chunk is next to the first, unless later positions are hidden."""
+        return not isinstance(visibility, Causal)
+
+    def key_count(self, visibility: Visibility, length: int) -> float:
+        """Return the keys that a query meets, those counted that are then hidden."""
+        return float(length if length <= self.length else self.width)
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Chunks are laid out by place alone."""
+        check_chunks(path, attention, self, self)
+        check_taken_positions(path, attention, self.kind, "none", "rotary", remedy="use positions in the embedding,")
 
 
 class FixedBuckets(Config):
@@ -92,7 +144,7 @@ class DivideRepeats(Config):
     kind: Literal["divide"] = "divide"
 
 
-class Hashing(Config):
+class Hashing(AttentionKernel):
     """Attention between positions that hash alike, in several rounds; queries and keys are one map, keys of length 1.
 
     A position is sorted by its bucket, and sees chunks of the sorted row; it sees itself only where nothing else is
@@ -111,6 +163,41 @@ class Hashing(Config):
     """How often a key counts that several rounds meet."""
     seed: int | None = None
     """Seed of the directions that are hashed by; None: drawn anew in each pass, from torch's global generator."""
+    any_place: ClassVar[bool] = False
+    sorts_rows: ClassVar[bool] = True
+
+    @property
+    def rate(self) -> float:
+        """Dropout on the attention weights."""
+        return self.chunks.dropout
+
+    @property
+    def batch_reason(self) -> str | None:
+        """Without a seed hashes differ from pass to pass."""
+        return "its hashes are drawn anew in every pass (no seed)" if self.seed is None else None
+
+    def key_count(self, visibility: Visibility, length: int) -> float:
+        """Return the keys that a query meets, those counted that are then hidden."""
+        return float(length if length <= self.chunks.length else self.rounds * self.chunks.width)
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Hashes need one map for queries and keys."""
+        check_chunks(path, attention, self, self.chunks, inside=".chunks")
+        check_taken_positions(path, attention, self.kind, "none", remedy="use positions in the embedding,")
+        if attention.projection.scale is not None:
+            raise InputError("keys of length 1 have no other scale", where=f"{path}.projection.scale",
+                             remedy="remove it")
+
+    def map_nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """Queries and keys are one map."""
+        return [linear("qkv", dim, 2 * projection.widths(dim)[0], bias=projection.bias)]
+
+    def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:
+        """Return the hashes, and the scores."""
+        products = self.rounds * sum(self.factors(self.chunks.padded(length))) / 2
+        hashed = products if length > self.chunks.length else 0.0
+        return [Node("hashes", self.kind, f"{self.rounds} a position",
+                     flops=2.0 * attention.projection.widths(dim)[0] * hashed), *super().nodes(attention, dim, length)]
 
     def factors(self, length: int) -> tuple[int, ...]:
         """Return the factors of the number of buckets for an input of this length, padding included."""
@@ -122,7 +209,7 @@ class Hashing(Config):
         return (2**power,) if 2**power <= limit else (2 ** (power // 2), 2 ** (power - power // 2))
 
 
-class Favor(Config):
+class Favor(AttentionKernel):
     """Attention whose cost is linear in the length: weights are products of features of queries and of keys.
 
     A feature of x is `exp(w·x - |x|²/2)` for a random direction w; directions are orthogonal to each other as far as
@@ -143,9 +230,49 @@ class Favor(Config):
     draw: int = Field(default=0, ge=0)
     """How often directions were drawn anew; training counts it up, and a saved model says it."""
 
+    @property
+    def caches_keys(self) -> bool:
+        """Decoding keeps sums in their place."""
+        return False
+
     def state_values(self, width: int, head: int) -> int:
-        """Return the values that decoding keeps of all earlier tokens, for an attention of this width."""
+        """Return the values of the sums over all earlier tokens, for an attention of this width."""
         return width // head * self.features * (head + 1)
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Sums over keys know no pairs: nothing is added to the score of one, or hidden from one, but what is later."""
+        if not isinstance(attention.visibility, Full | Causal) or attention.global_maps:
+            raise InputError("kernel favor has no pairs of positions to hide", where=f"{path}.visibility",
+                             remedy="use full or causal without maps for global tokens, or kernel softmax")
+        check_taken_positions(path, attention, self.kind, "none", "rotary",
+                              remedy="use rotary, or positions in the embedding,")
+        head = attention.projection.widths(dim)[2]
+        if head > WIDEST:
+            raise InputError(f"features of heads of {head} values are beyond float32", where=f"{path}.projection",
+                             remedy=f"use more heads, of {WIDEST} values at most")
+
+    def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:
+        """Return the features of queries and keys, and the sums; a key has one value more, half of its square."""
+        query, key, head = attention.projection.widths(dim)
+        mixing = self.mixing_flops(query, head, length=length, causal=is_causal(attention.visibility))
+        return [Node("features", self.kind, f"{self.features} a head",
+                     flops=2.0 * (query + key + key // head) * self.features),
+                Node("sums", self.kind, attention.visibility.kind, flops=mixing)]
+
+    def mixing_flops(self, width: int, head: int, *, length: int, causal: bool) -> float:
+        """Return the FLOPs of a token for mixing values; each head has one column of ones more."""
+        values, heads = width + width // head, width // head
+        sums = 4.0 * self.features * values
+        if not causal:
+            return sums
+        size = min(self.block, length)
+        blocks = -(-length // size)
+        inside = 2.0 * size * (self.features * heads + values)
+        return (inside + (sums if blocks > 1 else 0.0)) * blocks * size / length  # the last block is filled up
+
+
+WIDEST = 128
+"""Values of a head whose features are never too large or too small for sums in float32."""
 
 
 def advance_draws(config: Part, step: int) -> Part:
@@ -175,7 +302,7 @@ class Layerwise(Config):
     kind: Literal["layerwise"] = "layerwise"
 
 
-class LowRank(Config):
+class LowRank(AttentionKernel):
     """Softmax over `rank` mixtures of the keys of a text: trained maps along its length mix keys, and values alike.
 
     Time and memory are linear in the length, which the maps bound. A mixture holds later tokens too, so nothing can be
@@ -198,5 +325,38 @@ class LowRank(Config):
         """How many maps a layer has of its own."""
         return {"headwise": 2, "key_value": 1, "layerwise": 0}[self.sharing.kind]
 
+    @property
+    def rate(self) -> float:
+        """Dropout on the attention weights."""
+        return self.dropout
 
-Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank, Field(discriminator="kind")]
+    @property
+    def longest(self) -> int | None:
+        """The longest text, in tokens."""
+        return self.length
+
+    @property
+    def caches_keys(self) -> bool:
+        """It reads whole texts, and takes no cache."""
+        return False
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """A mixture is made of a whole text: nothing of it can be hidden, and it has no place."""
+        check_reads_whole_texts(path, attention, self.kind)
+
+    def key_count(self, visibility: Visibility, length: int) -> float:
+        """Return the mixtures that a query sees."""
+        return float(self.rank)
+
+    def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:
+        """Return the maps along the text that mix keys and values, and the scores."""
+        width = attention.projection.widths(dim)[1]
+        found = Node("mixtures", self.kind, "the stack's map", flops=4.0 * self.rank * width)
+        if self.maps:
+            found = replace(found, detail=self.sharing.kind.replace("_", " "),
+                            shape=f"{self.maps} × {self.length} → {self.rank}",
+                            parameters=self.maps * self.length * self.rank)
+        return [found, *super().nodes(attention, dim, length)]
+
+
+Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank | Nystrom, Field(discriminator="kind")]

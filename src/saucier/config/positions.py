@@ -10,8 +10,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.attention_slots import AttentionParts, PositionsInAttention
 from saucier.config.base import Config
+from saucier.config.counting import Node
 from saucier.config.disentangled import Disentangled
+from saucier.config.projection import Projection
+from saucier.config.relative_positions import (
+    Alibi,
+    GlobalLocal,
+    MusicTransformer,
+    RelativeKey,
+    RelativeKeyQuery,
+    Shaw,
+    T5Bias,
+    TransformerXL,
+)
+from saucier.errors import InputError
 
 Factor = Annotated[float, Field(ge=1)]
 Factors = tuple[Annotated[float, Field(gt=0)], ...]
@@ -204,7 +218,7 @@ class Sinusoidal(Config):
     """The longest input, where a published table ends; None: any."""
 
 
-class NoPositions(Config):
+class NoPositions(PositionsInAttention):
     """No positional information in this slot.
 
     A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634).
@@ -212,71 +226,12 @@ class NoPositions(Config):
 
     kind: Literal["none"] = "none"
 
-
-class Shaw(Config):
-    """Learned vectors for clipped relative distances, added to keys and to values.
-
-    Source: Shaw et al. 2018, arXiv:1803.02155.
-    """
-
-    kind: Literal["shaw"] = "shaw"
-    max_distance: int = Field(default=16, gt=0)
-    """Distances beyond this share one vector (k in the paper)."""
+    def nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """There is nothing to count."""
+        return []
 
 
-class RelativeKey(Config):
-    """A learned vector for each distance, on the keys alone and without clipping (`relative_key`).
-
-    Source: Shaw et al. 2018, §3.2, eq 4, arXiv:1803.02155.
-    """
-
-    kind: Literal["relative_key"] = "relative_key"
-    length: int = Field(gt=0)
-    """The longest input; the table has a row for each of 2 · length - 1 distances."""
-    scale: float | None = Field(default=None, gt=0)
-    """Factor on what the vectors add to the scores; None: that of the scores themselves."""
-
-
-class RelativeKeyQuery(Config):
-    """A learned vector for each distance, on keys and on queries (`relative_key_query`).
-
-    Source: Huang et al. 2020, method 4, arXiv:2009.13658.
-    """
-
-    kind: Literal["relative_key_query"] = "relative_key_query"
-    length: int = Field(gt=0)
-    """The longest input; the table has a row for each of 2 · length - 1 distances."""
-    scale: float | None = Field(default=None, gt=0)
-    """Factor on what the vectors add to the scores; None: that of the scores themselves."""
-
-
-class MusicTransformer(Config):
-    """Learned relative keys without clipping, computed by skewing in O(L·D) memory.
-
-    Source: Huang et al. 2018, arXiv:1809.04281, §3.4.1.
-    """
-
-    kind: Literal["music_transformer"] = "music_transformer"
-    length: int = Field(gt=0)
-    """The largest number of past positions, itself included, that has a vector."""
-
-
-class T5Bias(Config):
-    """One learned scalar a head for each bucket of relative distance, shared by all layers of a stack.
-
-    Source: Raffel et al. 2020, §2.1, arXiv:1910.10683.
-    """
-
-    kind: Literal["t5_bias"] = "t5_bias"
-    buckets: int = Field(default=32, ge=4)
-    """Number of buckets; half of them (a quarter a side, when bidirectional) hold exact distances, rounded down."""
-    max_distance: int = Field(default=128, gt=1)
-    """From this distance on everything falls into the last bucket."""
-    bidirectional: bool = True
-    """Whether the future has buckets of its own: true in an encoder, false in a causal decoder."""
-
-
-class Rotary(Config):
+class Rotary(PositionsInAttention):
     """Queries and keys rotated by an angle proportional to the position.
 
     Source: Su et al. 2021, §3.4, arXiv:2104.09864.
@@ -300,60 +255,43 @@ class Rotary(Config):
         """Return how many values of a head of this width are rotated."""
         return int(head_dim * self.share + 1e-6)  # six sevenths of seven are six
 
-
-class Alibi(Config):
-    """A penalty on the score, linear in the distance, with one fixed slope a head.
-
-    Source: Press et al. 2022, §3, arXiv:2108.12409.
-    """
-
-    kind: Literal["alibi"] = "alibi"
-
-
-class TransformerXL(Config):
-    """Scores of content and of relative distance apart, each with a trained bias in place of the query's own position.
-
-    The distance is a sine and cosine vector, through a trained map. Source: Dai et al. 2019, §3.3, arXiv:1901.02860.
-    """
-
-    kind: Literal["transformer_xl"] = "transformer_xl"
-    base: float = Field(default=10000.0, gt=1)
-    """Ratio between the longest and the shortest wavelength of the sines."""
-    clamp: int | None = Field(default=None, gt=0)
-    """Distances beyond this count as this; None: all are different."""
-    shared_biases: bool = False
-    """One pair of biases for all layers of the stack, as in the paper; otherwise every layer has its own."""
-    segments: bool = False
-    """A third score: are query and key of the same segment? Source: Yang et al. 2019, §2.6, arXiv:1906.08237."""
-    mirrored: bool = False
-    """The second half of the batch's rows is text that runs backwards: its distances change sign.
-
-    Source: Yang et al. 2019, §3.1, code release.
-    """
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout on the vectors of the distances."""
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Values turn in pairs, and the scaling fits their number."""
+        head = attention.projection.widths(dim)[2]
+        if self.width(head) % 2 or self.width(head) == 0:
+            raise InputError(
+                f"rotary turns pairs of values, and {self.share:g} of a head of {head} is {self.width(head)}",
+                where=f"{path}.positions", remedy="make the rotated part even")
+        check_scaling(f"{path}.positions.scaling", self.scaling, self.width(head) // 2)
 
 
-class GlobalLocal(Config):
-    """A vector on the keys for each of a few labels of how query and key are related; global tokens begin the row.
-
-    Two local tokens, or two global ones, are told by their distance, clipped; a local and a global one by whether the
-    second stands for the stretch of text that the first is in. Source: Ainslie et al. 2020 (ETC), §3.1–3.2,
-    arXiv:2004.08483, whose stretches are sentences.
-    """
-
-    kind: Literal["global_local"] = "global_local"
-    globals: int = Field(ge=0)
-    """Global tokens at the beginning of every row."""
-    stretch: int = Field(default=64, gt=0)
-    """Local tokens that one global token stands for: the first for the first, and so on."""
-    reach: int = Field(default=12, gt=0)
-    """Distances beyond this share one label on each side (k in the paper)."""
-
-    @property
-    def labels(self) -> int:
-        """How many labels there are: distances among local and among global tokens, and two each way between them."""
-        return 2 * (2 * self.reach + 1) + 4
+def check_scaling(path: str, scaling: Scaling, pairs: int) -> None:
+    """Scalings that assume something of the number of rotated pairs, or whose slope would have no extent."""
+    match scaling:
+        case LongRope(short=short, long=long) if {len(short), len(long)} != {pairs}:
+            raise InputError(
+                f"{len(short)} short and {len(long)} long divisors for {pairs} pairs of values",
+                where=path,
+                remedy="give one divisor for each pair",
+            )
+        case DynamicScaling() if pairs == 1:
+            raise InputError(
+                "dynamic scaling keeps the fastest pair and stretches the others, and there is one pair",
+                where=path,
+                remedy="rotate more of each head, or use kind: linear",
+            )
+        case Llama3Scaling(low=low, high=high) if low >= high:
+            raise InputError(
+                f"waves are divided below {low:g} turns and kept above {high:g}",
+                where=path,
+                remedy="make high larger than low",
+            )
+        case Yarn(fast=fast, slow=slow) if slow >= fast:
+            raise InputError(
+                f"waves are divided below {slow:g} turns and kept above {fast:g}",
+                where=path,
+                remedy="make fast larger than slow",
+            )
 
 
 class Axial(Config):

@@ -5,7 +5,6 @@ Checks, counting and the torch parts ask them; nothing here builds or refuses an
 
 from __future__ import annotations
 
-from saucier import config as c
 from saucier.config.base import Config
 from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
@@ -17,7 +16,7 @@ from saucier.config.heads import (
     PretrainingHead,
     ReaderHead,
 )
-from saucier.config.kernels import Layerwise, LowRank, Softmax
+from saucier.config.kernels import Layerwise, LowRank
 from saucier.config.layers import (
     Chain,
     CrossAttention,
@@ -29,20 +28,9 @@ from saucier.config.layers import (
 )
 from saucier.config.model import Transformer
 from saucier.config.pooling import Chosen, First, Last, LastToken, MeanAll, Pooled
-from saucier.config.positions import (
-    EmbeddingPositions,
-    InOrder,
-    MusicTransformer,
-    NoPositions,
-    RealTokens,
-    RelativeKey,
-    RelativeKeyQuery,
-    Rotary,
-    SkipPadding,
-    T5Bias,
-    TransformerXL,
-)
+from saucier.config.positions import EmbeddingPositions, InOrder, NoPositions, RealTokens, Rotary, SkipPadding
 from saucier.config.recurrent import Apart, Recurrent
+from saucier.config.relative_positions import MusicTransformer, RelativeKey, RelativeKeyQuery, T5Bias, TransformerXL
 from saucier.config.stack import Stack
 from saucier.config.visibility import (
     And,
@@ -65,19 +53,6 @@ from saucier.config.visibility import (
 from saucier.config.visibility import Columns as Columns
 from saucier.config.visibility import Dilated as Dilated
 from saucier.config.visibility import Strided as Strided
-
-
-def is_causal(visibility: Visibility) -> bool:
-    """Say whether no query can see a later key, whatever the batch."""
-    match visibility:
-        case Causal():
-            return True
-        case And(terms=terms):
-            return any(is_causal(term) for term in terms)
-        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
-            return all(is_causal(term) for term in terms)
-        case _:
-            return False
 
 
 def global_terms(visibility: Visibility) -> tuple[Global, ...]:
@@ -158,7 +133,7 @@ def list_length_limits(stack: Stack) -> list[int]:
     """Return the lengths of all tables of positions inside a stack, and of the maps along the length of a text."""
     tables = [stack.layer_positions.length] if stack.layer_positions else []
     parts = stack.attentions()
-    tables += [part.kernel.length for part in parts if isinstance(part.kernel, LowRank)]
+    tables += [part.kernel.longest for part in parts if part.kernel.longest is not None]
     positions = [part.positions for part in parts]
     return tables + [one.length for one in positions if isinstance(one, LIMITED_POSITIONS) and one.length is not None]
 
@@ -193,7 +168,7 @@ def packs_pairs(config: Transformer) -> bool:
     inner = dict.fromkeys(residual.inner for block in blocks for residual in block.sublayers)
     return config.encoder is not None and config.decoder is not None and all(
         isinstance(one, CrossAttention | FeedForward) or (
-            isinstance(one, SelfAttention) and isinstance(one.kernel, Softmax) and depends_on_order(one.visibility))
+            isinstance(one, SelfAttention) and one.kernel.exact and depends_on_order(one.visibility))
         for one in inner)
 
 
@@ -297,14 +272,13 @@ def find_shared_biases(stack: Stack) -> Projection | None:
     return None
 
 
-def list_key_widths(stack: c.Stack, dim: int) -> list[tuple[int, int]]:
+def list_key_widths(stack: Stack, dim: int) -> list[tuple[int, int]]:
     """Return (key-value heads, head width) of every self-attention of a stack, in the order they are computed."""
     widths = []
     for block in stack.blocks():
         for residual in block.sublayers:
-            if isinstance(residual.inner, c.SelfAttention):
+            if isinstance(residual.inner, SelfAttention):
                 width = block.bottleneck.width if block.bottleneck else dim
                 _, key, head = residual.inner.projection.widths(width)
-                keys = 0 if isinstance(residual.inner.kernel, c.Favor) else key // head  # it keeps sums in their place
-                widths.append((keys, head))
+                widths.append((key // head if residual.inner.kernel.caches_keys else 0, head))
     return widths

@@ -279,6 +279,19 @@ for rebuilt in (And, Or, Plus, Beyond, ByHead):
     rebuilt.model_rebuild()
 
 
+def is_causal(visibility: Visibility) -> bool:
+    """Say whether no query can see a later key, whatever the batch."""
+    match visibility:
+        case Causal():
+            return True
+        case And(terms=terms):
+            return any(is_causal(term) for term in terms)
+        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+            return all(is_causal(term) for term in terms)
+        case _:
+            return False
+
+
 def build_bigbird_visibility(size: int, drawn: int, length: int) -> Visibility:
     """Return what a BigBird of at most `length` positions sees; all, as long as the blocks could not leave gaps.
 

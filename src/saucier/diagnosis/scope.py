@@ -27,17 +27,9 @@ def attentions(config: c.Transformer) -> list[c.SelfAttention]:
     return [part for part in sublayers(config) if isinstance(part, c.SelfAttention)]
 
 
-def mixes_positions(attention: c.SelfAttention) -> bool:
-    """Say whether the row is a ring of chunks, or sorted, so that what is seen depends on what stands at its end."""
-    return isinstance(attention.kernel, c.Hashing) or (
-        isinstance(attention.kernel, c.Chunks) and not isinstance(attention.visibility, c.Causal))
-
-
 def batch_reason(config: c.Transformer) -> Reason:
     """Rows beside others of the same length."""
-    if any(isinstance(part.kernel, c.Hashing) and part.kernel.seed is None for part in attentions(config)):
-        return "its hashes are drawn anew in every pass (no seed)"
-    return None
+    return next((reason for part in attentions(config) if (reason := part.kernel.batch_reason)), None)
 
 
 def padding_reason(config: c.Transformer) -> Reason:
@@ -55,7 +47,7 @@ def right_reason(config: c.Transformer) -> Reason:
         return reason
     if not all(fits_any_length(part.visibility) for part in attentions(config)):
         return "the last block of a row is seen by all, and padding moves it"
-    if any(mixes_positions(part) for part in attentions(config)):
+    if any(part.kernel.is_ring(part.visibility) for part in attentions(config)):
         return "a row is a ring of chunks, or sorted by hashes, and padding moves its end"
     return None
 
@@ -64,7 +56,7 @@ def left_reason(config: c.Transformer) -> Reason:
     """Rows with padding, or other text, before them."""
     if reason := right_reason(config):
         return reason
-    if not all(fits_any_place(part.visibility) and isinstance(part.kernel, c.Softmax | c.Favor | c.LowRank)
+    if not all(fits_any_place(part.visibility) and part.kernel.any_place
                for part in attentions(config)):
         return "its blocks or chunks are counted from the row's beginning"
     if isinstance(config.head, c.QuestionSpanHead):
@@ -82,7 +74,7 @@ def future_reason(config: c.Transformer) -> Reason:
     if not all(any(isinstance(term, c.Causal) for term in list_terms(part.visibility)) for part in inner
                if isinstance(part, c.SelfAttention)):
         return "its decoder sees a whole text"
-    if any(isinstance(part.kernel, c.Hashing) for part in attentions(config)):
+    if any(part.kernel.sorts_rows for part in attentions(config)):
         return "rows are sorted by hashes, so later tokens move the chunks that earlier ones see"
     return None
 

@@ -36,6 +36,7 @@ from saucier.families.mistral import MISTRAL_LAYOUT, MIXTRAL_LAYOUT, mistral, mi
 from saucier.families.mobilebert import MOBILEBERT_LAYOUT, mobilebert
 from saucier.families.modernbert import MODERNBERT_LAYOUT, modernbert
 from saucier.families.mpnet import MPNET_LAYOUT, mpnet
+from saucier.families.nystromformer import NYSTROMFORMER_LAYOUT, nystromformer
 from saucier.families.opt import OPT_LAYOUT, opt
 from saucier.families.realm import REALM_LAYOUT, realm
 from saucier.families.reformer import reformer
@@ -69,7 +70,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
-    "sparse_transformer": sparse_transformer, "etc": etc,
+    "sparse_transformer": sparse_transformer, "etc": etc, "nystromformer": nystromformer,
 }
 """Family name -> function from hyper-parameters to a config."""
 
@@ -81,7 +82,7 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT,
     SWITCH_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT, REFORMER_LAYOUT,
     BLOOM_LAYOUT, CTRL_LAYOUT, OPT_LAYOUT,
-    MOBILEBERT_LAYOUT,
+    MOBILEBERT_LAYOUT, NYSTROMFORMER_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""
 

@@ -118,7 +118,7 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
         raise InputError("the model has experts, which are chosen token by token", where="compile",
                          remedy="use compile=False")
     if any(isinstance(module, Recurrent) or (isinstance(module, SelfAttention)
-                                             and isinstance(module.config.kernel, c.Favor))
+                                             and not module.config.kernel.caches_keys)
            for module in model.modules()):
         raise InputError("the model has layers that keep states, which are not compiled", where="compile",
                          remedy="use compile=False")

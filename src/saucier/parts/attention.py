@@ -11,24 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import draws_blocks
-from saucier.parts.context import Context
-from saucier.parts.favor import attend_by_features
+from saucier.parts.attention_slots import MIXERS, build_attention_positions
+from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
-from saucier.parts.hashing import apply_unpacked, attend_in_chunks
+from saucier.parts.hashing import apply_unpacked
 from saucier.parts.kernels import (
     Scores,
     attend,
     attend_stepwise,
-    attend_to_mixtures,
     attention_weights,
-    build_mixtures,
     merge_mask_and_bias,
     repeat_heads,
 )
@@ -36,15 +33,7 @@ from saucier.parts.linear import Linear, PartlyBiased, linear
 from saucier.parts.masks import Draw, Mask, Ragged
 from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
-from saucier.parts.relative_positions import (
-    DisentangledPositions,
-    GlobalLocalPositions,
-    RelativeKeys,
-    RelativeKeysAndQueries,
-    ShawPositions,
-    SkewedPositions,
-    TransformerXLPositions,
-)
+from saucier.parts.relative_positions import GlobalLocalPositions, ShawPositions
 from saucier.parts.segment_memory import rejoin_streams, split_streams
 from saucier.parts.sparse.dispatch import plan_sparse_work
 from saucier.parts.sparse.mixing import attend_sparsely
@@ -111,7 +100,8 @@ class SelfAttention(nn.Module):
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, dim)
-        self.mixtures = build_mixtures(config)
+        self.mixer = MIXERS[type(config.kernel)]
+        setattr(self, self.mixer.name, self.mixer.weights(config))
         self.reads_past = True
         """A block's memory stands before the rows that it reads."""
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
@@ -131,7 +121,7 @@ class SelfAttention(nn.Module):
                                 lambda: build_rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
-        if context.cache is not None and not isinstance(self.config.kernel, c.Favor | c.LowRank):
+        if context.cache is not None and self.config.kernel.caches_keys:
             key, value = context.cache.extend(number, key, value)
         mixed = join_heads(rejoin_streams(self.attend(query, key, value, context), context))
         if self.global_qkv is not None:
@@ -142,17 +132,9 @@ class SelfAttention(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context) -> Tensor:
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
-        if isinstance(self.config.kernel, c.Chunks):
-            mix = partial(attend_in_chunks, attention=self.config, context=context, rate=self.dropout)
-            return apply_unpacked(mix, (query * self.scale, key, value), context.layout)
-        if isinstance(self.config.kernel, c.Favor):
-            features = partial(attend_by_features, attention=self.config, context=context, scale=self.scale)
-            return apply_unpacked(features, (query, key, value), context.layout)
-        if isinstance(self.config.kernel, c.LowRank):
-            maps = self.mixtures or context.mixtures
-            assert maps is not None, "the stack has what the layer has not"
-            mixtures = partial(attend_to_mixtures, maps=maps, context=context, scale=self.scale, rate=self.dropout)
-            return apply_unpacked(mixtures, (query, key, value), context.layout)
+        if (mix := self.mixer.attend) is not None:
+            call = KernelCall(self.config, getattr(self, self.mixer.name), self.scale, self.dropout, context)
+            return apply_unpacked(lambda q, k, v: mix(q, k, v, call), (query, key, value), context.layout)
         draw = self.draw(query.shape[1], context)
         work = plan_sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
         if work is not None:
@@ -231,10 +213,7 @@ class SelfAttention(nn.Module):
     @property
     def dropout(self) -> float:
         """Dropout on the weights, in training only."""
-        kernel = self.config.kernel
-        if isinstance(kernel, c.Favor) or not self.training:
-            return 0.0
-        return kernel.chunks.dropout if isinstance(kernel, c.Hashing) else kernel.dropout
+        return self.config.kernel.rate if self.training else 0.0
 
 
 def build_qkv(projection: c.Projection, dim: int) -> Linear:
@@ -243,32 +222,6 @@ def build_qkv(projection: c.Projection, dim: int) -> Linear:
     if projection.bias and not projection.key_bias:
         return PartlyBiased(dim, (query, key, key), biased=(True, False, True))
     return Linear(dim, query + 2 * key, bias=projection.bias)
-
-
-def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | None:
-    """Return the module of the positions slot, where the attention itself holds trained tables.
-
-    Such a module is called as `(query, key, scale, context)` and returns what is added to the scaled scores,
-    [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
-    """
-    head_dim = config.projection.widths(dim)[2]
-    match config.positions:
-        case c.Disentangled() as disentangled:
-            return DisentangledPositions(disentangled, config.projection, dim)
-        case c.Shaw() as shaw:
-            return ShawPositions(shaw, head_dim)
-        case c.RelativeKey() as relative:
-            return RelativeKeys(relative, head_dim)
-        case c.RelativeKeyQuery() as relative:
-            return RelativeKeysAndQueries(relative, head_dim)
-        case c.GlobalLocal() as labelled:
-            return GlobalLocalPositions(labelled, head_dim)
-        case c.MusicTransformer() as skewed:
-            return SkewedPositions(skewed, config.projection.heads, head_dim)
-        case c.TransformerXL() as distances:
-            return TransformerXLPositions(distances, config.projection.heads, head_dim, dim)
-        case _:
-            return None
 
 
 class CrossAttention(nn.Module):

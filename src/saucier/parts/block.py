@@ -5,15 +5,18 @@ Letters: B batch, L length, D dim, E width of the narrow stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import sublayer_name
 from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.attention_slots import MIXERS
 from saucier.parts.context import Context
 from saucier.parts.feed_forward import Experts, FeedForward, GatedFeedForward
-from saucier.parts.hashing import HashedAttention
 from saucier.parts.linear import Linear
 from saucier.parts.mixing import FourierMixing
 from saucier.parts.norms import Dropout, build_norm
@@ -73,25 +76,20 @@ class Bottleneck(nn.Module):
         return self.norm(x + self.dropout(self.up(stream)))  # type: ignore[no-any-return]
 
 
+def build_attention(config: c.SelfAttention, dim: int) -> nn.Module:
+    """Return the module of a self-attention, which some kernels build in their own way."""
+    return (MIXERS[type(config.kernel)].attention or SelfAttention)(config, dim)
+
+
+SUBLAYERS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
+    c.SelfAttention: build_attention, c.CrossAttention: CrossAttention, c.FeedForward: FeedForward,
+    c.GatedFeedForward: GatedFeedForward, c.Experts: Experts, c.FourierMixing: FourierMixing, c.Recurrent: Recurrent}
+"""What is inside a residual -> what builds it for a width."""
+
+
 def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
     """Return the module for a sublayer config."""
-    match config:
-        case c.SelfAttention(kernel=c.Hashing()):
-            return HashedAttention(config, dim)
-        case c.SelfAttention():
-            return SelfAttention(config, dim)
-        case c.CrossAttention():
-            return CrossAttention(config, dim)
-        case c.FeedForward():
-            return FeedForward(config, dim)
-        case c.GatedFeedForward():
-            return GatedFeedForward(config, dim)
-        case c.Experts():
-            return Experts(config, dim)
-        case c.FourierMixing():
-            return FourierMixing(config, dim)
-        case c.Recurrent():
-            return Recurrent(config, dim)
+    return SUBLAYERS[type(config)](config, dim)
 
 
 class PreNorm(nn.Module):
@@ -207,23 +205,15 @@ class Chain(nn.Module):
         return self.dropout(self.inner(x, context))  # type: ignore[no-any-return]
 
 
+RESIDUALS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
+    c.PreNorm: PreNorm, c.PostNorm: PostNorm, c.SandwichNorm: SandwichNorm, c.Parallel: Parallel, c.FromNorm: FromNorm,
+    c.Skip: Skip, c.Chain: Chain}
+"""Residual -> what builds it for a width."""
+
+
 def build_residual(config: c.Residual, dim: int) -> nn.Module:
     """Return the module for a residual config."""
-    match config:
-        case c.PreNorm():
-            return PreNorm(config, dim)
-        case c.PostNorm():
-            return PostNorm(config, dim)
-        case c.SandwichNorm():
-            return SandwichNorm(config, dim)
-        case c.Parallel():
-            return Parallel(config, dim)
-        case c.FromNorm():
-            return FromNorm(config, dim)
-        case c.Skip():
-            return Skip(config, dim)
-        case c.Chain():
-            return Chain(config, dim)
+    return RESIDUALS[type(config)](config, dim)
 
 
 class NarrowBlock(nn.Module):

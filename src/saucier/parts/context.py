@@ -167,6 +167,21 @@ class Context:
         return self.once("memory_mask", lambda: build_mask(c.Full(), restore_padding(span, self.memory_layout)))
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """What a kernel gets beside queries, keys and values."""
+
+    config: c.SelfAttention
+    """The attention that it is a part of."""
+    weights: nn.Module | None
+    """The kernel's own weights in this attention, if it has any."""
+    scale: float
+    """Factor on the scores."""
+    rate: float
+    """Dropout on the weights; 0 outside training."""
+    context: Context
+
+
 def restore_padding(span: Span, layout: Ragged | None) -> Span:
     """Return the span with the padding that short packed rows get back for their attention."""
     return replace(span, padding=layout.mask, starts_real=True) if layout is not None and layout.short else span

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.kernels import advance_draws
 from saucier.errors import InputError
-from saucier.parts.context import Context
+from saucier.parts.context import Context, KernelCall
 from saucier.parts.hashing import find_key_positions, pad_length
 from saucier.parts.kernels import repeat_heads
 from saucier.parts.masks import refuse_split_documents
@@ -124,19 +124,19 @@ class FeatureRows:
         return [slice(start, start + size) for start in range(0, length, size)]
 
 
-def attend_by_features(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAttention, context: Context, *,
-                       scale: float) -> Tensor:
+def attend_by_features(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
     """Mix values by features of queries and keys. Shapes: query [B, H, L, E], key and value [B, G, L, E] -> as query.
 
     With a cache the sums over all earlier keys are its state. Padded keys add nothing; documents are kept apart.
     Source: Choromanski et al. 2021, §2.2 and appendix B.1, arXiv:2009.14794.
     """
-    kernel, heads, causal = attention.kernel, query.shape[1], isinstance(attention.visibility, c.Causal)
-    assert isinstance(kernel, c.Favor), "the caller's choice"
+    attention, context, kernel, heads = call.config, call.context, call.config.kernel, query.shape[1]
+    assert isinstance(kernel, c.Favor), "the table's choice"
+    causal = isinstance(attention.visibility, c.Causal)
     start, length = context.span.start, query.shape[2]
     real = find_key_positions(context, start + length).real
     with torch.autocast(query.device.type, enabled=False):
-        query, key, value_ = (widen_format(x) for x in (query * scale**0.5, key * scale**0.5, value))
+        query, key, value_ = (widen_format(x) for x in (query * call.scale**0.5, key * call.scale**0.5, value))
         ways = random_directions(kernel, query, context.self_attentions - 1)
         rows = FeatureRows(query, repeat_heads(key, heads), repeat_heads(F.pad(value_, (0, 1), value=1.0), heads),
                            None if real is None else real[..., start:], ways)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.parts.context import Context
+from saucier.parts.context import Context, KernelCall
 from saucier.parts.linear import Linear
 from saucier.parts.masks import Ragged, intersect
 from saucier.parts.norms import dropout
@@ -98,16 +98,14 @@ def pad_length(x: Tensor, length: int) -> Tensor:
     return F.pad(x, (0, 0, 0, length - x.shape[2])) if length > x.shape[2] else x
 
 
-def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, attention: c.SelfAttention, context: Context, *,
-                     rate: float = 0.0) -> Tensor:
+def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
     """Mix the values of neighbouring chunks. Shapes: query [B, H, Q, E], key and value [B, H, K, E] -> [B, H, Q, E].
 
-    The queries are scaled already; `rate` is the dropout.
     Source: Kitaev et al. 2020, §4 and code release, arXiv:2001.04451.
     """
-    chunks, causal = attention.kernel, isinstance(attention.visibility, c.Causal)
-    assert isinstance(chunks, c.Chunks), "the caller's choice"
-    length, known = key.shape[2], find_key_positions(context, key.shape[2])
+    chunks, context, causal = call.config.kernel, call.context, isinstance(call.config.visibility, c.Causal)
+    assert isinstance(chunks, c.Chunks), "the table's choice"
+    query, length, known = query * call.scale, key.shape[2], find_key_positions(context, key.shape[2])
     if query.shape[2] < length or length <= chunks.length:
         asking = known.each(lambda x: x[..., length - query.shape[2]:])
         allowed = mask_keys(asking, known, causal=causal)
@@ -122,7 +120,7 @@ def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, attention: c.Sel
         key, value = gather_adjacent(key, chunks), gather_adjacent(value, chunks)
         allowed = mask_keys(known, known.each(lambda x: gather_adjacent(x, chunks)), causal=causal)
         weights = visible_softmax(query @ key.transpose(-1, -2), allowed, context)
-    mixed = dropout(weights, rate) @ value
+    mixed = dropout(weights, call.rate) @ value
     return mixed if mixed.dim() == 4 else mixed.flatten(2, 3)[:, :, :length]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.config.questions import list_layerwise_kernels
 from saucier.errors import InputError
-from saucier.parts.context import Context, Mixtures
+from saucier.parts.context import Context, KernelCall, Mixtures
 from saucier.parts.masks import Mask, document_starts, positions_in_document, refuse_split_documents
 from saucier.parts.norms import dropout
 
@@ -122,14 +122,15 @@ def build_shared_mixtures(stack: c.Stack) -> Mixtures | None:
     return Mixtures(found[0], 1) if found else None
 
 
-def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, maps: Mixtures, context: Context, *, scale: float,
-                       rate: float) -> Tensor:
+def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
     """Mix the values of a text by mixtures of its keys. Shapes: query [B, H, L, E], key and value [B, G, L, E].
 
-    A token is weighed by its place in its text, padding not counted, so that padding and what else stands in the row
-    change nothing; packed documents have their own mixtures each. `rate` is the dropout on the weights.
+    A token is weighed by its place in its text, padding not counted, so that padding and what else is in the row
+    change nothing; packed documents have their own mixtures each.
     Source: Wang et al. 2020, §4, eq 7, arXiv:2006.04768.
     """
+    context, maps = call.context, call.weights or call.context.mixtures
+    assert isinstance(maps, Mixtures), "the stack has what the layer has not"
     if context.cache is not None:
         raise InputError("kernel low_rank reads whole texts, and a cache brings them in pieces", where="cache",
                          remedy="call without a cache")
@@ -138,7 +139,7 @@ def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, maps: Mixtures
     weigh = (lambda weight: weight[:, :length]) if texts is None else texts.weigh
     keys = mix_along_text(weigh(maps.keys), key)
     values = mix_along_text(weigh(maps.keys if maps.values is None else maps.values), value)
-    scores = Scores(Mask() if texts is None else texts.mask(len(maps.keys)), scale, dropout=rate)
+    scores = Scores(Mask() if texts is None else texts.mask(len(maps.keys)), call.scale, dropout=call.rate)
     if not context.want_weights:
         return attend(query, keys, values, scores)
     given, weights = attend_stepwise(query, keys, values, scores)

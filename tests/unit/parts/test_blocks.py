@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.counting.layers import block_keys
+from saucier.config.counting.visible_keys import block_keys
 from saucier.config.visibility import build_bigbird_visibility
 from saucier.model import Transformer, build
 from saucier.parts.masks import Draw

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from saucier.config.disentangled import Disentangled, LogDistances
-from saucier.config.kernels import Chunks, Favor, Hashing, LowRank
 from saucier.config.layers import Projection, SelfAttention
 from saucier.config.model import Transformer
-from saucier.config.positions import (
-    DynamicScaling,
-    GlobalLocal,
-    Llama3Scaling,
-    LongRope,
-    MusicTransformer,
-    NoPositions,
-    Rotary,
-    Scaling,
-    T5Bias,
-    Yarn,
-)
-from saucier.config.questions import global_terms, is_causal, list_recurrent_parts, list_terms
+from saucier.config.questions import global_terms, list_recurrent_parts, list_terms
 from saucier.config.recurrent import Ahead, FromFinalStates, FromLastLayer, Recurrent
+from saucier.config.relative_positions import GlobalLocal
 from saucier.config.stack import OneStream, Stack
-from saucier.config.visibility import ByHead, Causal, FirstTokens, Full
+from saucier.config.visibility import ByHead, FirstTokens
 from saucier.errors import InputError
 
 
 def check_attention(path: str, stack: str, attention: SelfAttention, dim: int) -> None:
     """What concerns one self-attention, by each of its slots."""
     check_projection(path, attention.projection, dim)
-    check_positions(path, attention, dim)
-    check_kernel(path, attention)
-    check_favor(path, attention, dim)
-    check_low_rank(path, attention)
+    attention.positions.check(path, attention, dim)
+    attention.kernel.check(path, attention, dim)
     check_head_terms(path, attention)
     check_global_maps(path, stack, attention)
 
@@ -52,42 +37,6 @@ def check_projection(path: str, projection: Projection, dim: int) -> None:
         )
 
 
-def check_positions(path: str, attention: SelfAttention, dim: int) -> None:
-    """Positions that assume something of the visibility or of the head's width."""
-    head = attention.projection.widths(dim)[2]
-    match attention.positions:
-        case Disentangled() as positions:
-            check_disentangled(path, positions)
-        case Rotary() as rotary if rotary.width(head) % 2 or rotary.width(head) == 0:
-            raise InputError(
-                f"rotary turns pairs of values, and {rotary.share:g} of a head of {head} is {rotary.width(head)}",
-                where=f"{path}.positions",
-                remedy="make the rotated part even",
-            )
-        case Rotary(scaling=scaling) as rotary:
-            check_scaling(f"{path}.positions.scaling", scaling, rotary.width(head) // 2)
-        case MusicTransformer() if not is_causal(attention.visibility):
-            raise InputError(
-                "the skewed relative positions know only the past",
-                where=f"{path}.positions",
-                remedy="use visibility causal, or kind: shaw",
-            )
-        case T5Bias(bidirectional=True) if is_causal(attention.visibility):
-            raise InputError(
-                "half of the T5 buckets would be for a future that is never seen",
-                where=f"{path}.positions",
-                remedy="use bidirectional: false",
-            )
-        case T5Bias(buckets=buckets, max_distance=distance, bidirectional=both) if distance <= buckets // (
-            4 if both else 2
-        ):
-            raise InputError(
-                f"max_distance {distance} is within the {buckets // (4 if both else 2)} exact buckets",
-                where=f"{path}.positions",
-                remedy="raise max_distance or lower buckets",
-            )
-
-
 def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
     """Maps for global tokens need global tokens, an encoder (the cache holds one set of keys), and no positions."""
     if attention.global_maps is None:
@@ -106,46 +55,6 @@ def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
         )
 
 
-def check_scaling(path: str, scaling: Scaling, pairs: int) -> None:
-    """Scalings that assume something of the number of rotated pairs, or whose slope would have no extent."""
-    match scaling:
-        case LongRope(short=short, long=long) if {len(short), len(long)} != {pairs}:
-            raise InputError(
-                f"{len(short)} short and {len(long)} long divisors for {pairs} pairs of values",
-                where=path,
-                remedy="give one divisor for each pair",
-            )
-        case DynamicScaling() if pairs == 1:
-            raise InputError(
-                "dynamic scaling keeps the fastest pair and stretches the others, and there is one pair",
-                where=path,
-                remedy="rotate more of each head, or use kind: linear",
-            )
-        case Llama3Scaling(low=low, high=high) if low >= high:
-            raise InputError(
-                f"waves are divided below {low:g} turns and kept above {high:g}",
-                where=path,
-                remedy="make high larger than low",
-            )
-        case Yarn(fast=fast, slow=slow) if slow >= fast:
-            raise InputError(
-                f"waves are divided below {slow:g} turns and kept above {fast:g}",
-                where=path,
-                remedy="make fast larger than slow",
-            )
-
-
-def check_disentangled(path: str, positions: Disentangled) -> None:
-    """Some score reads the distances, and logarithmic ranges begin where exact distances end."""
-    if positions.terms == 1:
-        raise InputError("disentangled positions without either score", where=f"{path}.positions",
-                         remedy="use content_to_position or position_to_content, or kind: none")
-    distances = positions.distances
-    if isinstance(distances, LogDistances) and distances.reach - 1 <= distances.buckets // 2:
-        raise InputError(f"reach {distances.reach} is within the {distances.buckets // 2} exact distances",
-                         where=f"{path}.positions", remedy="raise reach or lower buckets")
-
-
 def check_head_terms(path: str, attention: SelfAttention) -> None:
     """Terms by head are shared out evenly among the heads, and labels know of as many global tokens as there are."""
     named = {term.otherwise for term in global_terms(attention.visibility)}
@@ -159,66 +68,6 @@ def check_head_terms(path: str, attention: SelfAttention) -> None:
         if isinstance(term, ByHead) and heads % len(term.terms):
             raise InputError(f"{heads} heads do not divide into {len(term.terms)} visibilities",
                              where=f"{path}.visibility.terms", remedy="give as many terms as heads, or a divisor")
-
-
-def check_kernel(path: str, attention: SelfAttention) -> None:
-    """Chunks are laid out by place alone, and hashes need one map for queries and keys."""
-    kernel, projection = attention.kernel, attention.projection
-    if not isinstance(kernel, Chunks | Hashing):
-        return
-    chunks = kernel.chunks if isinstance(kernel, Hashing) else kernel
-    causal = isinstance(attention.visibility, Causal)
-    if not isinstance(attention.visibility, Full | Causal) or attention.global_maps:
-        raise InputError(f"kernel {kernel.kind} has chunks in place of a visibility", where=f"{path}.visibility",
-                         remedy="use full or causal")
-    if causal and chunks.after:
-        place = "kernel.chunks" if isinstance(kernel, Hashing) else "kernel"
-        raise InputError("a causal attention has nothing to see in later chunks", where=f"{path}.{place}.after",
-                         remedy="use after: 0")
-    if (chunks.multiple or chunks.length) % chunks.length:
-        raise InputError(f"{chunks.multiple} positions are no whole chunks of {chunks.length}",
-                         where=f"{path}.kernel.multiple", remedy="make multiple a multiple of length")
-    if projection.kv_heads not in (None, projection.heads) or not projection.key_bias:
-        raise InputError(f"kernel {kernel.kind} needs keys like its queries", where=f"{path}.projection",
-                         remedy="leave kv_heads and key_bias out")
-    if not isinstance(attention.positions, NoPositions) and not (
-            isinstance(attention.positions, Rotary) and isinstance(kernel, Chunks)):
-        raise InputError(f"kernel {kernel.kind} cannot take positions {attention.positions.kind}",
-                         where=f"{path}.positions", remedy="use positions in the embedding, or kernel softmax")
-    if isinstance(kernel, Hashing) and projection.scale is not None:
-        raise InputError("keys of length 1 have no other scale", where=f"{path}.projection.scale", remedy="remove it")
-
-
-WIDEST = 128
-"""Values of a head whose features are never too large or too small for sums in float32."""
-
-
-def check_favor(path: str, attention: SelfAttention, dim: int) -> None:
-    """Sums over keys know no pairs: nothing can be added to the score of one, or hidden from one, but what is later."""
-    if not isinstance(attention.kernel, Favor):
-        return
-    if not isinstance(attention.visibility, Full | Causal) or attention.global_maps:
-        raise InputError("kernel favor has no pairs of positions to hide", where=f"{path}.visibility",
-                         remedy="use full or causal without maps for global tokens, or kernel softmax")
-    if not isinstance(attention.positions, NoPositions | Rotary):
-        raise InputError(f"kernel favor cannot take positions {attention.positions.kind}", where=f"{path}.positions",
-                         remedy="use rotary, or positions in the embedding, or kernel softmax")
-    head = attention.projection.widths(dim)[2]
-    if head > WIDEST:
-        raise InputError(f"features of heads of {head} values are beyond float32", where=f"{path}.projection",
-                         remedy=f"use more heads, of {WIDEST} values at most")
-
-
-def check_low_rank(path: str, attention: SelfAttention) -> None:
-    """A mixture is made of a whole text: nothing of it can be hidden, and it stands at no place."""
-    if not isinstance(attention.kernel, LowRank):
-        return
-    if not isinstance(attention.visibility, Full) or attention.global_maps:
-        raise InputError("kernel low_rank mixes all tokens of a text, later ones too", where=f"{path}.visibility",
-                         remedy="use visibility full in an encoder, or kernel softmax or favor")
-    if not isinstance(attention.positions, NoPositions | Rotary):
-        raise InputError(f"kernel low_rank cannot take positions {attention.positions.kind}", where=f"{path}.positions",
-                         remedy="use rotary, or positions in the embedding, or kernel softmax")
 
 
 def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:

@@ -21,8 +21,9 @@ from saucier.config.embedding import (
 from saucier.config.heads import AdaptiveHead, BidirectionalHead, LengthHead, QueryStream, WholeText
 from saucier.config.model import Transformer
 from saucier.config.positions import Axial
-from saucier.config.questions import is_causal, keeps_directions_apart, list_recurrent_parts, reads_pooled
+from saucier.config.questions import keeps_directions_apart, list_recurrent_parts, reads_pooled
 from saucier.config.stack import OneStream
+from saucier.config.visibility import is_causal
 from saucier.errors import InputError
 
 

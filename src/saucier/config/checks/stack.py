@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from saucier.config.checks.layers import check_attention, check_projection
 from saucier.config.disentangled import Disentangled, SharedMaps
-from saucier.config.kernels import Softmax
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -19,8 +18,9 @@ from saucier.config.layers import (
     Sublayer,
 )
 from saucier.config.model import Transformer
-from saucier.config.positions import NoPositions, Rotary, T5Bias, TransformerXL
+from saucier.config.positions import NoPositions, Rotary
 from saucier.config.questions import hides_keys, list_layerwise_kernels, mixes_padding, recurrence_reads_encoder
+from saucier.config.relative_positions import T5Bias, TransformerXL
 from saucier.config.stack import Block, FromZeros, OneStream, Reversible, Share, Stack
 from saucier.config.visibility import Full
 from saucier.errors import InputError
@@ -177,7 +177,7 @@ def check_bottleneck_attention(where: str, attention: SelfAttention, residual: s
     if attention.global_maps or not attention.projection.key_bias or shared:
         raise InputError("an attention in a bottleneck has plain maps of its own", where=where,
                          remedy="leave out global_maps, key_bias and shared maps")
-    if not isinstance(attention.kernel, Softmax):
+    if not attention.kernel.exact:
         raise InputError(f"no {attention.kernel.kind} kernel in a bottleneck", where=where, remedy="use kind: softmax")
 
 
@@ -278,7 +278,7 @@ def check_memory(name: str, stack: Stack, config: Transformer) -> None:
                              remedy="put one attention first, or remove memory")
         attention = block.sublayers[0].inner
         assert isinstance(attention, SelfAttention), "begins_with_attention has looked"
-        if not isinstance(attention.kernel, Softmax):
+        if not attention.kernel.exact:
             raise InputError(f"kernel {attention.kernel.kind} reads no memory",
                              where=f"{name}.blocks.{index}.attention", remedy="use kernel softmax, or remove memory")
         if isinstance(attention.positions, Rotary) or attention.global_maps:

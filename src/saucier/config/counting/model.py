@@ -16,7 +16,6 @@ from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, n
 from saucier.config.counting.heads import embedding_node, head_node, mix_node
 from saucier.config.counting.layers import attention_nodes, kept_values, recurrent_nodes
 from saucier.config.disentangled import Disentangled
-from saucier.config.kernels import Favor
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -27,9 +26,9 @@ from saucier.config.layers import (
     SelfAttention,
 )
 from saucier.config.model import Transformer
-from saucier.config.positions import T5Bias
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
+from saucier.config.relative_positions import T5Bias
 from saucier.config.stack import (
     Activations,
     Block,
@@ -262,11 +261,10 @@ def cache_bytes(
     values, sums = 0, 0
     for block in config.decoder.blocks() if config.decoder else ():
         for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.kernel, Favor):
-                query, _, head = residual.inner.projection.widths(config.dim)
+            if isinstance(residual.inner, SelfAttention):
+                query, key, head = residual.inner.projection.widths(config.dim)
                 sums += 4 * residual.inner.kernel.state_values(query, head)
-            elif isinstance(residual.inner, SelfAttention):
-                values += 2 * length * residual.inner.projection.widths(config.dim)[1]
+                values += 2 * length * key if residual.inner.kernel.caches_keys else 0
             elif isinstance(residual.inner, CrossAttention):
                 values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
             elif isinstance(residual.inner, Recurrent):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.counting.layers import visible_keys
+from saucier.config.counting.visible_keys import visible_keys
 from saucier.config.questions import counts_repeats, differs_by_head, draws_blocks, list_terms
 from saucier.parts.context import Context
 from saucier.parts.masks import Draw, Span

@@ -1,0 +1,134 @@
+"""The open slots of an attention: what every kernel and all positions say of themselves, and may know of the rest.
+
+Letters: D dim, E head width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Protocol
+
+from saucier.config.base import Config
+from saucier.config.counting import Node, linear
+from saucier.config.counting.visible_keys import visible_keys
+from saucier.config.projection import Projection
+from saucier.config.visibility import Full, Visibility
+from saucier.errors import InputError
+
+
+class AttentionParts(Protocol):
+    """What a kernel may know of the self-attention that it is a part of."""
+
+    @property
+    def projection(self) -> Projection:
+        """Heads and maps."""
+
+    @property
+    def positions(self) -> PositionsInAttention:
+        """How order enters."""
+
+    @property
+    def visibility(self) -> Visibility:
+        """Which keys a query may see."""
+
+    @property
+    def global_maps(self) -> Config | None:
+        """Maps for global tokens."""
+
+
+class PositionsInAttention(Config):
+    """The slot of an attention's positions: what they refuse (`check`), and the trained tables that they have.
+
+    New positions are a subclass with its own `kind`, listed in `AttentionPositions`, and their computation in
+    `saucier.parts.attention_slots`.
+    """
+
+    kind: str
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Raise `InputError` for an attention that cannot have these positions."""
+
+    def nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """Return the tables that one attention has; those of a whole stack belong to the stack."""
+        return [Node("positions", self.kind)]
+
+
+class AttentionKernel(Config):
+    """The slot of a kernel: what it refuses (`check`), what it costs (`nodes`), and what it can (all the others).
+
+    A new kernel is a subclass with its own `kind`, listed in `Kernel`, and its computation in
+    `saucier.parts.attention_slots`.
+    """
+
+    kind: str
+    exact: ClassVar[bool] = False
+    """Whether it scores single pairs of positions: memories, prefixes, bottlenecks and masks of any kind need that."""
+    any_place: ClassVar[bool] = True
+    """Whether a text gives the same numbers further right in its row."""
+    sorts_rows: ClassVar[bool] = False
+    """Whether it reorders a row, so that later tokens change what earlier ones see."""
+
+    @property
+    def rate(self) -> float:
+        """Dropout on the attention weights."""
+        return 0.0
+
+    @property
+    def longest(self) -> int | None:
+        """The longest text; None: any."""
+        return None
+
+    @property
+    def caches_keys(self) -> bool:
+        """Whether decoding keeps the keys and values of earlier tokens."""
+        return True
+
+    @property
+    def batch_reason(self) -> str | None:
+        """Why a text gives other numbers in another pass or batch; None: it gives the same."""
+        return None
+
+    def is_ring(self, visibility: Visibility) -> bool:
+        """Say whether what is seen depends on what is at the end of a row."""
+        return self.sorts_rows
+
+    def state_values(self, width: int, head: int) -> int:
+        """Return the values that decoding keeps of all earlier tokens in place of keys, always in 32 bits."""
+        return 0
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Raise `InputError` for an attention that this kernel cannot compute."""
+
+    def key_count(self, visibility: Visibility, length: int) -> float:
+        """Return how many keys a query meets in an input of this length."""
+        return visible_keys(visibility, length)
+
+    def map_nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """Return the maps to queries, keys and values."""
+        query, key, _ = projection.widths(dim)
+        maps = linear("qkv", dim, query + 2 * key, bias=projection.bias)
+        if projection.bias and not projection.key_bias:
+            maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
+        return [maps]
+
+    def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:
+        """Return what lies between the maps and the output map: its weights, and the work of mixing."""
+        query, keys = attention.projection.widths(dim)[0], self.key_count(attention.visibility, length)
+        return [Node("scores", self.kind, f"{keys:g} keys a query, {attention.visibility.kind}",
+                     flops=4.0 * keys * query)]
+
+
+def check_taken_positions(path: str, attention: AttentionParts, kind: str, *taken: str, remedy: str) -> None:
+    """Raise `InputError` for positions of another kind than a kernel takes."""
+    if attention.positions.kind not in taken:
+        raise InputError(f"kernel {kind} cannot take positions {attention.positions.kind}", where=f"{path}.positions",
+                         remedy=f"{remedy} or kernel softmax")
+
+
+def check_reads_whole_texts(path: str, attention: AttentionParts, kind: str) -> None:
+    """Raise `InputError` where something of a text is hidden from a kernel that mixes all of it, or is at a place."""
+    if not isinstance(attention.visibility, Full) or attention.global_maps:
+        raise InputError(f"kernel {kind} mixes all tokens of a text, later ones too", where=f"{path}.visibility",
+                         remedy="use visibility full in an encoder, or kernel softmax or favor")
+    check_taken_positions(path, attention, kind, "none", "rotary",
+                          remedy="use rotary, or positions in the embedding,")

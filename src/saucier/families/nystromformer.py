@@ -1,0 +1,63 @@
+"""Nyströmformer: a BERT whose attention goes through landmarks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from saucier import config as c
+from saucier.checkpoints.classes import encoder_classes, head_class
+from saucier.checkpoints.fields import Key, first_attention
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.trees import repeat_block
+from saucier.checkpoints.weight_names import Rule, Rules
+from saucier.checkpoints.weight_operations import Reshaped
+from saucier.families import bert_lineage
+
+
+def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30000, length: int = 510,
+                  hidden: int | None = None, landmarks: int = 64, shared_start: bool = True,
+                  dropout: float = 0.1) -> c.Transformer:
+    """Nyströmformer with its language head, for texts of up to `length` tokens.
+
+    Source: Xiong et al. 2021, §4.1, arXiv:2102.03902.
+    """
+    norm = c.LayerNorm(eps=1e-5)
+    embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length + 2, places=c.InOrder(offset=2)), norm=norm,
+                        dropout=dropout, segments=c.SegmentTable(count=2))
+    kernel = c.Nystrom(landmarks=landmarks, length=length, shared_start=shared_start)
+    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=kernel)
+    forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
+    return c.Transformer(
+        dim=dim, embed=embed, encoder=repeat_block(layers, attention, forward, norm=norm, dropout=dropout),
+        head=c.LanguageHead(bias=True, transform=c.Transform(activation="gelu_tanh", norm=norm)))
+
+
+KERNEL = f"{bert_lineage.ATTENTION}.inner.kernel"
+KEYS = bert_lineage.keys(
+    Key("max_position_embeddings", ("embed.positions.length",), default=510, ours=lambda length: length + 2,
+        theirs=lambda length: length - 2),
+    Key("num_landmarks", (f"{KERNEL}.landmarks",), default=64),
+    Key("segment_means_seq_len", (f"{KERNEL}.length",), default=64),
+    Key("conv_kernel_size", (f"{KERNEL}.convolution",), default=65, nullable=True),
+    drop=("attention_probs_dropout_prob",), transform="head.transform", hidden_act=("activation", "gelu_new"),
+    layer_norm_eps=("eps", 1e-5))
+
+
+def weights(tree: c.Transformer) -> Rules:
+    """The names of the body: BERT's, and the filters of the values."""
+    kernel, heads = first_attention(tree).kernel, first_attention(tree).projection.heads
+    size = kernel.convolution if isinstance(kernel, c.Nystrom) else None
+    rule = Rule("encoder.blocks.{i}.attention.inner.convolution.weight",
+                "@encoder.layer.{i}.attention.self.conv.weight", Reshaped((heads, -1), (heads, 1, size or -1, 1)))
+    return replace(bert_lineage.BERT_BODY, more=(rule,))(tree)
+
+
+NYSTROMFORMER_LAYOUT = Layout(
+    "nystromformer", nystromformer, KEYS, weights, {
+        **encoder_classes("Nystromformer", bert_lineage.WORDS,
+                          bert_lineage.labelled_first("gelu_tanh", bert_lineage.HEAD_DROPOUT),
+                          dropout=bert_lineage.HEAD_DROPOUT),
+        "NystromformerForMultipleChoice": head_class(
+            c.ChoiceHead(pick=c.First(), transform=c.Transform(activation="relu")), dense="pre_classifier", keys=()),
+    }, "nystromformer.", fixed={"inv_coeff_init_option": False},
+    free=frozenset({"attention_probs_dropout_prob", "tie_word_embeddings", "add_cross_attention"}))

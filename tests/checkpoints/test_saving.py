@@ -13,7 +13,7 @@ import torch
 import saucier
 from saucier import config as c
 from saucier.checkpoints.fields import Key
-from saucier.checkpoints.own_folder import MODEL_TYPE
+from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.families import LAYOUTS, bert, gpt2
 from saucier.folders.save import check_expressible, save
 from saucier.recipes import names

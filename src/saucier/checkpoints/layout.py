@@ -28,6 +28,9 @@ from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.config.stack import MAX_LAYERS
 from saucier.errors import InputError, suggest_name
 
+MODEL_TYPE = "saucier"
+"""Of our own layout."""
+
 Keep = Callable[[c.Transformer, Document], c.Transformer]
 """What a published class makes of a family's tree, given its config."""
 

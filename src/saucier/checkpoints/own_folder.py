@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
 from saucier.files import read_object, write_atomically
 from saucier.model import Transformer, allocate_model
 
-MODEL_TYPE = "saucier"
 FORMAT = 1
 """Raised when the layout changes in a way that older readers cannot read."""
 SHOWN = 160

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.own_folder import MODEL_TYPE
+from saucier.checkpoints.layout import MODEL_TYPE, Layout
 from saucier.config import Transformer
 from saucier.errors import InputError, suggest_name
 from saucier.families.albert import ALBERT_LAYOUT, albert

@@ -14,7 +14,8 @@ import torch
 from saucier import config as c
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, is_adapter_folder, read_settings
 from saucier.checkpoints.hub import resolve_folder
-from saucier.checkpoints.own_folder import MODEL_TYPE, read_json
+from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.own_folder import read_json
 from saucier.checkpoints.published_folder import PublishedFolder
 from saucier.checkpoints.sentence_folder import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint

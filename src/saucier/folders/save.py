@@ -14,8 +14,8 @@ from saucier.checkpoints.adapter_folder import (
     CONFIG,
     WEIGHTS,
 )
-from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.own_folder import MODEL_TYPE, check_target_folder, save_own
+from saucier.checkpoints.layout import MODEL_TYPE, Layout
+from saucier.checkpoints.own_folder import check_target_folder, save_own
 from saucier.checkpoints.published_folder import (
     PublishedNames,
     drop_embedding_head,

@@ -15,7 +15,8 @@ from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
 from saucier.adaptation.surgery.tables import count_fixed_ids
 from saucier.checkpoints.hub import resolve_folder
-from saucier.checkpoints.own_folder import MODEL_TYPE, read_json
+from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.own_folder import read_json
 from saucier.config.visibility import SEPARATORS
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect

@@ -22,7 +22,7 @@ from saucier.families.bart_lineage import (
 
 
 def with_source_encoder(tree: c.Transformer, layers: int, *, vocab: int | None = None) -> c.Transformer:
-    """Put a new encoder of `blocks` blocks before the encoder of an encoder-decoder; its blocks are like the encoder's.
+    """Put a new encoder of `layers` blocks before the encoder of an encoder-decoder; its blocks are like the encoder's.
 
     Raises `InputError` for a body without both stacks, and for one whose blocks differ.
     Source: Lewis et al. 2020, §3.4, arXiv:1910.13461.

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.own_folder import read_json, summarize_faults
-from saucier.checkpoints.weight_files import Weights, check_shape, read_metadata
+from saucier.checkpoints.weight_files import SafeShard, Weights, check_shape
 from saucier.errors import InputError
 from saucier.expressions import compile_expression
 from saucier.files import parse_json
@@ -93,7 +93,8 @@ class Adapter:
     @property
     def marks(self) -> dict[str, str]:
         """What tells each parameter of the base from others; nothing in a file that others wrote."""
-        noted = read_metadata(self.folder / WEIGHTS).get(MARKS, "{}")
+        path = self.folder / WEIGHTS
+        noted = (SafeShard(path).file.metadata() or {}).get(MARKS, "{}") if path.is_file() else "{}"
         try:
             return {str(name): str(mark) for name, mark in parse_json(noted).items()}
         except (ValueError, AttributeError) as error:

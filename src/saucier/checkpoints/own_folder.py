@@ -41,10 +41,10 @@ def save_own(model: Transformer, folder: Path, write_more: Callable[[Path], None
     write_atomically(folder, write)
 
 
-def check_target_folder(folder: Path, also: Collection[str] = ()) -> None:
-    """Refuse a folder that holds something else than a model's own files, and `also`. Raises `InputError`."""
-    others = [] if not folder.exists() else [folder.name] if folder.is_file() else sorted(
-        {path.name for path in folder.iterdir()} - WRITTEN - {*also})
+def check_target_folder(folder: Path, replaceable: Collection[str]) -> None:
+    """Raise `InputError` for a folder that holds something else than the files that may be replaced."""
+    others = sorted({path.name for path in folder.iterdir()} - {*replaceable}) if folder.is_dir() else [
+        folder.name] if folder.exists() else []
     if others:
         raise InputError(f"the folder holds something else ({others[0]})", where=str(folder),
                          remedy="give a new folder")

@@ -42,17 +42,6 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                          remedy="copy it again, or use an earlier checkpoint") from error
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """Return the notes next to the tensors of a file; nothing where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
-    except SafetensorError as error:
-        raise InputError(f"not a whole safetensors file ({error})", where=str(path), remedy="copy it again") from error
-
-
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str] = NO_METADATA) -> None:
     """Write a safetensors file, with notes next to the tensors.
 

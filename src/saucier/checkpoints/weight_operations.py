@@ -74,19 +74,6 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A vector stored as a matrix of one row."""
-
-    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Take the row."""
-        return tensors[0][0] if tensors[0].dim() == 2 else tensors[0]
-
-    def theirs(self, tensor: Tensor) -> list[Tensor]:
-        """Make it a matrix again."""
-        return [tensor[None]]
-
-
-@dataclass(frozen=True, slots=True)
 class Twins:
     """One tensor under several names: the first that a file holds counts, and all of them are written.
 
@@ -200,7 +187,7 @@ def swap_levels(tensor: Tensor, outer: int, inner: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A table [rows, width] that is published with a dimension of 1 at `place`."""
+    """A tensor that is published with one more dimension, of size 1, at `place`; a file may lack it."""
 
     place: int
 

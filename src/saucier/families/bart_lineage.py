@@ -12,7 +12,7 @@ from saucier.checkpoints.fields import ACTIVATIONS, Key, join_paths, rename_fiel
 from saucier.checkpoints.layout import Published
 from saucier.checkpoints.trees import both_sides, decoder_alone, repeat_block, shares_table, ties_output
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Table
-from saucier.checkpoints.weight_operations import Row
+from saucier.checkpoints.weight_operations import Axis
 
 
 def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hidden: int | None,
@@ -136,7 +136,7 @@ INSIDE = {
     "feed_forward.norm": "final_layer_norm"}
 MAPS = {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
         "cross.inner.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj")}
-HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_bias", Row(), absent=0.0))
+HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_bias", Axis(0), absent=0.0))
 
 
 def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:

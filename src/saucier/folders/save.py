@@ -5,6 +5,7 @@ tuned model's adapter alone, in PEFT's layout or in our own form.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 from saucier.adaptation.own_adapter import write_own_adapter
@@ -15,7 +16,7 @@ from saucier.checkpoints.adapter_folder import (
     WEIGHTS,
 )
 from saucier.checkpoints.layout import MODEL_TYPE, Layout
-from saucier.checkpoints.own_folder import check_target_folder, save_own
+from saucier.checkpoints.own_folder import WRITTEN, check_target_folder, save_own
 from saucier.checkpoints.published_folder import (
     PublishedNames,
     drop_embedding_head,
@@ -48,7 +49,7 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto") -
 
     `layout`: "auto" is a published one where one can express the model, else our own ("saucier"), with a warning if the
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
-    Of a rewritten model what it has next to its base is written, an adapter; the layout is then "peft" or "own".
+    Of a rewritten model what it has in addition to its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, and for a folder that holds something else.
     """
     expect(folder, (str, Path), "folder", "give a folder")
@@ -64,7 +65,7 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",
                          remedy=suggest_name(layout, [*LAYOUT_NAMES, *LAYOUTS]))
-    check_target_folder(target, () if tokenizer is None else list_same_files(tokenizer, target))
+    check_target_folder(target, WRITTEN if tokenizer is None else WRITTEN | list_same_files(tokenizer, target))
     refusals: dict[str, InputError] = {}
 
     def write_more(temporary: Path) -> None:
@@ -100,8 +101,7 @@ def list_same_files(source: Path, target: Path) -> set[str]:
 
 
 def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
-    """Write what a rewritten model has next to its base. Raises `InputError` for a layout that holds whole models."""
-
+    """Write what is in a rewritten model and not in its base. Raises `InputError` for a layout of whole models."""
     meant = {"auto": "auto", "own": "own", "published": "peft"}
     if layout not in meant:
         raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
@@ -128,8 +128,6 @@ def check_expressible(layout: Layout, model: Transformer) -> None:
 
 
 ADAPTER_LAYOUTS = ("auto", "peft", "own")
-ADAPTER_FILES = {CONFIG, WEIGHTS}
-"""Files of an adapter, which another save may replace."""
 
 
 def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = None, layout: str = "auto") -> str:
@@ -148,28 +146,17 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
         raise InputError("there is no adapter in this model" if not rewrites else "no base model is known",
                          where="model", remedy="rewrite a loaded model first" if base is not None
                          else "say which it is with base=...")
-    check_adapter_target(target)
+    check_target_folder(target, (CONFIG, WEIGHTS))
     drop_prefix_network(model)
-    name, written = "own", None
+    files = None
     if layout != "own":
         try:
-            name, written = "peft", make_peft_files(model, find_published_names(model), base)
+            files = make_peft_files(model, find_published_names(model), base)
         except InputError:
             if layout == "peft":
                 raise
-    found = written
-    write_atomically(target, lambda place: write_own_adapter(model, place, base=base) if found is None
-                     else found.write(place))
-    return name
-
-
-def check_adapter_target(target: Path) -> None:
-    """Refuse a folder that holds something else than an adapter. Raises `InputError`."""
-    others = sorted({path.name for path in target.iterdir()} - ADAPTER_FILES) if target.is_dir() else [
-        target.name] if target.exists() else []
-    if others:
-        raise InputError(f"the folder holds something else ({others[0]})", where=str(target),
-                         remedy="give a new folder")
+    write_atomically(target, partial(write_own_adapter, model, base=base) if files is None else files.write)
+    return "own" if files is None else "peft"
 
 
 def find_published_names(model: Transformer) -> PublishedNames:

@@ -134,12 +134,9 @@ def _count(context: Ints, tokens: Ints, vocab: int, contexts: int) -> tuple[Ngra
     owner = keys // vocab
     totals, types = np.bincount(owner, weights=counts, minlength=contexts), np.bincount(owner, minlength=contexts)
     counted, total, kinds = (array.astype(np.int32) for array in (counts, totals, types))
-    return NgramOrder(keys, counted, total, kinds, _discount(counts)), gram
-
-
-def _discount(counts: Ints) -> float:
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    return once / (once + 2 * twice) if once and twice else USUAL_DISCOUNT
+    discount = once / (once + 2 * twice) if once and twice else USUAL_DISCOUNT
+    return NgramOrder(keys, counted, total, kinds, discount), gram
 
 
 def _interpolate(order: NgramOrder, context: Ints, gram: Ints, lower: Floats) -> Floats:

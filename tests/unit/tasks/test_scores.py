@@ -26,7 +26,7 @@ from saucier.tasks.metrics.metric import (
     interval,
     row_ranks,
 )
-from saucier.tasks.metrics.numbers import mean_absolute_error, standardize
+from saucier.tasks.metrics.numbers import MEAN_ABSOLUTE_ERROR, standardize
 from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
 from saucier.tasks.tag_schemes import read_bioes, read_iob2, read_lenient
 
@@ -93,7 +93,7 @@ def test_numbers_are_golden(labelling: dict[str, Any], number: int) -> None:
     assert found["Pearson"] == pytest.approx(case["pearson"], abs=1e-9)
     assert found["Spearman"] == pytest.approx(case["spearman"], abs=1e-12)
     assert found["RMSE"] ** 2 == pytest.approx(case["mse"], abs=1e-12)
-    assert value(mean_absolute_error(), golds, predictions) == pytest.approx(case["mae"], abs=1e-12)
+    assert value(MEAN_ABSOLUTE_ERROR, golds, predictions) == pytest.approx(case["mae"], abs=1e-12)
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -39,11 +39,10 @@ def accuracy(unit: str = "rows") -> Metric:
         np.ones(len(golds))), unit)
 
 
-def exact_sets() -> Metric:
-    """Share of rows whose labels are all right, and no other is named."""
-    return Metric("exact match", lambda golds, predictions: Mean(
-        indicator([set(gold) == set(prediction) for gold, prediction in zip(golds, predictions, strict=True)]),
-        np.ones(len(golds))))
+EXACT_SETS = Metric("exact match", lambda golds, predictions: Mean(
+    indicator([set(gold) == set(prediction) for gold, prediction in zip(golds, predictions, strict=True)]),
+    np.ones(len(golds))))
+"""Share of rows whose labels are all right, and no other is named."""
 
 
 def f1_of(label: Any) -> Metric:

@@ -29,7 +29,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM
 LARGEST_JSON = 512 * 2**20
 """Bytes; a tokenizer.json of a large vocabulary has some ten million."""
 TEMPORARY = re.compile(r"\.+(?P<name>[^/]+?)(?:\.(?P<process>\d+)\.(?:tmp|old))+(?=/|$)")
-"""Names of what is being written; a folder that is being written may itself be a target, and its name stand within."""
+"""Names of what is being written; a folder that is being written may itself be a target, and its name be within."""
 SWAP, HERE = 2, -100
 """RENAME_EXCHANGE of renameat2 on Linux and RENAME_SWAP of renamex_np on macOS; AT_FDCWD."""
 

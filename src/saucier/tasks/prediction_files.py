@@ -26,7 +26,7 @@ COLUMNS = ("gold", "label", "labels", "score", "tags", "answers", "answer", "tar
            "translation", "reference", "references", "output", "completion")
 """Where golds are looked for, in this order."""
 LOOKED_AT = 2_000
-"""Lines by which a CoNLL file is told from a table."""
+"""Lines by which a CoNLL file is known from a table."""
 CONLL = (".conll", ".iob", ".iob2", ".bio")
 
 
@@ -52,7 +52,7 @@ class Golds:
 
 
 def read_golds(name: str, column: str | None = None) -> Golds:
-    """Read the golds of a file. `column` names where they stand; otherwise one of `COLUMNS` is taken.
+    """Read the golds of a file. `column` names their column; otherwise one of `COLUMNS` is taken.
 
     Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
     """

@@ -50,7 +50,7 @@ class ScoredText:
 def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterator[Span]:
     """Yield the `count` best of all spans of at most `longest` tokens, the best first; of equal ones the first.
 
-    Logits of places that may not be told are -inf. Shapes: starts, ends [L].
+    Logits of places that no answer may have are -inf. Shapes: starts, ends [L].
     """
     length = len(starts)
     table = np.full((min(longest, length), length), -np.inf)

@@ -50,7 +50,7 @@ class TextGroup(Example):
     texts: tuple[str, ...]
     """A text, its pair, maybe a wrong one."""
     score: float | None = None
-    """How near they are: a score, or 1 and 0; None where that is not told."""
+    """How near they are: a score, or 1 and 0; None where that is not known."""
 
 
 UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
@@ -148,7 +148,7 @@ class EmbeddingTask(Task):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The scores that cosines 0 and 1 stand for."""
+        """The scores of cosines 0 and 1."""
         learns = self.config.learns
         if isinstance(learns, CosineScore) and learns.low is not None and learns.high is not None:
             return learns.low, learns.high

@@ -76,7 +76,7 @@ BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
 
 
 def depth_below_head(model: nn.Module) -> Callable[[str], int]:
-    """Return how many groups of layers stand above a parameter, by its name: none above a head, all above embeddings.
+    """Return how many groups of layers are above a parameter, by its name: none above a head, all above embeddings.
 
     Each stack counts its own blocks.
     """

@@ -23,7 +23,7 @@ PEARSON = Metric("Pearson", lambda golds, predictions: Sums(sum_moments(golds, p
 
 SPEARMAN = Metric("Spearman", lambda golds, predictions: Ranks(*(row_ranks(np.asarray([side], dtype=np.float64))[0]
                                                                for side in (golds, predictions))))
-"""Correlation of the ranks, ties in the middle; every draw ranks anew. Source: Spearman 1904.
+"""Correlation of the ranks, ties in the middle; every draw ranks again. Source: Spearman 1904.
 
 Predictions are given as their ranks from the start, so that those of two methods can change places.
 """

@@ -165,7 +165,7 @@ def span_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Met
 
 
 def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """List what can be asked for beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
+    """List what there is beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
     match kind:
         case "classes":
             labels = labels_of(golds, *predictions)

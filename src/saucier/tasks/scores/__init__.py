@@ -36,10 +36,11 @@ from saucier.tasks.metrics.classes import (
     entity_statistics,
     entity_types,
     f1_of,
+    macro,
     macro_f1,
-    macro_f1_of_sets,
     matthews,
-    micro_f1_of_sets,
+    micro,
+    of_sets,
     outcomes,
     set_outcomes,
     tag_accuracy,
@@ -145,7 +146,7 @@ def class_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Me
 def many_label_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Micro and macro F1, and rows that are right altogether."""
     labels = set_labels(golds, *predictions)
-    return micro_f1_of_sets(labels), macro_f1_of_sets(labels), EXACT_SETS
+    return of_sets("micro F1", labels, micro("F1")), of_sets("macro F1", labels, macro), EXACT_SETS
 
 
 def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
@@ -206,11 +207,6 @@ def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) ->
     if kind not in KINDS:
         raise InputError(f"no kind of task {kind!r}", where="scores", remedy=suggest_name(kind, list(KINDS)))
     return KINDS[kind](golds, *predictions)
-
-
-def offered_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """List every metric of a kind of task, the usual ones first."""
-    return *metrics_for(kind, golds, *predictions), *further_metrics(kind, golds, *predictions)
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

@@ -224,8 +224,8 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8")
         value = json.loads(text, parse_constant=refuse_constant if finite else None)
-        if "\\ud" in text or "\\uD" in text:
-            refuse_surrogates(value)
+        if "\\ud" in text or "\\uD" in text:  # halves of surrogate pairs, which JSON can spell and no text holds
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError("holds half of a surrogate pair, which is no text", where=str(path),
                          remedy="write it again") from error
@@ -252,11 +252,6 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError("nested too deeply", "", 0) from error
     except ValueError as error:  # a number of thousands of digits, or bytes that are no text
         raise json.JSONDecodeError(str(error), "", 0) from error
-
-
-def refuse_surrogates(value: Any) -> None:
-    """Refuse halves of surrogate pairs, which JSON can spell and no text holds. Raises `UnicodeEncodeError`."""
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def refuse_constant(name: str) -> float:

@@ -29,7 +29,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM
 LARGEST_JSON = 512 * 2**20
 """Bytes; a tokenizer.json of a large vocabulary has some ten million."""
 TEMPORARY = re.compile(r"\.+(?P<name>[^/]+?)(?:\.(?P<process>\d+)\.(?:tmp|old))+(?=/|$)")
-"""Names of what is being written; a folder that is being written may itself be a target, and its name stand within."""
+"""Names of what is being written; a folder that is being written may itself be a target, and its name be within."""
 SWAP, HERE = 2, -100
 """RENAME_EXCHANGE of renameat2 on Linux and RENAME_SWAP of renamex_np on macOS; AT_FDCWD."""
 
@@ -224,8 +224,8 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8")
         value = json.loads(text, parse_constant=refuse_constant if finite else None)
-        if "\\ud" in text or "\\uD" in text:
-            refuse_surrogates(value)
+        if "\\ud" in text or "\\uD" in text:  # halves of surrogate pairs, which JSON can spell and no text holds
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError("holds half of a surrogate pair, which is no text", where=str(path),
                          remedy="write it again") from error
@@ -252,11 +252,6 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError("nested too deeply", "", 0) from error
     except ValueError as error:  # a number of thousands of digits, or bytes that are no text
         raise json.JSONDecodeError(str(error), "", 0) from error
-
-
-def refuse_surrogates(value: Any) -> None:
-    """Refuse halves of surrogate pairs, which JSON can spell and no text holds. Raises `UnicodeEncodeError`."""
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def refuse_constant(name: str) -> float:

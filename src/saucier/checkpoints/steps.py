@@ -40,7 +40,7 @@ class BestCheckpoint:
 
 @dataclass(slots=True)
 class TrainingState:
-    """What a run must remember besides weights and optimizer; the data's place follows from the step."""
+    """What a run must remember in addition to weights and optimizer; the data's place follows from the step."""
 
     step: Count = 0
     """Updates done."""
@@ -131,7 +131,7 @@ def list_checkpoints(run_folder: Path) -> list[Path]:
 
 
 def latest_checkpoint(run_folder: Path, note: Callable[[str], None] = lambda text: None) -> Path | None:
-    """Return the newest whole checkpoint; `note` hears of each damaged one that is passed over."""
+    """Return the newest whole checkpoint; `note` is called with each damaged one that is passed over."""
     for folder in list_checkpoints(run_folder):
         reason = find_damage(folder)
         if reason is None:

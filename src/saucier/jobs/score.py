@@ -22,7 +22,7 @@ from saucier.tasks.matching import MatchedRows, PairedRow, as_kind, group_rows, 
 from saucier.tasks.metrics.classes import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
 from saucier.tasks.prediction_files import Golds, read_golds, read_predictions
-from saucier.tasks.scores import KINDS, Score, metrics_for, offered_metrics, per_class, score_difference, scored
+from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored
 
 LEVEL = 0.05
 TOGETHER = {"tokens": " ", "texts": " ‖ "}
@@ -183,7 +183,8 @@ def choose_metrics(names: Sequence[str], kind: str, golds: Sequence[Any], answer
     """Take the metrics that were asked for, or the usual ones. Raises `InputError` for a name that is none."""
     if not names:
         return metrics_for(kind, golds, *answers)
-    known = {slug(metric.name): metric for metric in offered_metrics(kind, golds, *answers)}
+    known = {slug(metric.name): metric for choose in (metrics_for, further_metrics)
+             for metric in choose(kind, golds, *answers)}
     for name in names:
         if slug(name) not in known:
             raise InputError(f"no metric {name!r} of {kind}", where="--metric",

@@ -71,7 +71,7 @@ def check_vocabulary(recipe: Recipe, model: Transformer, source: Source) -> None
 
 
 def check_target(recipe: Recipe, model: Transformer, source: Source) -> None:
-    """Targets have a tokenizer of their own only where a decoder reads them beside an encoder, and pairs are learned.
+    """Targets have a tokenizer of their own only where a decoder reads them next to an encoder, and pairs are learned.
     """
     if recipe.target_tokenizer is None:
         return

@@ -130,7 +130,7 @@ def construct_scalar(node: yaml.Node, path: KeyPath, source: Source) -> Any:
 
 
 def construct_mapping(node: yaml.MappingNode, path: KeyPath, source: Source) -> dict[str, Any]:
-    """Turn a mapping into a dict; its keys are words and stand there once."""
+    """Turn a mapping into a dict; its keys are words, each of which occurs once."""
     values: dict[str, Any] = {}
     for key_node, child in node.value:
         line = key_node.start_mark.line + 1
@@ -161,7 +161,7 @@ def is_override(text: str) -> bool:
 
 
 def format_overrides(changes: dict[str, Any], before: str = "") -> Iterator[str]:
-    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section anew."""
+    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section again."""
     for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
         if isinstance(value, dict) and value:
             yield from format_overrides(value, f"{before}{key}.")
@@ -186,7 +186,7 @@ def apply_overrides(source: Source, overrides: Iterable[str], config: type[BaseM
 
 
 def write_defaults(source: Source, path: KeyPath, config: type[BaseModel]) -> None:
-    """Write out the defaults of the section that a key stands in, where it is missing and the values are whole."""
+    """Write out the defaults of the section that a key is in, where it is missing and the values are whole."""
     section: Any = source.values
     for depth, key in enumerate(path[:-1]):
         if not isinstance(section, dict):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -36,8 +36,11 @@ def to_input_error(error: ValidationError, source: Source, config: type[BaseMode
     """Return one error with a line for each fault."""
     schema = json_schema_of(config)
     faults = error.errors(include_url=False)
+    # a list that is too short only because what is in it is wrong: the other line is enough
     lines = [format_fault(dict(one), source, schema) for one in faults
-             if not is_consequence(one["type"], one["loc"], faults)]
+             if one["type"] != "too_short" or not any(len(other["loc"]) > len(one["loc"])
+                                                      and other["loc"][:len(one["loc"])] == one["loc"]
+                                                      for other in faults)]
     first, *more = [one for one in lines if not is_misspelt(one, lines)]
     return InputError(first, more=more)
 
@@ -46,12 +49,6 @@ def to_input_error(error: ValidationError, source: Source, config: type[BaseMode
 def json_schema_of(config: type[BaseModel]) -> Schema:
     """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second."""
     return config.model_json_schema()
-
-
-def is_consequence(kind: str, location: KeyPath, faults: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a list is too short only because what stands in it is wrong, so that the other line is enough."""
-    return kind == "too_short" and any(
-        len(other["loc"]) > len(location) and other["loc"][:len(location)] == location for other in faults)
 
 
 def is_misspelt(one: str, lines: list[str]) -> bool:
@@ -75,11 +72,13 @@ def explain_fault(fault: dict[str, Any], path: KeyPath, schema: Schema) -> tuple
     value = fault.get("input")
     match fault["type"]:
         case "extra_forbidden":
-            return "unknown key", suggest_name(str(path[-1]), keys_at(fault["loc"][:-1], schema))
+            return "unknown key", suggest_name(str(path[-1]), [key for found in nodes_at(fault["loc"][:-1], schema)
+                                                               for key in found.get("properties", {})])
         case "missing":
             return "is missing", "add it"
         case "union_tag_not_found":
-            return "says no kind", f"add `kind:`, one of {', '.join(tags_at(fault['loc'], schema))}"
+            tags = [str(tag) for found in nodes_at(fault["loc"], schema) for tag in union_members(found)]
+            return "says no kind", f"add `kind:`, one of {', '.join(tags)}"
         case "union_tag_invalid":
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"there is no {tag!r}", suggest_name(tag, known)
@@ -105,28 +104,15 @@ def path_of(location: KeyPath, values: Any, *, missing: bool) -> KeyPath:
     path: list[str | int] = []
     for index, part in enumerate(location):
         inside = (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int))
-        inside = inside and not is_tag(location, index, values)
+        # the tag of a union, although a key next to it has the same name
+        tag = isinstance(values, dict) and values.get("kind") == part and any(
+            after in values for after in location[index + 1:index + 2])
+        inside = inside and not tag
         if inside:
             values = values[part]
         if inside or (missing and index == len(location) - 1):
             path.append(part)
     return tuple(path)
-
-
-def is_tag(location: KeyPath, index: int, values: Any) -> bool:
-    """Whether a part of a location is the tag of a union although a key beside it is called the same."""
-    told = isinstance(values, dict) and values.get("kind") == location[index]
-    return told and index + 1 < len(location) and location[index + 1] in values
-
-
-def keys_at(location: KeyPath, schema: Schema) -> list[str]:
-    """Return the keys that are known at a location of the config."""
-    return [key for found in nodes_at(location, schema) for key in found.get("properties", {})]
-
-
-def tags_at(location: KeyPath, schema: Schema) -> list[str]:
-    """Return the tags of the union at a location of the config."""
-    return [str(tag) for found in nodes_at(location, schema) for tag in union_members(found)]
 
 
 def union_members(node: Schema) -> Mapping[str | int, str]:
@@ -157,13 +143,9 @@ def child_nodes(node: Schema, part: str | int, definitions: dict[str, Schema]) -
             yield variant["properties"][part]
         elif isinstance(part, int) and "items" in variant:
             yield variant["items"]
-        if (part == TREE and variant.get("title") == Transformer.__name__) or is_tagged(variant, part):
+        tags = [variant.get("properties", {}).get(key, {}).get("const") for key in ("kind", "family")]
+        if (part == TREE and variant.get("title") == Transformer.__name__) or part in tags:
             yield variant
-
-
-def is_tagged(node: Schema, tag: str | int) -> bool:
-    """Whether a node is the member of a union with this tag."""
-    return any(node.get("properties", {}).get(key, {}).get("const") == tag for key in ("kind", "family"))
 
 
 def node_variants(node: Schema, definitions: dict[str, Schema]) -> Iterator[Schema]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.errors import InputError, expect
+from saucier.errors import InputError, expect, expect_texts
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.model import Transformer
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -26,7 +26,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     Errors: `InputError` for a model without such a head, for a model given without tokenizer, and for what is no text.
     Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084.
     """
-    check_texts(texts)
+    expect_texts([*texts] if isinstance(texts, Sequence) and not isinstance(texts, str) else texts, "texts")
     if not isinstance(model, Transformer):
         tokenizer = tokenizer or load_tokenizer(model)
         model = load(model, dtype="float32")
@@ -52,14 +52,3 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
             vectors = model(**encoded.to(device)).embeddings
         found[rows] = vectors.float().cpu()
     return found
-
-
-def check_texts(texts: Sequence[str]) -> None:
-    """Raise `InputError` for what is no list of texts."""
-    if isinstance(texts, str):
-        raise InputError("is one string", where="texts", remedy="give a list of texts")
-    if not isinstance(texts, Sequence):
-        raise InputError(f"is {type(texts).__name__}", where="texts", remedy="give a list of texts")
-    if wrong := [(place, text) for place, text in enumerate(texts) if not isinstance(text, str)]:
-        raise InputError(f"text {wrong[0][0] + 1} of {len(texts)} is {type(wrong[0][1]).__name__}", where="texts",
-                         remedy="give a list of texts")

@@ -25,16 +25,16 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Rows of different lengths, one behind another. Shapes: values [sum of lengths], offsets [N + 1]."""
+    """Rows of different lengths, one after another. Shapes: values [sum of lengths], offsets [N + 1]."""
 
     values: Ints
     offsets: Ints
     fill: int
-    """What stands at padding."""
+    """The value of padding."""
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], fill: int) -> Ragged:
-        """Lay rows one behind another."""
+        """Lay rows one after another."""
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         values = np.fromiter((value for row in rows for value in row), dtype=np.int64, count=int(lengths.sum()))
         return cls(values, np.concatenate([[0], np.cumsum(lengths)]), fill)
@@ -53,7 +53,7 @@ class Ragged:
         return Ragged.of([self.row(number).tolist() for number in rows.tolist()], self.fill)
 
     def joined(self, groups: Sequence[Ints]) -> Ragged:
-        """Return rows of several rows each, one behind another. Shapes: groups R lists of row numbers."""
+        """Return rows of several rows each, one after another. Shapes: groups R lists of row numbers."""
         return Ragged.of([[value for number in rows for value in self.row(number).tolist()] for rows in groups],
                          self.fill)
 
@@ -93,7 +93,7 @@ class TokenCharacters:
 
     @classmethod
     def of(cls, ids: Ragged, tokenizer: Tokenizer, *, longest: int, unknown: Mapping[int, str]) -> TokenCharacters:
-        """Spell tokens; `unknown`: words that the vocabulary has not, by where they stand in `ids.values`."""
+        """Spell tokens; `unknown`: words that the vocabulary has not, by their places in `ids.values`."""
         known, numbers = np.unique(ids.values, return_inverse=True)
         words = sorted(set(unknown.values()))
         places = {word: len(known) + number for number, word in enumerate(words)}
@@ -173,7 +173,7 @@ def take_rows(encoded: EncodedExamples, rows: Ints) -> EncodedExamples:
 
 
 def join_encoded(parts: Sequence[EncodedExamples]) -> EncodedExamples:
-    """Put parts of the same inputs one behind another."""
+    """Put parts of the same inputs one after another."""
     def end_to_end(parts: Sequence[Ragged]) -> Ragged:
         starts = np.cumsum([0, *(len(one.values) for one in parts)])
         offsets = [one.offsets[:-1] + start for one, start in zip(parts, starts, strict=False)]
@@ -246,7 +246,7 @@ LENGTH_COUNTS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The special tokens that a tokenizer puts before, between and behind the texts of a row."""
+    """The special tokens that a tokenizer puts before, between and after the texts of a row."""
 
     borders: tuple[tuple[int, ...], ...]
     """One more than there are texts."""
@@ -287,7 +287,7 @@ class Frame:
         return sum(map(len, self.borders))
 
     def room(self, length: int, taken: int = 0, *, what: str, where: str, remedy: str) -> int:
-        """Return how many tokens a row has for a text beside `taken` others. Raises `InputError` where it has none."""
+        """Return how many tokens a row has for a text next to `taken` others. Raises `InputError` where it has none."""
         room = length - self.size - taken
         if room < 1:
             raise InputError(f"rows of {length} tokens have no room {what}", where=where, remedy=remedy)
@@ -302,12 +302,12 @@ class Frame:
         return EncodedRow(ids, types)
 
     def start(self, *before: int) -> int:
-        """Return where a text begins, behind others of these lengths."""
+        """Return where a text begins, after others of these lengths."""
         return sum(before) + sum(map(len, self.borders[:len(before) + 1]))
 
 
 def split_windows(length: int, room: int, step: int) -> list[tuple[int, int]]:
-    """Return where windows of at most `room` tokens begin and end; each begins `step` tokens behind the one before.
+    """Return where windows of at most `room` tokens begin and end; each begins `step` tokens after the one before.
 
     Source: Devlin et al. 2019, code release (document stride).
     """

@@ -23,7 +23,7 @@ Tally = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row stands: for error messages, and as the name of the row in predictions."""
+    """The place of a row: for error messages, and as the name of the row in predictions."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class Example:
     """One row of a labelled file."""
 
     place: Place
-    """Where it stands."""
+    """Where it is."""
     name: str
     """Its id: that of the file where it has one, else file and line."""
 

@@ -117,7 +117,7 @@ def paragraph_questions(paragraph: Mapping[str, Any], place: Place, *, labelled:
 
 
 def read_answers(value: Any, where: str, start: Any = None) -> list[tuple[str, int | None]]:
-    """Return answers with the places that are told of them. Raises `InputError` for what is none."""
+    """Return answers with the places that the file gives them. Raises `InputError` for what is none."""
     match value:
         case None | "" | []:
             return []
@@ -127,8 +127,8 @@ def read_answers(value: Any, where: str, start: Any = None) -> list[tuple[str, i
             return [(text, parse_number(rest.get("answer_start")))]
         case {"text": list(texts), **rest}:
             starts = rest.get("answer_start")
-            told = [*(starts if isinstance(starts, list) else []), *[None] * len(texts)]
-            return [(str(text), parse_number(at)) for text, at in zip(texts, told, strict=False)]
+            places = [*(starts if isinstance(starts, list) else []), *[None] * len(texts)]
+            return [(str(text), parse_number(at)) for text, at in zip(texts, places, strict=False)]
         case list():
             return [one for item in value for one in read_answers(item, where)]
         case _:
@@ -137,12 +137,12 @@ def read_answers(value: Any, where: str, start: Any = None) -> list[tuple[str, i
 
 
 def parse_number(value: Any) -> int | None:
-    """Return a place; None where none is told."""
+    """Return a place; None where there is none."""
     return int(value) if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()) else None
 
 
 def locate_text(text: str, start: int | None, context: str) -> int | None:
-    """Return where an answer begins: as told, or else the nearest place (the first) where its text stands."""
+    """Return where an answer begins: as the file says, or else the nearest place (the first) that has its text."""
     if start is not None and text and context.startswith(text, start):
         return start
     places, at = list[int](), context.find(text) if text else -1
@@ -153,7 +153,7 @@ def locate_text(text: str, start: int | None, context: str) -> int | None:
 
 
 def locate_answers(raw: RawQuestion, tally: Tally) -> tuple[tuple[Reference, ...], int]:
-    """Return the answers that stand in the context, and how many do not."""
+    """Return the answers that are in the context, and how many are not."""
     found: list[Reference] = []
     for text, start in raw.answers:
         place = locate_text(text, start, raw.context)
@@ -199,7 +199,7 @@ class ColumnBlock:
 
 
 def read_column_blocks(source: SourceFile, tally: Tally) -> Iterator[ColumnBlock]:
-    """Yield the sentences of a file. Columns stand between tabs, or between spaces in a line without a tab.
+    """Yield the sentences of a file. Columns are divided by tabs, or by spaces in a line without a tab.
 
     Lines that only begin a document are counted. Raises `InputError` for a line with another number of columns than
     the first one.

@@ -50,7 +50,7 @@ CHUNK = 1 << 20
 
 
 class Documents(Protocol):
-    """Tokens of documents, one behind another, as in a `TokenStore`. Shapes: tokens [N]; offsets [documents + 1]."""
+    """Tokens of documents, one after another, as in a `TokenStore`. Shapes: tokens [N]; offsets [documents + 1]."""
 
     @property
     def tokens(self) -> NDArray[Any]:
@@ -72,9 +72,9 @@ class NgramOrder:
     """Sorted: number of the context * vocab + last token."""
     counts: Counts
     totals: Counts
-    """c(h): how often each context was seen with a token behind it."""
+    """c(h): how often each context was seen with a token after it."""
     types: Counts
-    """How many different tokens were seen behind each context."""
+    """How many different tokens were seen after each context."""
     discount: float
 
     def numbers(self, keys: Ints) -> Ints:
@@ -91,7 +91,7 @@ class NgramModel:
     orders: tuple[NgramOrder, ...]
 
     def probabilities(self, tokens: Ints, places: Ints) -> Floats:
-        """Give each token's probability behind the tokens before it.
+        """Give each token's probability after the tokens before it.
 
         Shapes: tokens, places [N] -> [N]. `places` counts tokens from the start of the document; the context of the
         first tokens is what is in `tokens`.
@@ -126,7 +126,7 @@ def count_ngrams(documents: Documents, *, order: int, vocab: int, most: int) -> 
 
 
 def _count(context: Ints, tokens: Ints, vocab: int, contexts: int) -> tuple[NgramOrder, Ints]:
-    """Count the n-grams of `tokens` behind their contexts; also give each one's number, `UNSEEN` without context."""
+    """Count the n-grams of `tokens` after their contexts; also give each one's number, `UNSEEN` without context."""
     whole = context >= 0
     keys, inverse, counts = np.unique(context[whole] * vocab + tokens[whole], return_inverse=True, return_counts=True)
     gram = np.full(len(tokens), UNSEEN, dtype=np.int64)
@@ -134,12 +134,9 @@ def _count(context: Ints, tokens: Ints, vocab: int, contexts: int) -> tuple[Ngra
     owner = keys // vocab
     totals, types = np.bincount(owner, weights=counts, minlength=contexts), np.bincount(owner, minlength=contexts)
     counted, total, kinds = (array.astype(np.int32) for array in (counts, totals, types))
-    return NgramOrder(keys, counted, total, kinds, _discount(counts)), gram
-
-
-def _discount(counts: Ints) -> float:
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    return once / (once + 2 * twice) if once and twice else USUAL_DISCOUNT
+    discount = once / (once + 2 * twice) if once and twice else USUAL_DISCOUNT
+    return NgramOrder(keys, counted, total, kinds, discount), gram
 
 
 def _interpolate(order: NgramOrder, context: Ints, gram: Ints, lower: Floats) -> Floats:
@@ -209,7 +206,7 @@ def ngram_baseline(name: str, train: Documents, held_out: CountedDocuments, *, o
 
 
 def xz_baseline(texts: Iterable[str]) -> Baseline:
-    """Compress the texts, one behind another, as `xz -9` does, and count what comes out.
+    """Compress the texts, one after another, as `xz -9` does, and count what comes out.
 
     Errors: `ValueError` where there is no text.
     """

@@ -54,13 +54,16 @@ class MatchedRows:
 
 
 def match(predicted: Sequence[PredictionRow], golds: Golds | None) -> MatchedRows:
-    """Put each prediction beside its gold, in the order of the golds.
+    """Put each prediction next to its gold, in the order of the golds.
 
     Errors: `InputError` for a row without a gold, ids that are missing on either side, and unequal numbers of rows.
     """
     if golds is None:
-        return MatchedRows(tuple(_own_gold(one, place) for place, one in enumerate(predicted)), "own golds",
-                           _nulls(predicted))
+        if alone := next((one for one in predicted if not one.has_gold), None):
+            raise InputError("has no 'gold'", where=alone.where, remedy="name the labelled file with --gold FILE")
+        own = tuple(PairedRow(one.gold, one.prediction, one.id or f"row {place}", one.extras, one.where)
+                    for place, one in enumerate(predicted, start=1))
+        return MatchedRows(own, "own golds", _nulls(predicted))
     by_id = _by_id(predicted, golds)
     if by_id is not None:
         return MatchedRows(by_id, "by id", _nulls(predicted))
@@ -74,12 +77,6 @@ def match(predicted: Sequence[PredictionRow], golds: Golds | None) -> MatchedRow
 
 def _nulls(predicted: Iterable[PredictionRow]) -> int:
     return sum(one.prediction is None for one in predicted)
-
-
-def _own_gold(one: PredictionRow, place: int) -> PairedRow:
-    if not one.has_gold:
-        raise InputError("has no 'gold'", where=one.where, remedy="name the labelled file with --gold FILE")
-    return PairedRow(one.gold, one.prediction, one.id or f"row {place + 1}", one.extras, one.where)
 
 
 def _pair(one: PredictionRow, gold: Gold) -> PairedRow:
@@ -220,12 +217,14 @@ def guess_kind(found: MatchedRows) -> str:
     if answers and all(isinstance(answer, list) for answer in answers):
         return _kind_of_lists(found, answers)
     if any(isinstance(gold, list) for gold in golds):
-        return _kind_of_references(golds)
+        texts = [str(one) for gold in golds for one in (gold if isinstance(gold, list) else [gold])]
+        return "spans" if _mean_words(texts) <= LONG_ANSWER else "texts"
     if any("choices" in row.extras for row in found.rows):
         return "choices"
     if any(isinstance(value, float) for value in (*golds, *answers)):
         return "numbers"
-    return "classes" if _mean_words(map(str, golds)) <= LONG_LABEL and _few(golds) else "texts"
+    come_again = len({*map(str, golds)}) <= max(10, len(golds) // 2)  # as labels of classes do
+    return "classes" if _mean_words(map(str, golds)) <= LONG_LABEL and come_again else "texts"
 
 
 def _kind_of_lists(found: MatchedRows, answers: Sequence[list[Any]]) -> str:
@@ -236,19 +235,9 @@ def _kind_of_lists(found: MatchedRows, answers: Sequence[list[Any]]) -> str:
     return "tags" if alike and sum(len(gold) for gold, _ in pairs) > len(pairs) else "many_labels"
 
 
-def _kind_of_references(golds: Sequence[Any]) -> str:
-    texts = [one for gold in golds for one in (gold if isinstance(gold, list) else [gold])]
-    return "spans" if _mean_words(map(str, texts)) <= LONG_ANSWER else "texts"
-
-
 def _mean_words(texts: Iterable[str]) -> float:
     counts = [len(text.split()) for text in texts]
     return sum(counts) / max(1, len(counts))
-
-
-def _few(golds: Sequence[Any]) -> bool:
-    """Tell whether labels come again, as those of classes do."""
-    return len({*map(str, golds)}) <= max(10, len(golds) // 2)
 
 
 def group_rows(found: MatchedRows, column: str) -> MatchedRows:

@@ -26,7 +26,7 @@ COLUMNS = ("gold", "label", "labels", "score", "tags", "answers", "answer", "tar
            "translation", "reference", "references", "output", "completion")
 """Where golds are looked for, in this order."""
 LOOKED_AT = 2_000
-"""Lines by which a CoNLL file is told from a table."""
+"""Lines by which a CoNLL file is known from a table."""
 CONLL = (".conll", ".iob", ".iob2", ".bio")
 
 
@@ -52,7 +52,7 @@ class Golds:
 
 
 def read_golds(name: str, column: str | None = None) -> Golds:
-    """Read the golds of a file. `column` names where they stand; otherwise one of `COLUMNS` is taken.
+    """Read the golds of a file. `column` names their column; otherwise one of `COLUMNS` is taken.
 
     Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
     """
@@ -86,20 +86,12 @@ def _cells(source: SourceFile, column: str) -> Iterator[Gold]:
         where = f"{source.name}, line {row.line}"
         if column not in row.cells:
             raise make_missing_column_error(column, list(row.cells), where)
+        gold: Any = row.cells[column]
+        if isinstance(gold, list) and gold and all(isinstance(one, dict) and "text" in one for one in gold):
+            gold = [one["text"] for one in gold]  # SQuAD's answers
+        own = [str(row.cells[name]) for name in ("id", "_id") if row.cells.get(name) is not None][:1]
         extras = {name: value for name, value in row.cells.items() if name != column}
-        yield Gold(_references(row.cells[column]), _ids(row, source), where, extras)
-
-
-def _references(value: Any) -> Any:
-    """Take the texts out of SQuAD's answers; leave all else."""
-    if isinstance(value, list) and value and all(isinstance(one, dict) and "text" in one for one in value):
-        return [one["text"] for one in value]
-    return value
-
-
-def _ids(row: TableRow, source: SourceFile) -> tuple[str, ...]:
-    own = next((str(row.cells[name]) for name in ("id", "_id") if row.cells.get(name) is not None), None)
-    return (*(() if own is None else (own,)), *row_names(source, row.line))
+        yield Gold(gold, (*own, *row_names(source, row.line)), where, extras)
 
 
 def row_names(source: SourceFile, line: int) -> tuple[str, str]:
@@ -178,13 +170,9 @@ def write_predictions(path: Path, predicted: Iterable[PredictionRow]) -> None:
 
 def as_line(one: PredictionRow) -> str:
     """Write a row as JSON, in one line."""
-    return json.dumps(as_row(one), ensure_ascii=False)
-
-
-def as_row(one: PredictionRow) -> dict[str, Any]:
-    """Give the object that is written."""
     head = ({} if one.id is None else {ID: one.id}) | {PREDICTION: one.prediction}
-    return head | ({GOLD: one.gold} if one.has_gold or one.gold is not None else {}) | dict(one.extras)
+    gold = {GOLD: one.gold} if one.has_gold or one.gold is not None else {}
+    return json.dumps(head | gold | dict(one.extras), ensure_ascii=False)
 
 
 def read_predictions(name: str) -> list[PredictionRow]:

@@ -7,7 +7,7 @@ Letters: L length, U windows, W answer length.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -50,7 +50,7 @@ class ScoredText:
 def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterator[Span]:
     """Yield the `count` best of all spans of at most `longest` tokens, the best first; of equal ones the first.
 
-    Logits of places that may not be told are -inf. Shapes: starts, ends [L].
+    Logits of places that no answer may have are -inf. Shapes: starts, ends [L].
     """
     length = len(starts)
     table = np.full((min(longest, length), length), -np.inf)
@@ -230,8 +230,7 @@ class QuestionAnsweringTask(Task):
             assert output.end_logits is not None, "of both ends"
             both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
             for row, unit in enumerate(units.tolist()):
-                starts, ends, owned = (encoded.position_data[name].row(unit) for name in ("starts", "ends", "owned"))
-                places = WindowPlaces(starts, ends, owned == 1, int(encoded.position_data["null"].row(unit)[0]))
+                places = {name: values.row(unit) for name, values in encoded.position_data.items()}
                 example = examples[int(encoded.example_numbers[unit])]
                 scored.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
         grouped: list[list[tuple[list[ScoredText], float]]] = [[] for _ in examples]
@@ -240,16 +239,19 @@ class QuestionAnsweringTask(Task):
         return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
                 for group in grouped]
 
-    def pieces(self, example: Question, starts: Floats, ends: Floats, places: WindowPlaces) -> tuple[list[ScoredText],
-                                                                                                     float]:
-        """Return the best pieces of one window, and the score of there being none."""
-        length = len(places.starts)
-        inside = places.starts != NO_CHARACTER
-        spans = best_spans(np.where(inside & places.owned, starts[:length], -np.inf),
+    def pieces(self, example: Question, starts: Floats, ends: Floats,
+               places: Mapping[str, Ints]) -> tuple[list[ScoredText], float]:
+        """Return the best pieces of one window, and the score of there being none.
+
+        Shapes: starts, ends [padded L], places [L] each, as in `Window`.
+        """
+        length, null = len(places["starts"]), int(places["null"][0])
+        inside = places["starts"] != NO_CHARACTER
+        spans = best_spans(np.where(inside & (places["owned"] == 1), starts[:length], -np.inf),
                            np.where(inside, ends[:length], -np.inf), self.config.longest_answer, 4 * self.config.best)
-        found = [ScoredText(example.context[places.starts[one.first]:places.ends[one.last]].strip(), one.score)
+        found = [ScoredText(example.context[places["starts"][one.first]:places["ends"][one.last]].strip(), one.score)
                  for one in spans]
-        return [one for one in found if one.text], float(starts[places.null] + ends[places.null])
+        return [one for one in found if one.text], float(starts[null] + ends[null])
 
     def answer(self, found: Sequence[ScoredText], none: float) -> Answer:
         """Choose among the pieces of all windows."""
@@ -279,17 +281,6 @@ class QuestionAnsweringTask(Task):
         """The answers."""
         found = said if isinstance(said, list) else [said] if said else []
         return " / ".join(dict.fromkeys(map(str, found))) or NO_ANSWER
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPlaces:
-    """What the places of a window mean. Shapes: starts, ends, owned [L]."""
-
-    starts: Ints
-    ends: Ints
-    owned: Flags
-    null: int
-    """The place whose logits say that there is no answer."""
 
 
 def encode_contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[str, Context]:

@@ -154,8 +154,8 @@ def fit_tfidf(model: Any, train: Sequence[Any], test: Sequence[Any]) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2 if len(train) > 500 else 1)
-    read, asked = (["\n".join(one.texts) for one in rows] for rows in (train, test))
-    return model.fit(vectors.fit_transform(read), [one.label for one in train]).predict(vectors.transform(asked))
+    fitted, read = (["\n".join(one.texts) for one in rows] for rows in (train, test))
+    return model.fit(vectors.fit_transform(fitted), [one.label for one in train]).predict(vectors.transform(read))
 
 
 def tfidf_vectors(task: Any, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline | None:

@@ -32,7 +32,7 @@ Reader = Callable[[Sequence[str]], list[Entity]]
 
 
 def read_lenient(tags: Sequence[str]) -> list[Entity]:
-    """Read tags of any scheme; an entity also starts where the type changes, or an I or E stands behind no other."""
+    """Read tags of any scheme; an entity also starts where the type changes, or an I or E is after no other."""
     found: list[Entity] = []
     first, before = 0, (OUTSIDE, "")
     for place, tag in enumerate([*tags, OUTSIDE]):
@@ -47,7 +47,7 @@ def read_lenient(tags: Sequence[str]) -> list[Entity]:
 
 
 def read_iob2(tags: Sequence[str]) -> list[Entity]:
-    """Read IOB2: an entity is a B and all I of its type behind it; an I without a B is none."""
+    """Read IOB2: an entity is a B and all I of its type after it; an I without a B is none."""
     return read_well_formed(tags, prefixes="BI", alone="B", ends="BI")
 
 
@@ -107,7 +107,7 @@ Writer = Callable[[Sequence[Entity], int], Tags]
 
 
 def iob1_tags(entities: Sequence[Entity], length: int) -> Tags:
-    """Write IOB1: every word of an entity is an I; the first is a B only where one of its type stands right before.
+    """Write IOB1: every word of an entity is an I; the first is a B only where one of its type is right before it.
 
     Source: Ramshaw and Marcus 1995, §4.1, arXiv:cmp-lg/9505040.
     """
@@ -139,19 +139,18 @@ def bioes_tags(entities: Sequence[Entity], length: int) -> Tags:
 
 WRITERS: Mapping[str, Writer] = {"IOB2": iob2_tags, "IOB1": iob1_tags, "BIOES": bioes_tags}
 PREFIXES: Mapping[str, str] = {"iob2": "BI", "bioes": "BIES"}
-"""What stands before a type, by the kind of scheme."""
+"""What is written before a type, by the kind of scheme."""
 
 
 def detect_scheme(sentences: Sequence[Tags]) -> tuple[str, int]:
-    """Return the scheme that most tags are legal in, and how many are not. Of equal ones IOB2, then IOB1."""
-    wrong = {name: sum(count_illegal(tags, name) for tags in sentences) for name in WRITERS}
+    """Return the scheme that most tags are legal in, and how many it would write otherwise for the same entities.
+
+    Of equal ones IOB2, then IOB1.
+    """
+    wrong = {name: sum(sum(map(str.__ne__, tags, write(read_lenient(tags), len(tags)))) for tags in sentences)
+             for name, write in WRITERS.items()}
     best = min(wrong, key=lambda name: wrong[name])
     return best, wrong[best]
-
-
-def count_illegal(tags: Tags, scheme: str) -> int:
-    """Count the tags that a scheme would write otherwise for the same entities."""
-    return sum(map(str.__ne__, tags, WRITERS[scheme](read_lenient(tags), len(tags))))
 
 
 def scheme_remarks(sentences: Sequence[Tags], scheme: Scheme) -> Tally:

@@ -114,7 +114,7 @@ class TaggingTask(Task):
         return ClassLabels()
 
     def encode(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
-        """Encode sentences; what is too long is read in windows, and each word told in one of them."""
+        """Encode sentences; what is too long is read in windows, and each word tagged in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
@@ -138,7 +138,7 @@ class TaggingTask(Task):
                                                            encoding))
 
     def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
-        """The likeliest tag of each word; what that makes of an entity is told in the scheme."""
+        """The likeliest tag of each word; entities are written in the scheme."""
         labels = self.config.labels
         said = [[0] * len(one.words) for one in examples]
         sure = [1.0] * len(examples)
@@ -194,7 +194,7 @@ def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, l
 
 def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
                      encoding: Encoding) -> TokenCharacters | None:
-    """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they stand."""
+    """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they are."""
     network, tokenizer = encoding.body.embed.characters, encoding.tokenizer
     if network is None:
         return None
@@ -255,7 +255,7 @@ def encode_words(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pie
 def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[EncodedRow, list[int]]]:
     """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
 
-    Windows overlap by half, so that each word has context; it is told where it has most.
+    Windows overlap by half, so that each word has context; it is tagged where it has most.
     """
     words = np.array(pieces.word_ids, dtype=np.int64)
     spans = split_windows(len(words), room, max(1, room // 2))

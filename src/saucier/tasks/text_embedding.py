@@ -5,7 +5,7 @@ Axes: N examples, T different texts, E width of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 
 TOGETHER, APART = "together", "apart"
+NEEDED_PAIR = replace(PAIR, needed=True)
 MOST_SIMILARITIES = 1 << 24
 """Cosines that are held at once."""
 
@@ -50,7 +51,7 @@ class TextGroup(Example):
     texts: tuple[str, ...]
     """A text, its pair, maybe a wrong one."""
     score: float | None = None
-    """How near they are: a score, or 1 and 0; None where that is not told."""
+    """How near they are: a score, or 1 and 0; None where that is not known."""
 
 
 UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
@@ -65,22 +66,18 @@ class EmbeddingTask(Task):
     config: Embedding
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """What is read of a labelled file."""
-        needed = replace(PAIR, needed=True)
-        match self.config.learns:
-            case InBatch():
-                return TEXT, needed, NEGATIVE
-            case CosineScore():
-                return TEXT, needed, SCORE
-            case ContrastivePairs():
-                return TEXT, needed, LABEL
-            case TripletTexts():
-                return TEXT, needed, replace(NEGATIVE, needed=True)
+    def kind(self) -> PairKind:
+        """What is learned."""
+        return PAIR_KINDS[type(self.config.learns)]
+
+    @property
+    def scored_as(self) -> str:
+        """As numbers, as one of two classes, or by the rank of the right text."""
+        return self.kind.scored_as
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
-        wanted = self.columns if labelled else (TEXT, replace(PAIR, needed=True))
+        wanted = (TEXT, NEEDED_PAIR, self.kind.column) if labelled else (TEXT, NEEDED_PAIR)
         requested = requested_columns(self.config, wanted)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
@@ -88,7 +85,8 @@ class EmbeddingTask(Task):
             if unread and labelled and isinstance(self.config.learns, InBatch):
                 tally[UNREAD.format(column=unread)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
-            yield TextGroup(row.example.place, row.example.name, texts, self.score(row) if labelled else None)
+            score = self.kind.read(row, self.config.learns) if labelled else None
+            yield TextGroup(row.example.place, row.example.name, texts, score)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> TextGroup:
         """Two texts that are compared."""
@@ -96,16 +94,6 @@ class EmbeddingTask(Task):
             raise InputError("there is nothing to compare the text with", where="--text",
                              remedy="give two texts with ||| between; `saucier.embed` gives the vectors themselves")
         return TextGroup(example.place, example.name, texts)
-
-    def score(self, row: Cells) -> float | None:
-        """Read how near the texts of a row are."""
-        match self.config.learns:
-            case CosineScore():
-                return row.number("score")
-            case ContrastivePairs(together=together):
-                return float(row.word("label") == together)
-            case _:
-                return None
 
     def fit_labels(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
         """Take the lowest and the highest score from the file; labels must be of both kinds."""
@@ -148,7 +136,7 @@ class EmbeddingTask(Task):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The scores that cosines 0 and 1 stand for."""
+        """The scores of cosines 0 and 1."""
         learns = self.config.learns
         if isinstance(learns, CosineScore) and learns.low is not None and learns.high is not None:
             return learns.low, learns.high
@@ -157,26 +145,7 @@ class EmbeddingTask(Task):
     @property
     def objective(self) -> Objective:
         """What `learns` says."""
-        match self.config.learns:
-            case InBatch(scale=scale):
-                return objectives.InBatchNegatives(scale)
-            case CosineScore():
-                return objectives.Cosine()
-            case ContrastivePairs(margin=margin):
-                return objectives.Contrastive(margin)
-            case TripletTexts(margin=margin):
-                return objectives.Triplets(margin)
-
-    @property
-    def scored_as(self) -> str:
-        """As numbers, as one of two classes, or by the rank of the right text."""
-        match self.config.learns:
-            case CosineScore():
-                return "numbers"
-            case ContrastivePairs():
-                return "classes"
-            case _:
-                return "ranks"
+        return self.kind.objective(self.config.learns)
 
     def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
@@ -189,31 +158,50 @@ class EmbeddingTask(Task):
     def compared(self, vectors: Tensor, groups: Tensor) -> list[Answer]:
         """Turn vectors into answers. Shapes: vectors [T, E] of length one, groups [N, G]."""
         near = (vectors[groups[:, 0]] * vectors[groups[:, 1]]).sum(-1)
-        match self.config.learns:
-            case CosineScore():
-                low, high = self.bounds
-                return [Answer(low + one * (high - low), None, {"cosine": round(one, 4)}) for one in near.tolist()]
-            case ContrastivePairs(margin=margin):
-                return [Answer(TOGETHER if 1 - one < margin / 2 else APART, None, {"cosine": round(one, 4)})
-                        for one in near.tolist()]
-            case _:
-                return [Answer(float(rank), None, {"cosine": round(one, 4)})
-                        for rank, one in zip(rank_candidates(vectors, groups).tolist(), near.tolist(), strict=True)]
+        found = self.kind.predict(self, near.tolist(), lambda: rank_candidates(vectors, groups))
+        return [Answer(one, None, {"cosine": round(cosine, 4)})
+                for one, cosine in zip(found, near.tolist(), strict=True)]
 
     def gold(self, example: TextGroup) -> Json:
         """The score, whether they belong together, or rank 1."""
-        match self.config.learns:
-            case CosineScore():
-                return example.score
-            case ContrastivePairs():
-                return None if example.score is None else TOGETHER if example.score else APART
-            case _:
-                return 1.0
+        return self.kind.gold(example.score)
 
     def classes(self, example: TextGroup) -> Sequence[str]:
         """Whether they belong together, where that is learned."""
         gold = self.gold(example)
         return (gold,) if isinstance(gold, str) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairKind:
+    """What texts are compared for: how it is read, learned, predicted and scored."""
+
+    column: Column
+    """The third column that is read."""
+    objective: Callable[[Any], Objective]
+    scored_as: str
+    read: Callable[[Cells, Any], float | None] = lambda row, learns: None
+    """Reads how near the texts of a row are; None: the column says nothing of it."""
+    predict: Callable[[Any, list[float], Callable[[], Tensor]], list[Any]] = (
+        lambda task, cosines, ranks: [float(rank) for rank in ranks().tolist()])
+    """Predictions from the cosine of each pair, or the rank of the right text among all."""
+    gold: Callable[[float | None], Json] = lambda score: 1.0
+
+
+PAIR_KINDS: dict[type, PairKind] = {
+    InBatch: PairKind(NEGATIVE, lambda learns: objectives.InBatchNegatives(learns.scale), "ranks"),
+    TripletTexts: PairKind(replace(NEGATIVE, needed=True), lambda learns: objectives.Triplets(learns.margin), "ranks"),
+    CosineScore: PairKind(
+        SCORE, lambda learns: objectives.Cosine(), "numbers", lambda row, learns: row.number("score"),
+        lambda task, cosines, ranks: [task.bounds[0] + one * (task.bounds[1] - task.bounds[0]) for one in cosines],
+        lambda score: score),
+    ContrastivePairs: PairKind(
+        LABEL, lambda learns: objectives.Contrastive(learns.margin), "classes",
+        lambda row, learns: float(row.word("label") == learns.together),
+        lambda task, cosines, ranks: [TOGETHER if 1 - one < task.config.learns.margin / 2 else APART
+                                      for one in cosines],
+        lambda score: None if score is None else TOGETHER if score else APART)}
+"""What texts are compared for, by the class of `learns`."""
 
 
 def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:

@@ -1,1 +1,1 @@
-"""The one training loop and what it stands on: optimizers, schedules, precision, checkpoints, processes, reports."""
+"""The one training loop and what it is made of: optimizers, schedules, precision, checkpoints, processes, reports."""

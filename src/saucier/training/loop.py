@@ -265,7 +265,7 @@ class Run:
         return self.folder / FOLDER / f"step-{self.state.step}"
 
     def stop(self) -> None:
-        """Save and end, because someone asked for it."""
+        """Save and end, because of a signal."""
         done = f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved"
         raise WorkError(done, where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
 

@@ -76,7 +76,7 @@ BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
 
 
 def depth_below_head(model: nn.Module) -> Callable[[str], int]:
-    """Return how many groups of layers stand above a parameter, by its name: none above a head, all above embeddings.
+    """Return how many groups of layers are above a parameter, by its name: none above a head, all above embeddings.
 
     Each stack counts its own blocks.
     """
@@ -98,22 +98,16 @@ def trainable_parameters(model: nn.Module, modules: Mapping[str, nn.Module]) -> 
     The latter are named `objective.MODULE.NAME`; one that is shared keeps the name that came first.
     """
     found: dict[int, tuple[str, nn.Parameter]] = {}
-    for name, parameter in [*model.named_parameters(), *module_parameters(modules)]:
-        if parameter.requires_grad:
-            found.setdefault(id(parameter), (name, parameter))
+    for prefix, module in list_modules(model, modules):
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                found.setdefault(id(parameter), (prefix + name, parameter))
     return dict(found.values())
 
 
-def module_parameters(modules: Mapping[str, nn.Module]) -> list[tuple[str, nn.Parameter]]:
-    """Return the parameters of an objective's modules under the names that a run knows them by."""
-    return [(f"objective.{module}.{name}", parameter)
-            for module, one in modules.items() for name, parameter in one.named_parameters()]
-
-
-def find_all_roles(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, ParameterRole]:
-    """Return the role of every parameter, the model's and those of an objective's modules."""
-    return {f"objective.{module}.{name}": role for module, one in modules.items()
-            for name, role in find_roles(one).items()} | find_roles(model)
+def list_modules(model: nn.Module, modules: Mapping[str, nn.Module]) -> list[tuple[str, nn.Module]]:
+    """Return everything that has parameters, each with what a run puts before their names."""
+    return [("", model), *((f"objective.{name}.", module) for name, module in modules.items())]
 
 
 def fused_rows(model: nn.Module) -> dict[int, list[int]]:
@@ -193,7 +187,10 @@ class Optimizer:
                     fields = grouped.pop(name, None)
                     if fields is not None:
                         check_state(part, name, parameter, fields)
-                        part.state[parameter] = restore_fields(fields, parameter.device, bool(group.get("fused")))
+                        # step counts are on the device of the weights only in fused kernels
+                        part.state[parameter] = {
+                            field: value.to(parameter.device if group.get("fused") or field != "step" else "cpu",
+                                            copy=True) for field, value in fields.items()}
         if grouped:
             raise InputError(f"state of unknown parameter {next(iter(grouped))}", where="optimizer.safetensors",
                              remedy="resume with the recipe that the run was begun with")
@@ -218,12 +215,6 @@ def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, field
                          remedy="remove this checkpoint, so that the run goes on from the one before")
 
 
-def restore_fields(fields: Mapping[str, Tensor], device: torch.device, fused: bool) -> dict[str, Tensor]:
-    """Copy one parameter's state to where torch wants it: step counts are beside the weights only in fused kernels."""
-    return {field: value.to(device if fused or field != "step" else "cpu", copy=True) for field,
-            value in fields.items()}
-
-
 def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
                     modules: Mapping[str, nn.Module] = MappingProxyType({}),
                     rates: c.LayerRates | None = None) -> Optimizer:
@@ -232,7 +223,8 @@ def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
     Raises `InputError` for Muon on a torch that lacks it.
     """
     parameters = trainable_parameters(model, modules)
-    kinds = find_all_roles(model, modules)
+    kinds = {prefix + name: role for prefix, module in list_modules(model, modules)
+             for name, role in find_roles(module).items()}
     names = {id(parameter): name for name, parameter in parameters.items()}
     depth, factor = depth_below_head(model), 1.0 if rates is None else rates.factor
     shares = {name: factor**depth(name) for name in parameters}
@@ -240,7 +232,11 @@ def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
         case c.AdamW():
             return Optimizer([build_adamw(config, parameters, kinds, shares)], names, [])
         case c.Adafactor():
-            return Optimizer([build_adafactor(config, parameters, kinds, shares)], names, [])
+            # without first moments; source: Shazeer and Stern 2018, algorithm 4
+            groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
+            adafactor = torch.optim.Adafactor(groups, lr=config.learning_rate, beta2_decay=config.beta2_decay,
+                                              d=config.threshold)
+            return Optimizer([adafactor], names, [])
         case c.Muon():
             matrices = {name: p for name, p in parameters.items() if kinds[name] is ParameterRole.MATRIX}
             others = {name: p for name, p in parameters.items() if name not in matrices}
@@ -272,13 +268,6 @@ def build_adamw(config: c.AdamW, parameters: Named, kinds: dict[str, ParameterRo
     groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
-
-
-def build_adafactor(config: c.Adafactor, parameters: Named, kinds: dict[str, ParameterRole],
-                    shares: Mapping[str, float]) -> torch.optim.Optimizer:
-    """Adafactor, without first moments. Source: Shazeer and Stern 2018, algorithm 4."""
-    groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
-    return torch.optim.Adafactor(groups, lr=config.learning_rate, beta2_decay=config.beta2_decay, d=config.threshold)
 
 
 def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:

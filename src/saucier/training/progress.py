@@ -60,7 +60,7 @@ def format_evaluation(step: int, scores: Mapping[str, float]) -> str:
 
 
 class Lines:
-    """Plain lines, one every so many steps."""
+    """Plain lines, one every n steps."""
 
     def __init__(self, every: int, stream: TextIO | None = None) -> None:
         """Write to `stream`, by default standard error."""
@@ -114,7 +114,7 @@ class Bar:
         self.bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """Leave the bar as it is."""
         self.bar.stop()
 
 
@@ -223,7 +223,7 @@ class Reporters:
 
 
 def check_events(choice: Literal["auto", "on", "off"]) -> bool:
-    """Say whether to write events. Raises `InputError` when they were asked for and tensorboard is missing."""
+    """Say whether to write events. Raises `InputError` when they are required and tensorboard is missing."""
     installed = importlib.util.find_spec("tensorboard") is not None
     if choice == "on" and not installed:
         raise InputError("tensorboard is not installed", where="training.events",
@@ -238,9 +238,9 @@ def choose_screen(steps: int, every: int) -> Reporter:
 
 def build_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
                     writes: bool) -> Reporters:
-    """Return who is told: those given (by default the screen), and the files of a run that goes on after `first`.
+    """Return the reporters: those given (by default the screen), and the files of a run that goes on after `first`.
 
-    A process that does not write tells nobody. Raises `InputError` when events were asked for and cannot be written.
+    A process that does not write has none. Raises `InputError` when events are required and cannot be written.
     """
     events = check_events(training.events)
     if not writes:

@@ -1,7 +1,7 @@
 """Saving and resuming a training run: model, optimizer, objective modules and state, into and out of a checkpoint
 folder.
 
-Which checkpoint is whole, best or newest is asked of `checkpoints.steps`. A checkpoint is a model folder (it can
+`checkpoints.steps` says which checkpoint is whole, best or newest. A checkpoint is a model folder (it can
 be loaded by itself); of a rewritten model it is an adapter, which can be loaded by itself, too.
 """
 

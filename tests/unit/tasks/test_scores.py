@@ -26,7 +26,7 @@ from saucier.tasks.metrics.metric import (
     interval,
     row_ranks,
 )
-from saucier.tasks.metrics.numbers import mean_absolute_error, standardize
+from saucier.tasks.metrics.numbers import MEAN_ABSOLUTE_ERROR, standardize
 from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
 from saucier.tasks.tag_schemes import read_bioes, read_iob2, read_lenient
 
@@ -93,7 +93,7 @@ def test_numbers_are_golden(labelling: dict[str, Any], number: int) -> None:
     assert found["Pearson"] == pytest.approx(case["pearson"], abs=1e-9)
     assert found["Spearman"] == pytest.approx(case["spearman"], abs=1e-12)
     assert found["RMSE"] ** 2 == pytest.approx(case["mse"], abs=1e-12)
-    assert value(mean_absolute_error(), golds, predictions) == pytest.approx(case["mae"], abs=1e-12)
+    assert value(MEAN_ABSOLUTE_ERROR, golds, predictions) == pytest.approx(case["mae"], abs=1e-12)
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -176,7 +176,7 @@ def test_a_draw_of_bleu_is_the_bleu_of_the_drawn_texts(generation: dict[str, Any
     golds, predictions = generation["references"], generation["hypotheses"]
     rows = np.random.default_rng(0).integers(len(golds), size=len(golds))
     measured = metrics_for("texts", golds)[0].measure(golds, predictions)
-    drawn = measured.drawn(np.bincount(rows, minlength=len(golds))[None].astype(float))
+    drawn = measured.resampled(np.bincount(rows, minlength=len(golds))[None].astype(float))
     assert drawn[0] == pytest.approx(bleu([predictions[row] for row in rows], [golds[row] for row in rows]).score)
 
 
@@ -250,7 +250,7 @@ def test_ranks_are_made_anew_in_every_draw() -> None:
     random = np.random.default_rng(3)
     golds, predictions = random.integers(6, size=30).astype(float), random.normal(size=30)
     counts = random.multinomial(30, np.full(30, 1 / 30), size=20).astype(float)
-    for count, drawn in zip(counts, Ranks(golds, predictions).drawn(counts), strict=True):
+    for count, drawn in zip(counts, Ranks(golds, predictions).resampled(counts), strict=True):
         rows = np.repeat(np.arange(30), count.astype(int))
         assert drawn == pytest.approx(stats.spearmanr(golds[rows], predictions[rows]).statistic)
 
@@ -263,7 +263,7 @@ def test_a_class_of_few_rows_may_be_missing_from_a_draw() -> None:
     rows = [1, 1, 2]
     want = metrics.f1_score([golds[row] for row in rows], [predictions[row] for row in rows], average="macro",
                             zero_division=0)
-    assert macro_f1(["a", "b", "c"]).measure(golds, predictions).drawn(counts)[0] == pytest.approx(want)
+    assert macro_f1(["a", "b", "c"]).measure(golds, predictions).resampled(counts)[0] == pytest.approx(want)
 
 
 def test_what_is_not_defined_is_said() -> None:
@@ -290,7 +290,7 @@ def test_two_methods_are_compared_row_by_row(kind: str) -> None:
         one, two = (scale.get(metric.name, np.asarray)(side) for side in (good, bad))
         by_hand = [value(metric, golds.tolist(), np.where(swap, two, one).tolist())
                    - value(metric, golds.tolist(), np.where(swap, one, two).tolist()) for swap in swaps]
-        assert first.replaced(second, swaps) - second.replaced(first, swaps) == pytest.approx(by_hand, abs=1e-9)
+        assert first.exchanged(second, swaps) - second.exchanged(first, swaps) == pytest.approx(by_hand, abs=1e-9)
         alone = [value(metric, golds.tolist(), good.tolist())
                  - value(metric, golds.tolist(), np.where(np.arange(200) == row, two, one).tolist())
                  for row in range(9)]

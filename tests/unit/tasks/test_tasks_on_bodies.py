@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from saucier.jobs.finetuning.start import build_task_model
 from saucier.model import Transformer, build
 from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import run_model
-from saucier.tasks.build import build_task
+from saucier.tasks.build import TASKS, build_task
 from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedRows
 from saucier.tasks.examples import Place
@@ -100,6 +100,11 @@ def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, token
             learn_and_answer(kind, body, tmp_path / "rows.jsonl", tokenizer)
     else:
         learn_and_answer(kind, body, tmp_path / "rows.jsonl", tokenizer)
+
+
+def test_every_kind_of_settings_has_its_row() -> None:
+    """A task that can be written down can be built, and nothing else is in the table."""
+    assert {*TASKS} == {*get_args(get_args(TaskConfig)[0])}
 
 
 def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:

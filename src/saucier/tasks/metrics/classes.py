@@ -39,11 +39,10 @@ def accuracy(unit: str = "rows") -> Metric:
         np.ones(len(golds))), unit)
 
 
-def exact_sets() -> Metric:
-    """Share of rows whose labels are all right, and no other is named."""
-    return Metric("exact match", lambda golds, predictions: Mean(
-        indicator([set(gold) == set(prediction) for gold, prediction in zip(golds, predictions, strict=True)]),
-        np.ones(len(golds))))
+EXACT_SETS = Metric("exact match", lambda golds, predictions: Mean(
+    indicator([set(gold) == set(prediction) for gold, prediction in zip(golds, predictions, strict=True)]),
+    np.ones(len(golds))))
+"""Share of rows whose labels are all right, and no other is named."""
 
 
 def f1_of(label: Any) -> Metric:
@@ -58,14 +57,9 @@ def macro_f1(labels: Sequence[Any]) -> Metric:
         outcomes(one_hot(golds, labels), one_hot(predictions, labels)), macro))
 
 
-def micro_f1_of_sets(labels: Sequence[Any]) -> Metric:
-    """F1 of all labels of all rows together, where a row may have any number."""
-    return Metric("micro F1", lambda golds, predictions: Sums(set_outcomes(golds, predictions, labels), micro("F1")))
-
-
-def macro_f1_of_sets(labels: Sequence[Any]) -> Metric:
-    """Mean of the labels' F1, where a row may have any number."""
-    return Metric("macro F1", lambda golds, predictions: Sums(set_outcomes(golds, predictions, labels), macro))
+def of_sets(name: str, labels: Sequence[Any], value: Value) -> Metric:
+    """Score rows that may have any number of labels, by F1 of all labels together, or the mean of the labels' F1."""
+    return Metric(name, lambda golds, predictions: Sums(set_outcomes(golds, predictions, labels), value))
 
 
 def matthews(labels: Sequence[Any]) -> Metric:

@@ -45,10 +45,10 @@ class Measurement(Protocol):
     def count(self) -> int:
         """Count the examples that the score is about."""
 
-    def drawn(self, counts: Floats) -> Floats:
+    def resampled(self, counts: Floats) -> Floats:
         """Give the score of data that hold each example so often. Shapes: [R, N] -> [R]."""
 
-    def replaced(self, other: Self, swaps: Floats) -> Floats:
+    def exchanged(self, other: Self, swaps: Floats) -> Floats:
         """Give the score with another method's predictions where `swaps` is 1. Shapes: [R, N] -> [R]."""
 
 
@@ -67,57 +67,57 @@ class Sums:
         """All examples."""
         return len(self)
 
-    def drawn(self, counts: Floats) -> Floats:
+    def resampled(self, counts: Floats) -> Floats:
         """See `Measured`."""
         return self.value(counts @ self.statistics)
 
-    def replaced(self, other: Sums, swaps: Floats) -> Floats:
+    def exchanged(self, other: Sums, swaps: Floats) -> Floats:
         """See `Measured`."""
         return self.value(self.statistics.sum(axis=0) + swaps @ (other.statistics - self.statistics))
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of a value over the examples that were asked for: a share of right answers, where each is 0 or 1.
+    """The mean of a value over the examples that count: a share of right answers, where each is 0 or 1.
 
-    Shapes: values, asked [N]; asked is 0 or 1.
+    Shapes: values, counted [N]; counted is 0 or 1.
     """
 
     values: Floats
-    asked: Floats
+    counted: Floats
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def count(self) -> int:
-        """Examples that were asked for."""
-        return int(self.asked.sum())
+        """Examples that count."""
+        return int(self.counted.sum())
 
     @property
     def sums(self) -> Sums:
         """The same as sums."""
-        return Sums(np.stack([self.values * self.asked, self.asked], axis=1), ratio)
+        return Sums(np.stack([self.values * self.counted, self.counted], axis=1), ratio)
 
-    def drawn(self, counts: Floats) -> Floats:
+    def resampled(self, counts: Floats) -> Floats:
         """See `Measured`."""
-        return self.sums.drawn(counts)
+        return self.sums.resampled(counts)
 
-    def replaced(self, other: Mean, swaps: Floats) -> Floats:
+    def exchanged(self, other: Mean, swaps: Floats) -> Floats:
         """See `Measured`."""
-        return self.sums.replaced(other.sums, swaps)
+        return self.sums.exchanged(other.sums, swaps)
 
     @property
     def is_share(self) -> bool:
         """Tell whether every value is 0 or 1."""
-        return bool(np.isin(self.values[self.asked > 0], (0.0, 1.0)).all())
+        return bool(np.isin(self.values[self.counted > 0], (0.0, 1.0)).all())
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """Spearman's correlation, which is of no such form: a drawn example changes the ranks of all others.
 
-    The ranks are made anew in every draw, ties in the middle, so that nothing is taken for fixed that is not.
+    The ranks are made again in every draw, ties in the middle, so that nothing is taken for fixed that is not.
     Shapes: golds, predictions [N].
     """
 
@@ -132,12 +132,12 @@ class Ranks:
         """All examples."""
         return len(self)
 
-    def drawn(self, counts: Floats) -> Floats:
+    def resampled(self, counts: Floats) -> Floats:
         """See `Measured`."""
         golds, predictions = (weighted_ranks(side, counts) for side in (self.golds, self.predictions))
         return weighted_correlation(golds, predictions, counts)
 
-    def replaced(self, other: Ranks, swaps: Floats) -> Floats:
+    def exchanged(self, other: Ranks, swaps: Floats) -> Floats:
         """See `Measured`. Time: R sorts of N."""
         once = np.ones((len(swaps), len(self)))
         predictions = np.where(swaps.astype(bool), other.predictions, self.predictions)
@@ -174,7 +174,7 @@ def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Float
 
 def full_value(measured: Measurement) -> float:
     """Give the score of the data as they are."""
-    return float(measured.drawn(np.ones((1, len(measured))))[0])
+    return float(measured.resampled(np.ones((1, len(measured))))[0])
 
 
 def bootstrap(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> Floats:
@@ -182,7 +182,7 @@ def bootstrap(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRA
 
     Source: Efron and Tibshirani 1993, §6.
     """
-    return np.concatenate([measured.drawn(counts)
+    return np.concatenate([measured.resampled(counts)
                            for counts in resampling_weights(len(measured), seed=seed, draws=draws)])
 
 
@@ -194,17 +194,17 @@ def interval(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRAW
     Source: Efron and Tibshirani 1993, §13.3; Wilson 1927, by Brown, Cai and DasGupta 2001, §3.1.1.
     """
     if isinstance(measured, Mean) and measured.is_share:
-        return wilson(float((measured.values * measured.asked).sum()), measured.count)
+        return wilson(float((measured.values * measured.counted).sum()), measured.count)
     return percentiles(bootstrap(measured, seed=seed, draws=draws))
 
 
-def wilson(right: float, asked: int) -> tuple[float, float]:
-    """Give the 95 % interval of a share; NaN where nothing was asked."""
-    if not asked:
+def wilson(right: float, count: int) -> tuple[float, float]:
+    """Give the 95 % interval of a share; NaN of nothing."""
+    if not count:
         return math.nan, math.nan
-    share, square = right / asked, NORMAL_975 ** 2
-    middle = (right + square / 2) / (asked + square)
-    half = NORMAL_975 * math.sqrt(asked) / (asked + square) * math.sqrt(share * (1 - share) + square / (4 * asked))
+    share, square = right / count, NORMAL_975 ** 2
+    middle = (right + square / 2) / (count + square)
+    half = NORMAL_975 * math.sqrt(count) / (count + square) * math.sqrt(share * (1 - share) + square / (4 * count))
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -243,7 +243,7 @@ def compare_values(first: Measurement, second: Measurement, *, seed: int = 0, dr
 def exchange_test(first: Measurement, second: Measurement, *, seed: int = 0, draws: int = TEST_DRAWS) -> float:
     """Return the p-value of approximate randomization: predictions change places at random, example by example."""
     wanted = abs(full_value(first) - full_value(second)) * (1 - 1e-12)
-    beyond = sum(int((np.abs(first.replaced(second, swaps) - second.replaced(first, swaps)) >= wanted).sum())
+    beyond = sum(int((np.abs(first.exchanged(second, swaps) - second.exchanged(first, swaps)) >= wanted).sum())
                  for swaps in exchange_signs(len(first), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 
@@ -255,7 +255,7 @@ def influence(first: Measurement, second: Measurement) -> Floats:
     """
     each = np.arange(len(first))
     return full_value(first) - np.concatenate([
-        first.replaced(second, (each[start:stop, None] == each).astype(np.float64))
+        first.exchanged(second, (each[start:stop, None] == each).astype(np.float64))
         for start, stop in split_draws(len(first), len(first))])
 
 

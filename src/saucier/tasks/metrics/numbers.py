@@ -3,7 +3,7 @@ mean average precision and mean reciprocal rank.
 
 An example is a query: its gold is the relevance of each candidate (above 0 is relevant), its prediction their
 scores.
-A query without any relevant candidate is no part of the mean. Among equal scores the irrelevant ones stand first, so
+A query without any relevant candidate is no part of the mean. Among equal scores the irrelevant ones come first, so
 that a constant gains nothing.
 """
 
@@ -17,30 +17,27 @@ import numpy as np
 from saucier.tasks.metrics.metric import Mean, Metric, Ranks, Sums, indicator, quotient, ratio, row_ranks
 from saucier.tasks.metrics.statistics import Floats
 
-
-def pearson() -> Metric:
-    """Correlation of golds and predictions, from sums of their squares and products; NaN where a side is constant."""
-    return Metric("Pearson", lambda golds, predictions: Sums(sum_moments(golds, predictions), pearson_of))
+PEARSON = Metric("Pearson", lambda golds, predictions: Sums(sum_moments(golds, predictions), pearson_of))
+"""Correlation of golds and predictions, from sums of their squares and products; NaN where a side is constant."""
 
 
-def spearman() -> Metric:
-    """Correlation of the ranks, ties in the middle; every draw ranks anew. Source: Spearman 1904.
+SPEARMAN = Metric("Spearman", lambda golds, predictions: Ranks(*(row_ranks(np.asarray([side], dtype=np.float64))[0]
+                                                               for side in (golds, predictions))))
+"""Correlation of the ranks, ties in the middle; every draw ranks again. Source: Spearman 1904.
 
-    Predictions are told by their ranks from the start, so that those of two methods can change places.
-    """
-    return Metric("Spearman", lambda golds, predictions: Ranks(*(row_ranks(np.asarray([side], dtype=np.float64))[0]
-                                                                 for side in (golds, predictions))))
-
-
-def root_mean_squared_error() -> Metric:
-    """Root of the mean squared error, in the golds' own unit."""
-    return Metric("RMSE", lambda golds, predictions: Sums(mean_powers(golds, predictions, 2),
-                                                          lambda sums: np.sqrt(ratio(sums))), better="lower")
+Predictions are given as their ranks from the start, so that those of two methods can change places.
+"""
 
 
-def mean_absolute_error() -> Metric:
-    """Mean distance of the predictions from the golds."""
-    return Metric("MAE", lambda golds, predictions: Sums(mean_powers(golds, predictions, 1), ratio), better="lower")
+ROOT_MEAN_SQUARED_ERROR = Metric(
+    "RMSE", lambda golds, predictions: Sums(mean_powers(golds, predictions, 2), lambda sums: np.sqrt(ratio(sums))),
+    better="lower")
+"""Root of the mean squared error, in the golds' own unit."""
+
+
+MEAN_ABSOLUTE_ERROR = Metric(
+    "MAE", lambda golds, predictions: Sums(mean_powers(golds, predictions, 1), ratio), better="lower")
+"""Mean distance of the predictions from the golds."""
 
 
 def mean_powers(golds: Sequence[float], predictions: Sequence[float], power: int) -> Floats:
@@ -72,24 +69,23 @@ def pearson_of(sums: Floats) -> Floats:
     return quotient(n * xy - x * y, np.sqrt(spreads[0] * spreads[1]), math.nan)
 
 
-def mean_average_precision() -> Metric:
-    """Mean over queries of the precision at each relevant candidate's rank. Source: Buckley and Voorhees 2000, §2."""
-    return Metric("MAP", lambda golds, predictions: over_queries(average_precision, golds, predictions), "queries")
+MEAN_AVERAGE_PRECISION = Metric(
+    "MAP", lambda golds, predictions: over_queries(average_precision, golds, predictions), "queries")
+"""Mean over queries of the precision at each relevant candidate's rank. Source: Buckley and Voorhees 2000, §2."""
 
 
-def mean_reciprocal_rank() -> Metric:
-    """Mean over queries of one over the first relevant candidate's rank. Source: Voorhees 1999, TREC-8, §3."""
-    return Metric("MRR", lambda golds, predictions: over_queries(reciprocal_rank, golds, predictions), "queries")
+MEAN_RECIPROCAL_RANK = Metric(
+    "MRR", lambda golds, predictions: over_queries(reciprocal_rank, golds, predictions), "queries")
+"""Mean over queries of one over the first relevant candidate's rank. Source: Voorhees 1999, TREC-8, §3."""
 
 
-def reciprocal_ranks() -> Metric:
-    """The same, of ranks that are known already: one of a query."""
-    return Metric("MRR", lambda golds, predictions: mean_per_query(1 / np.asarray(predictions, dtype=np.float64)),
-                  "queries")
+RECIPROCAL_RANKS = Metric(
+    "MRR", lambda golds, predictions: mean_per_query(1 / np.asarray(predictions, dtype=np.float64)), "queries")
+"""The same, of ranks that are known already: one of a query."""
 
 
 def cut_at(most: int) -> Metric:
-    """Share of queries whose right candidate stands among the first `most`."""
+    """Share of queries whose right candidate is among the first `most`."""
     return Metric(f"recall@{most}", lambda golds, predictions: mean_per_query(indicator(
         [rank <= most for rank in predictions])), "queries")
 

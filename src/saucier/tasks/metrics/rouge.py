@@ -22,6 +22,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from saucier.errors import InputError
@@ -41,13 +42,14 @@ def porter_stem(word: str) -> str:
         return IRREGULAR[word]
     if len(word) <= 2:
         return word
-    for step in (_plural, _past, _final_y, _double_suffix, _suffix, _long_suffix, _final_e, _double_l):
+    for step in (_plural, _past, _final_y, _double_suffix, partial(_apply, rules=SUFFIX),
+                 partial(_apply, rules=LONG_SUFFIX), _final_e, _double_l):
         word = step(word)
     return word
 
 
 def _is_consonant(word: str, place: int) -> bool:
-    """Tell vowels: a e i o u, and y behind a consonant."""
+    """Tell vowels: a e i o u, and y after a consonant."""
     if word[place] in "aeiou":
         return False
     return word[place] != "y" or place == 0 or not _is_consonant(word, place - 1)
@@ -58,20 +60,12 @@ def _measure(stem: str) -> int:
     return sum(now and not before for before, now in itertools.pairwise(kinds))
 
 
-def _has_vowel(stem: str) -> bool:
-    return not all(_is_consonant(stem, place) for place in range(len(stem)))
-
-
 def _positive(stem: str) -> bool:
     return _measure(stem) > 0
 
 
 def _above_one(stem: str) -> bool:
     return _measure(stem) > 1
-
-
-def _double_consonant(word: str) -> bool:
-    return len(word) > 1 and word[-1] == word[-2] and _is_consonant(word, len(word) - 1)
 
 
 def _short(word: str) -> bool:
@@ -83,7 +77,7 @@ def _short(word: str) -> bool:
 
 
 def _apply(word: str, rules: tuple[Rule, ...]) -> str:
-    """Let the first rule whose ending fits decide (so longer endings stand first)."""
+    """Let the first rule whose ending fits decide (so longer endings come first)."""
     for ending, replacement, condition in rules:
         if word.endswith(ending):
             head = word[:len(word) - len(ending)]
@@ -121,7 +115,7 @@ def _past(word: str) -> str:
         return word[:-1] if _positive(word[:-3]) else word
     for ending in ("ed", "ing"):
         head = word[:-len(ending)]
-        if word.endswith(ending) and _has_vowel(head):
+        if word.endswith(ending) and not all(_is_consonant(head, place) for place in range(len(head))):
             return _mend(head)
     return word
 
@@ -130,7 +124,7 @@ def _mend(head: str) -> str:
     """Give back what `-ed` and `-ing` had taken: conflat(e), hop(p), fil(e)."""
     if head.endswith(("at", "bl", "iz")):
         return head + "e"
-    if _double_consonant(head):
+    if len(head) > 1 and head[-1] == head[-2] and _is_consonant(head, len(head) - 1):
         return head if head[-1] in "lsz" else head[:-1]
     return head + "e" if _measure(head) == 1 and _short(head) else head
 
@@ -146,14 +140,6 @@ def _double_suffix(word: str) -> str:
     if word.endswith("logi"):
         return word[:-1] if _positive(word[:-3]) else word
     return _apply(word, DOUBLE_SUFFIX)
-
-
-def _suffix(word: str) -> str:
-    return _apply(word, SUFFIX)
-
-
-def _long_suffix(word: str) -> str:
-    return _apply(word, LONG_SUFFIX)
 
 
 def _final_e(word: str) -> str:
@@ -187,7 +173,8 @@ def rouge_n(hypothesis: str, reference: str, n: int, *, stem: bool = False) -> O
 
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", §2.
     """
-    ours, theirs = (_grams(rouge_words(text, stem=stem), n) for text in (hypothesis, reference))
+    words = (rouge_words(text, stem=stem) for text in (hypothesis, reference))
+    ours, theirs = (Counter(zip(*(side[start:] for start in range(n)), strict=False)) for side in words)
     return _overlap((ours & theirs).total(), ours.total(), theirs.total())
 
 
@@ -231,7 +218,9 @@ def rouge(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], 
         raise InputError(f"{len(hypotheses)} hypotheses for {len(references)} references", where="ROUGE",
                          remedy="give one hypothesis for each reference, and at least one")
     pairs = list(zip(hypotheses, references, strict=True))
-    return {name: _mean([best_overlap(kind, *pair, stem) for pair in pairs]) for name, kind in ROUGE_KINDS.items()}
+    found = {name: [best_overlap(kind, *pair, stem) for pair in pairs] for name, kind in ROUGE_KINDS.items()}
+    return {name: Overlap(*(sum(column) / len(pairs) for column in zip(*overlaps, strict=True)))
+            for name, overlaps in found.items()}
 
 
 def rouge_words(text: str, *, stem: bool = False) -> list[str]:
@@ -253,14 +242,6 @@ def best_overlap(kind: RougeKind, hypothesis: str, reference: str | Sequence[str
     """Compare with the reference that gives the best `f1`."""
     choices = [reference] if isinstance(reference, str) else reference
     return max((kind(hypothesis, choice, stem) for choice in choices), key=lambda overlap: overlap.f1)
-
-
-def _mean(overlaps: list[Overlap]) -> Overlap:
-    return Overlap(*(sum(column) / len(overlaps) for column in zip(*overlaps, strict=True)))
-
-
-def _grams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
 
 
 def _overlap(hits: int, ours: int, theirs: int) -> Overlap:

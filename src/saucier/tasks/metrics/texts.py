@@ -110,29 +110,19 @@ def chrf(hypotheses: Sequence[str], references: References, *, char_order: int =
     return _corpus(metric, hypotheses, references)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSums:
-    """What each segment adds to a corpus score, and how the score is made of the sums. Shapes: statistics [N, k]."""
+def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) -> Sums:
+    """Make a corpus score of sacrebleu a function of sums over segments. A draw costs one call of it, some 20 µs.
 
-    statistics: Floats
-    score: Callable[[list[float]], float]
-
-
-def bleu_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
-    """Give BLEU as sums over segments; see `bleu`."""
-    return _segments(_sacrebleu().metrics.BLEU(), hypotheses, references)
-
-
-def chrf_sums(hypotheses: Sequence[str], references: References) -> SegmentSums:
-    """Give chrF as sums over segments; see `chrf`."""
-    return _segments(_sacrebleu().metrics.CHRF(), hypotheses, references)
-
-
-def _segments(metric: Any, hypotheses: Sequence[str], references: References) -> SegmentSums:
-    """Take sacrebleu's statistics. It shows them to nobody but its own bootstrap, so a test holds the two methods."""
+    It shows its statistics to nobody but its own bootstrap, so a test holds the two methods.
+    """
     statistics = metric._extract_corpus_statistics(list(hypotheses), _streams(hypotheses, references))
-    return SegmentSums(np.array(statistics, dtype=np.float64),
-                       lambda sums: float(metric._compute_score_from_stats(sums).score))
+
+    def value(sums: Floats) -> Floats:
+        rows: Any = np.atleast_2d(sums)
+        return np.array([float(metric._compute_score_from_stats([float(one) for one in row]).score)
+                         for row in rows]).reshape(np.shape(sums)[:-1])
+
+    return Sums(np.array(statistics, dtype=np.float64), value)
 
 
 def _sacrebleu() -> ModuleType:
@@ -195,18 +185,8 @@ def answerable(gold: AnswerGold) -> bool:
     return any(normalize_answer(reference) for reference in gold)
 
 
-def any_question(gold: AnswerGold) -> bool:
-    """Take every question."""
-    return True
-
-
-def unanswerable(gold: AnswerGold) -> bool:
-    """Tell whether a question has no answer."""
-    return not answerable(gold)
-
-
-Part = Callable[[AnswerGold], bool]
-PARTS: dict[str, Part] = {"": any_question, " (answerable)": answerable, " (unanswerable)": unanswerable}
+PARTS: dict[str, Callable[[AnswerGold], bool]] = {
+    "": lambda gold: True, " (answerable)": answerable, " (unanswerable)": lambda gold: not answerable(gold)}
 
 
 def span_exact_match(part: str = "") -> Metric:
@@ -230,14 +210,14 @@ def over_questions(score: Callable[[str, AnswerGold], float], golds: Sequence[An
 TextGold = str | Sequence[str]
 
 
-def bleu_metric() -> Metric:
-    """Corpus BLEU, 0 to 100. Source: Papineni et al. 2002; Post 2018, arXiv:1804.08771."""
-    return Metric("BLEU", lambda golds, predictions: corpus_sums(bleu_sums(predictions, as_references(golds))), "texts")
+BLEU = Metric("BLEU", lambda golds, predictions: corpus_sums(
+    _sacrebleu().metrics.BLEU(), predictions, as_references(golds)), "texts")
+"""Corpus BLEU, 0 to 100. Source: Papineni et al. 2002; Post 2018, arXiv:1804.08771."""
 
 
-def chrf_metric() -> Metric:
-    """Corpus chrF, 0 to 100. Source: Popović 2015."""
-    return Metric("chrF", lambda golds, predictions: corpus_sums(chrf_sums(predictions, as_references(golds))), "texts")
+CHRF = Metric("chrF", lambda golds, predictions: corpus_sums(
+    _sacrebleu().metrics.CHRF(), predictions, as_references(golds)), "texts")
+"""Corpus chrF, 0 to 100. Source: Popović 2015."""
 
 
 def rouge_metric(name: str, kind: str) -> Metric:
@@ -250,30 +230,19 @@ def rouge_metric(name: str, kind: str) -> Metric:
     return Metric(name, measure, "texts")
 
 
-def text_match() -> Metric:
-    """Share of texts that are their reference, or one of them, but for space around."""
-    return Metric("exact match", lambda golds, predictions: Mean(
-        indicator([prediction.strip() in [one.strip() for one in group]
-                   for group, prediction in zip(as_references(golds), predictions, strict=True)]),
-        np.ones(len(golds))), "texts")
+TEXT_MATCH = Metric("exact match", lambda golds, predictions: Mean(
+    indicator([prediction.strip() in [one.strip() for one in group]
+               for group, prediction in zip(as_references(golds), predictions, strict=True)]),
+    np.ones(len(golds))), "texts")
+"""Share of texts that are their reference, or one of them, but for space around."""
 
 
-def perplexity_metric() -> Metric:
-    """exp(nats / targets): a gold is an example's number of targets, its prediction their loss in nats."""
-    return Metric("perplexity", lambda golds, predictions: Sums(
-        np.stack([np.asarray(side, dtype=np.float64) for side in (predictions, golds)], axis=1),
-        lambda sums: np.exp(ratio(sums))), "texts", better="lower")
+PERPLEXITY = Metric("perplexity", lambda golds, predictions: Sums(
+    np.stack([np.asarray(side, dtype=np.float64) for side in (predictions, golds)], axis=1),
+    lambda sums: np.exp(ratio(sums))), "texts", better="lower")
+"""exp(nats / targets): a gold is an example's number of targets, its prediction their loss in nats."""
 
 
 def as_references(golds: Sequence[TextGold]) -> list[list[str]]:
     """Give every example a list of references."""
     return [[gold] if isinstance(gold, str) else list(gold) for gold in golds]
-
-
-def corpus_sums(segments: SegmentSums) -> Sums:
-    """Make a corpus score a function of sums. A draw costs one call of sacrebleu, some 20 µs."""
-    def value(sums: Floats) -> Floats:
-        rows: Any = np.atleast_2d(sums)
-        return np.array([segments.score([float(one) for one in row]) for row in rows]).reshape(np.shape(sums)[:-1])
-
-    return Sums(segments.statistics, value)

@@ -13,7 +13,7 @@ predictions are, row by row:
 | `spans` | a list of reference answers; empty where there is no answer | an answer, "" for none |
 | `texts`, `summaries` | a text, or a list of references | a text |
 | `rankings` | a list of relevances, of one query's candidates | a list of scores |
-| `ranks` | the rank that is right: 1 | the rank, from 1, at which the right candidate stands |
+| `ranks` | the rank that is right: 1 | the rank, from 1, that the right candidate has |
 | `losses` | the number of targets | the loss in nats |
 """
 
@@ -26,6 +26,7 @@ from typing import Any
 
 from saucier.errors import InputError, suggest_name
 from saucier.tasks.metrics.classes import (
+    EXACT_SETS,
     ClassScore,
     Side,
     accuracy,
@@ -34,38 +35,37 @@ from saucier.tasks.metrics.classes import (
     entity_score,
     entity_statistics,
     entity_types,
-    exact_sets,
     f1_of,
+    macro,
     macro_f1,
-    macro_f1_of_sets,
     matthews,
-    micro_f1_of_sets,
+    micro,
+    of_sets,
     outcomes,
     set_outcomes,
     tag_accuracy,
 )
 from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval, one_hot
 from saucier.tasks.metrics.numbers import (
+    MEAN_ABSOLUTE_ERROR,
+    MEAN_AVERAGE_PRECISION,
+    MEAN_RECIPROCAL_RANK,
+    PEARSON,
+    RECIPROCAL_RANKS,
+    ROOT_MEAN_SQUARED_ERROR,
+    SPEARMAN,
     cut_at,
-    mean_absolute_error,
-    mean_average_precision,
-    mean_reciprocal_rank,
-    pearson,
-    reciprocal_ranks,
-    root_mean_squared_error,
-    spearman,
 )
 from saucier.tasks.metrics.statistics import Difference
 from saucier.tasks.metrics.texts import (
+    BLEU,
+    CHRF,
+    PERPLEXITY,
+    TEXT_MATCH,
     answerable,
-    bleu_metric,
-    chrf_metric,
-    perplexity_metric,
     rouge_metric,
     span_exact_match,
     span_f1,
-    text_match,
-    unanswerable,
 )
 from saucier.tasks.tag_schemes import SCHEMES, are_entities
 
@@ -125,13 +125,11 @@ def check_lengths(golds: Sequence[Any], predictions: Sequence[Any]) -> None:
 
 def labels_of(*sides: Sequence[Any]) -> tuple[Any, ...]:
     """List the labels that any side names: numbers by size, texts by the alphabet."""
-    return tuple(sorted({label for side in sides for label in side if label is not None}, key=lambda label: (
-        (0, float(label), "") if is_number(label) else (1, 0.0, str(label)))))
+    def key(label: Any) -> tuple[int, float, str]:
+        is_number = isinstance(label, int | float) or (isinstance(label, str) and label.removeprefix("-").isdecimal())
+        return (0, float(label), "") if is_number else (1, 0.0, str(label))
 
-
-def is_number(label: Any) -> bool:
-    """Tell whether a label is a number, or written as one."""
-    return isinstance(label, int | float) or (isinstance(label, str) and label.removeprefix("-").isdecimal())
+    return tuple(sorted({label for side in sides for label in side if label is not None}, key=key))
 
 
 Choose = Callable[..., tuple[Metric, ...]]
@@ -145,20 +143,10 @@ def class_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Me
     return accuracy(), macro_f1(labels), *two
 
 
-def choice_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """Accuracy alone: the numbers of the choices mean nothing."""
-    return (accuracy("questions"),)
-
-
 def many_label_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Micro and macro F1, and rows that are right altogether."""
     labels = set_labels(golds, *predictions)
-    return micro_f1_of_sets(labels), macro_f1_of_sets(labels), exact_sets()
-
-
-def number_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """Pearson, Spearman, root mean squared error."""
-    return pearson(), spearman(), root_mean_squared_error()
+    return of_sets("micro F1", labels, micro("F1")), of_sets("macro F1", labels, macro), EXACT_SETS
 
 
 def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
@@ -173,45 +161,18 @@ def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metr
 def span_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Exact match and F1; where some questions have no answer, also of either part."""
     parts = ("", " (answerable)", " (unanswerable)")
-    split = any(map(answerable, golds)) and any(map(unanswerable, golds))
+    split = any(map(answerable, golds)) and not all(map(answerable, golds))
     return tuple(kind(part) for part in (parts if split else parts[:1]) for kind in (span_exact_match, span_f1))
 
 
-def text_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """BLEU, chrF, ROUGE 1, 2 and L, exact match."""
-    return (bleu_metric(), chrf_metric(), rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"),
-            rouge_metric("ROUGE-L", "rougeL"), text_match())
-
-
-def summary_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """ROUGE 1, 2 and L, chrF."""
-    return (rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"), rouge_metric("ROUGE-L", "rougeL"),
-            chrf_metric())
-
-
-def ranking_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """Mean average precision and mean reciprocal rank."""
-    return mean_average_precision(), mean_reciprocal_rank()
-
-
-def rank_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """Mean reciprocal rank, and how often the right candidate stands first, and among the first ten."""
-    return reciprocal_ranks(), cut_at(1), cut_at(10)
-
-
-def loss_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """Perplexity."""
-    return (perplexity_metric(),)
-
-
 def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """List what can be asked for beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
+    """List what there is beyond the usual: F1 of any class, strict schemes of entities, more kinds of ROUGE."""
     match kind:
         case "classes":
             labels = labels_of(golds, *predictions)
             return matthews(labels), *map(f1_of, labels)
         case "numbers":
-            return (mean_absolute_error(),)
+            return (MEAN_ABSOLUTE_ERROR,)
         case "tags":
             types = entity_types(golds, *predictions)
             sides: tuple[Side, ...] = ("F1", "precision", "recall")
@@ -223,11 +184,19 @@ def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]
             return ()
 
 
+def always(*metrics: Metric) -> Choose:
+    """Return what chooses the same metrics for all golds and predictions."""
+    return lambda golds, *predictions: metrics
+
+
+ROUGE = (rouge_metric("ROUGE-1", "rouge1"), rouge_metric("ROUGE-2", "rouge2"), rouge_metric("ROUGE-L", "rougeL"))
 KINDS: Mapping[str, Choose] = {
-    "classes": class_metrics, "choices": choice_metrics, "many_labels": many_label_metrics, "numbers": number_metrics,
-    "tags": tag_metrics, "spans": span_metrics, "texts": text_metrics, "summaries": summary_metrics,
-    "rankings": ranking_metrics,
-    "ranks": rank_metrics, "losses": loss_metrics}
+    "classes": class_metrics, "choices": always(accuracy("questions")), "many_labels": many_label_metrics,
+    "numbers": always(PEARSON, SPEARMAN, ROOT_MEAN_SQUARED_ERROR), "tags": tag_metrics, "spans": span_metrics,
+    "texts": always(BLEU, CHRF, *ROUGE, TEXT_MATCH), "summaries": always(*ROUGE, CHRF),
+    "rankings": always(MEAN_AVERAGE_PRECISION, MEAN_RECIPROCAL_RANK),
+    "ranks": always(RECIPROCAL_RANKS, cut_at(1), cut_at(10)), "losses": always(PERPLEXITY)}
+"""The usual metrics of each kind of task; of choices accuracy alone, since their numbers mean nothing."""
 
 
 def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
@@ -238,11 +207,6 @@ def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) ->
     if kind not in KINDS:
         raise InputError(f"no kind of task {kind!r}", where="scores", remedy=suggest_name(kind, list(KINDS)))
     return KINDS[kind](golds, *predictions)
-
-
-def offered_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
-    """List every metric of a kind of task, the usual ones first."""
-    return *metrics_for(kind, golds, *predictions), *further_metrics(kind, golds, *predictions)
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ mixtures of several such tasks. No torch.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,10 @@ class Greedy(Config):
 
     kind: Literal["greedy"] = "greedy"
 
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`; so in every way to choose tokens."""
+        return {"num_beams": 1, "do_sample": False}
+
 
 class Beams(Config):
     """The likeliest of several texts that are written side by side."""
@@ -28,6 +32,11 @@ class Beams(Config):
     """Texts that are kept."""
     length_penalty: float = 1.0
     """A text scores its log probability divided by its tokens to this power."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`."""
+        return {"num_beams": self.beams, "length_penalty": self.length_penalty, "early_stopping": True,
+                "do_sample": False}
 
 
 class Sampling(Config):
@@ -42,6 +51,11 @@ class Sampling(Config):
     """From the smallest set of tokens that holds this probability."""
     seed: int = Field(default=0, ge=0)
     """Draws them."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`."""
+        return {"num_beams": 1, "do_sample": True, "temperature": self.temperature, "top_k": self.top_k or 0,
+                "top_p": self.top_p, "seed": self.seed}
 
 
 class Writing(Config):

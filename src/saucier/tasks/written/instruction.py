@@ -76,7 +76,7 @@ def render_conversation(messages: Messages, template: Markers | ChatTemplate,
 
 
 def render_markers(messages: Messages, template: Markers, tokenizer: Tokenizer) -> RenderedConversation:
-    """Write each turn behind its marker."""
+    """Write each turn after its marker."""
     text, answers = "", []
     for one in messages:
         text += getattr(template, one.role)
@@ -119,7 +119,7 @@ def refuse_rewritten(before: str, after: str) -> str:
 
 
 def render_request(messages: Messages, template: Markers | ChatTemplate, tokenizer: Tokenizer) -> str:
-    """Write a conversation up to where the assistant begins to speak."""
+    """Write a conversation up to where the assistant begins to answer."""
     match template:
         case Markers():
             said = "".join(getattr(template, one.role) + one.content + (end_marker(tokenizer) if one.role == ASSISTANT

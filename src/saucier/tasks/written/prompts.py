@@ -241,7 +241,9 @@ def encode_one_row(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: 
     side = encoding.tokenizer.handling.truncation_side
     prompts = encode_framed([one.prompt for one in pairs], encoding.tokenizer, both=False)
     found = encode_pieces(encoding.tokenizer, [Prompt("", one.response or "") for one in pairs], framed=False)
-    end = end_token(encoding.tokenizer)
+    end = encoding.tokenizer.eos_id
+    if end is None:
+        raise no_end_error()
     responses = [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]  # the end stays
     rows: list[tuple[list[int], list[int]]] = []
     losses = np.zeros((len(pairs), 2), dtype=np.int64)
@@ -267,13 +269,6 @@ def no_room_error(fixed: int) -> InputError:
     """Return the error for words that fill a row by themselves."""
     return InputError(f"the words around the text have {fixed} tokens: too many for a row", where="training.length",
                       remedy="make it larger, or the prefix shorter")
-
-
-def end_token(tokenizer: Tokenizer) -> int:
-    """Return the token that ends a text. Raises `InputError` where there is none."""
-    if tokenizer.eos_id is None:
-        raise no_end_error()
-    return tokenizer.eos_id
 
 
 def no_end_error() -> InputError:

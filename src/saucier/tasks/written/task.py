@@ -21,7 +21,7 @@ from saucier.objectives.base import IGNORED, TokenIds
 from saucier.objectives.prediction import Prediction
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
-from saucier.tasks.written.definitions import Beams, Greedy, Pairs, Sampling, Writing
+from saucier.tasks.written.definitions import Pairs, Writing
 from saucier.tasks.written.prompts import (
     LANGUAGE,
     Prompt,
@@ -42,6 +42,11 @@ SEED_STREAM = 11
 
 class WritingTask(Task, Protocol):
     """A task whose answer is a text: a task that says what is read and what is to be written."""
+
+    @property
+    def scored_as(self) -> str:
+        """As texts, as a rule."""
+        return "texts"
 
     @property
     def config(self) -> Any:
@@ -119,11 +124,6 @@ class WritingTask(Task, Protocol):
         return [self.answer(text) for text in
                 write_answers(prompts, predictor, self.config.writing, self.options(predictor.encoding))]
 
-    @property
-    def scored_as(self) -> str:
-        """As texts."""
-        return "texts"
-
     def gold(self, example: Any) -> Json | list[Json]:
         """The text, or all of them."""
         found = list(self.responses(example))
@@ -153,7 +153,7 @@ def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     ids = TokenIds.of(encoding.tokenizer.target)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
-                             "no_repeat_ngram_size": writing.no_repeat_ngram, **search_options(writing)}
+                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options()}
     if ids.eos is not None:
         found["eos_token_id"] = ids.eos
     match encoding.body.default_target:
@@ -179,18 +179,6 @@ def language_start(language: str | None, encoding: Encoding) -> dict[str, Any]:
             return {"decoder_start_token_id": number}
         case _:
             return {"forced_bos_token_id": number}
-
-
-def search_options(writing: Writing) -> dict[str, Any]:
-    """Return how the next token is chosen."""
-    match writing.search:
-        case Greedy():
-            return {"num_beams": 1, "do_sample": False}
-        case Beams(beams=beams, length_penalty=penalty):
-            return {"num_beams": beams, "length_penalty": penalty, "early_stopping": True, "do_sample": False}
-        case Sampling() as drawn:
-            return {"num_beams": 1, "do_sample": True, "temperature": drawn.temperature, "top_k": drawn.top_k or 0,
-                    "top_p": drawn.top_p, "seed": drawn.seed}
 
 
 def write_answers(prompts: Sequence[Prompt], predictor: Predictor, writing: Writing,

@@ -61,11 +61,12 @@ class Router(nn.Module):
         self.bias = nn.Parameter(torch.empty(config.count)) if config.router_bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shapes: x [T, D] -> [T, E], float32."""
-        x = x.float()
+        """Shapes: x [T, D] -> [T, E], float32 or, where `x` is more exact, as exact as `x`."""
+        exact = torch.promote_types(x.dtype, torch.float32)
+        x = x.to(exact)
         if self.training and self.noise:
             x = x * torch.empty_like(x).uniform_(1.0 - self.noise, 1.0 + self.noise)
-        return F.linear(x, self.weight.float(), None if self.bias is None else self.bias.float())
+        return F.linear(x, self.weight.to(exact), None if self.bias is None else self.bias.to(exact))
 
 
 def choose_experts(router: c.TopOfSoftmax | c.SoftmaxOfTop, scores: Tensor) -> tuple[Tensor, Tensor]:

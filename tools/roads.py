@@ -7,6 +7,7 @@ many files of the package a line ran in and how many of its functions were enter
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import tempfile
 from collections import defaultdict
@@ -29,7 +30,8 @@ def walk(call: Callable[[], Any]) -> Road:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and "/src/saucier/" in code.co_filename and not code.co_name.startswith("<"):
+        function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")  # no body of a class
+        if event == "call" and "/src/saucier/" in code.co_filename and function:
             road[code.co_filename.partition("/src/")[2]].add(code.co_qualname)
 
     sys.setprofile(note)

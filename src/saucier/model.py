@@ -324,7 +324,8 @@ class Transformer(nn.Module):
         widths = list_key_widths(self.config.decoder, self.config.dim)
         weight, ahead = self.embed.tokens.weight, 0 if self.front is None else self.front.length
         cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
-        fill_cache_with_prefix(cache, self.front, batch)
+        if self.front is not None:
+            fill_cache_with_prefix(cache, self.front, batch)
         return cache
 
     def save(self, folder: str | Path) -> str:

@@ -53,7 +53,7 @@ class Schedule:
 
 @pytest.mark.parametrize("name", ABLE)
 def test_rows_that_come_and_go_equal_one_pass_over_each(name: str) -> None:
-    """Short beside long, long after short, into rows that others left, until the store has gone round."""
+    """Short next to long, long after short, into rows that others left, until the store has gone round."""
     model = scrambled(DECODERS[name])
     full = longest(model.config)
     texts = tokens(model.config, 6, full)
@@ -86,7 +86,7 @@ def test_every_model_that_takes_padding_before_its_text_is_able_or_says_why() ->
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "part-alibi-mha", "t5_decoder"])
 def test_greedy_tokens_of_a_row_do_not_depend_on_its_neighbours(name: str) -> None:
-    """Whoever comes and goes beside it."""
+    """Whoever comes and goes next to it."""
     model = scrambled(DECODERS[name])
     prompts = tokens(model.config, 5, 9)
 

@@ -88,7 +88,7 @@ def test_threads_write_what_each_writes_alone(family: str, dtype: torch.dtype) -
     assert all(torch.equal(call(), one) for call, one in zip(calls, want, strict=True))
 
 
-def test_a_pass_may_run_beside_generation() -> None:
+def test_a_pass_may_run_during_generation() -> None:
     """A training pass of another thread keeps its dropout, and a compiled one its code."""
     model = small("gpt2").train()
     hooked: list[str] = []

@@ -19,8 +19,8 @@ from saucier.checkpoints.published_folder import read_generation_defaults  # noq
 from saucier.errors import InputError  # noqa: E402
 from saucier.generation.feeds import Prompt  # noqa: E402
 from saucier.generation.options import GenerationOptions, resolve_options  # noqa: E402
-from saucier.generation.processors import apply_processors  # noqa: E402
 from saucier.generation.prompt import make_search_rules  # noqa: E402
+from saucier.generation.search import apply_processors  # noqa: E402
 
 EVERY = sorted(transformers.GenerationConfig().to_dict())
 VOCAB, LENGTH, LIMIT = 23, 6, 9

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.generation.decoding import Beams
-from saucier.generation.processors import apply_processors
-from saucier.generation.search import EndLength, SearchRules, Step, TokenSelection, find_ended_rows
+from saucier.generation.search import EndLength, SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""

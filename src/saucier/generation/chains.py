@@ -1,4 +1,4 @@
-"""Text from a masked language model by Markov chains, whose steps hide one token and draw it anew given all others.
+"""Text from a masked language model by Markov chains, whose steps hide one token and draw it again given all others.
 
 Every row is a chain of its own. Letters: R rows, L length, V vocab, F places that are written.
 """
@@ -26,9 +26,9 @@ from saucier.generation.decoding import (
 )
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view
-from saucier.generation.processors import Processor, Suppress, TopK, apply_processors
+from saucier.generation.processors import Processor, Suppress, TopK
 from saucier.generation.prompt import check_mask, check_tokens, make_distribution
-from saucier.generation.search import Sample, Step, TokenSelection, decode, pick_likeliest
+from saucier.generation.search import Sample, Step, TokenSelection, apply_processors, decode, pick_likeliest
 from saucier.model import Transformer
 
 ROWS = 512
@@ -56,7 +56,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class MaskedModel:
-    """A masked language model, asked for one hidden place at a time."""
+    """A masked language model that is read for one hidden place of each row at a time."""
 
     model: Transformer
     token: int
@@ -69,7 +69,7 @@ class MaskedModel:
     """Tokens that are never written."""
 
     def logits(self, ids: Tensor, places: Tensor, padding: Tensor | None) -> Tensor:
-        """Hide the token at one place of each row and score what may stand there. Shapes: [R, L], [R] -> [R, V]."""
+        """Hide the token at one place of each row and score what may be there. Shapes: [R, L], [R] -> [R, V]."""
         hidden = ids.scatter(1, places[:, None], self.token)
         output = self.model(hidden, padding, compute_logits=False)
         rows = torch.arange(len(ids), device=ids.device)
@@ -101,14 +101,14 @@ class HiddenFeed:
 
     masked: MaskedModel
     start: Step
-    """What is asked first."""
+    """The places that are read first."""
 
     def first(self) -> Tensor:
         """Ask for the first place of each row. Shapes: -> [R, V], float32."""
         return self.next(self.start)
 
     def next(self, step: Step) -> Tensor:
-        """Hide a place of each row, and score what may stand there. Shapes: -> [R, V], float32."""
+        """Hide a place of each row, and score the tokens that may be there. Shapes: -> [R, V], float32."""
         assert step.places is not None, "chains ask for places"
         return self.masked.logits(step.tokens, step.places, self.masked.padding)
 

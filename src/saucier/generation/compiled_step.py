@@ -111,17 +111,14 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
         raise InputError(
             f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False"
         )
-    if model.front is not None:
-        raise InputError("the model has a prefix or a prompt before the text", where="compile",
-                         remedy="use compile=False")
-    if any(isinstance(module, Experts) for module in model.modules()):
-        raise InputError("the model has experts, which are chosen token by token", where="compile",
-                         remedy="use compile=False")
-    if any(isinstance(module, Recurrent) or (isinstance(module, SelfAttention)
-                                             and not module.config.kernel.caches_keys)
-           for module in model.modules()):
-        raise InputError("the model has layers that keep states, which are not compiled", where="compile",
-                         remedy="use compile=False")
+    modules = list(model.modules())
+    keeps_states = any(isinstance(one, Recurrent) or (isinstance(one, SelfAttention)
+                                                      and not one.config.kernel.caches_keys) for one in modules)
+    for found, what in ((model.front is not None, "a prefix or a prompt before the text"),
+                        (any(isinstance(one, Experts) for one in modules), "experts, which are chosen token by token"),
+                        (keeps_states, "layers that keep states, which are not compiled")):
+        if found:
+            raise InputError(f"the model has {what}", where="compile", remedy="use compile=False")
     runs: dict[Kind, Run] = {}
 
     def read(tokens: Tensor, state: State) -> Tensor:

@@ -141,13 +141,13 @@ def prediction_kind(config: c.Transformer) -> c.Predicts:
 
 
 def append_column(x: Tensor, value: int) -> Tensor:
-    """Put one more column behind each row. Shapes: [R, L] -> [R, L + 1]."""
+    """Append one more column to each row. Shapes: [R, L] -> [R, L + 1]."""
     return torch.cat([x, x.new_full((len(x), 1), value)], dim=1)
 
 
 def predict_next(model: Transformer, ids: Tensor, mask: Tensor | None, *, mems: Sequence[Tensor] | None = None,
                  prefix: Tensor | None = None) -> Output:
-    """Read a text so that the last logits speak of the token behind it.
+    """Read a text so that the last logits are those of the token after it.
 
     Shapes: ids and mask [R, L]; mems [M, R, D]; prefix [R].
     """
@@ -202,7 +202,7 @@ class RereadFeed:
 
 
 class MemoryFeed:
-    """Reads the prompt once, then what is new beside the memory of what came before.
+    """Reads the prompt once, then what is new next to the memory of what came before.
 
     Source: Dai et al. 2019, §3.2, arXiv:1901.02860. A model with two streams reads its last two tokens again, as its
     code release does: the first of them was read before the second was known.
@@ -218,7 +218,7 @@ class MemoryFeed:
         self.mems: list[Tensor] = []
 
     def read(self, ids: Tensor, mems: list[Tensor] | None) -> Tensor:
-        """Read tokens beside a memory and keep the new one, without what will be read again. Shapes: -> [R, V]."""
+        """Read tokens next to a memory and keep the new one, without what will be read again. Shapes: -> [R, V]."""
         output = predict_next(self.model, ids, None, mems=mems)
         assert output.logits is not None and output.mems is not None, "chosen for models that give both"
         again = self.again if self.again > 1 else 0

@@ -40,7 +40,7 @@ from saucier.generation.search import (
     pick_likeliest,
 )
 from saucier.model import Transformer
-from saucier.parts.prefix import SoftPrompt
+from saucier.parts.input_checks import positions_ahead
 
 
 def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, *,
@@ -51,7 +51,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
 
     Shapes: input_ids [B, L], the prompt of a decoder (padded on the left) or the source of an encoder-decoder;
     attention_mask [B, L], 1 = real token -> ids [B·num_return_sequences, L'], int64: a decoder's rows begin with the
-    prompt, an encoder-decoder's with its start token; behind the end of a row stands the pad id.
+    prompt, an encoder-decoder's with its start token; after the end of a row comes the pad id.
 
     `options` are the fields of `GenerationOptions`, by name: max_new_tokens, do_sample, temperature, top_k, top_p,
     seed, num_beams, length_penalty, early_stopping, num_return_sequences, repetition_penalty, no_repeat_ngram_size,
@@ -60,7 +60,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens in their open places, and the result is these texts, filled in; Mask-Predict has a source and a target.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
     beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
-    and keeps the code on disk; a model with other weights is compiled anew.
+    and keeps the code on disk; a model with other weights is compiled again.
 
     `global_attention_mask` [B, L] names the tokens of a source that see all and are seen by all, in models such as LED.
     `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
@@ -86,7 +86,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
-        check_length(model.config, prompt, limit, ahead=count_prefix_positions(model))
+        read, written = positions_ahead(model.front, prompt.source is not None)
+        check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         rules = make_search_rules(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
         feed = make_feed(model, prompt, copies=copies, capacity=limit, compiled=compile,
                          cached=chosen.use_cache)
@@ -99,12 +100,6 @@ def choose_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str,
     if options.get("strategy") is None and isinstance(prediction_kind(config), c.WholeText):
         return options | {"strategy": MaskPredict()}
     return options
-
-
-def count_prefix_positions(model: Transformer) -> int:
-    """Return how many places of the stack that writes a prefix or a prompt takes."""
-    pair = model.config.encoder is not None and model.config.decoder is not None
-    return 0 if model.front is None or (pair and isinstance(model.front, SoftPrompt)) else model.front.length
 
 
 def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,

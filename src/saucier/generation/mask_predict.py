@@ -23,7 +23,7 @@ from saucier.model import Transformer
 
 @dataclass(frozen=True, slots=True)
 class TargetFeed:
-    """A model that writes whole targets: reads a target anew at every step, beside a source that it read once."""
+    """A model that writes whole targets: reads a target again at every step, and a source once."""
 
     model: Transformer
     encoded: Tensor
@@ -40,7 +40,7 @@ class TargetFeed:
         return self.next(Step(torch.full(self.real.shape, self.token, device=self.real.device)))
 
     def next(self, step: Step) -> Tensor:
-        """Read targets whose mask tokens are asked about. Shapes: -> [R, T, V], float32."""
+        """Read targets with mask tokens in the places to be written. Shapes: -> [R, T, V], float32."""
         logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=step.tokens,
                             decoder_attention_mask=self.real).logits
         return logits.float()  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ class MaskPredictSearch:
 
 def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, options: GenerationOptions,
                  strategy: MaskPredict) -> Tensor:
-    """Write the likeliest targets. Shapes: ids and mask [B, S] -> [B, 1 + T], each behind the start token, then filled.
+    """Write the likeliest targets. Shapes: ids and mask [B, S] -> [B, 1 + T], each after the start token, then filled.
 
     `max_new_tokens` bounds the lengths that are tried. Raises `InputError` for a model that tells no lengths, and for
     options that ask for several texts or for chance.
@@ -99,7 +99,8 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
     with torch.inference_mode():
         prompt = read_prompt(model, ids, mask, options=options)
         output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
-        lengths = predict_lengths(model, output.pooler_output, strategy, find_max_length(options))
+        longest = options.new_tokens(1) if options.max_new_tokens or options.max_length else None
+        lengths = predict_lengths(model, output.pooler_output, strategy, longest)
         count = lengths.shape[1]
         real = mark_real_tokens(lengths.flatten(), int(lengths.max()))
         feed = TargetFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
@@ -124,12 +125,6 @@ def find_mask_token(config: c.Transformer, options: GenerationOptions) -> int:
         raise InputError("mask_predict takes the likeliest tokens, and writes one text",
                          where="do_sample" if options.do_sample else "num_return_sequences", remedy="leave it out")
     return head.language.predicts.mask
-
-
-def find_max_length(options: GenerationOptions) -> int | None:
-    """Return the longest target that the options allow; None: any that the model can tell."""
-    told = options.max_new_tokens is not None or options.max_length is not None
-    return options.new_tokens(1) if told else None
 
 
 def predict_lengths(model: Transformer, pooled: Tensor, strategy: MaskPredict, limit: int | None) -> Tensor:

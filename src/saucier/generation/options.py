@@ -130,7 +130,7 @@ class GenerationOptions(Config):
     @property
     def decoding(self) -> Decoding:
         """How the text is written."""
-        drawn = Sampling(self.temperature, self.top_k, self.top_p, self.seed, self.num_return_sequences)
+        drawn = Sampling(self.temperature, self.top_k or None, self.top_p, self.seed, self.num_return_sequences)
         match self.strategy:
             case MaskPredict():
                 return self.strategy

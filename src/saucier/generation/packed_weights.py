@@ -21,7 +21,7 @@ from saucier.parts.heads import LanguageHead
 from saucier.parts.pooling import Reading
 
 LARGEST = 4 * 2**30
-"""Models of up to so many bytes are packed: the packed matrices are a second copy, kept as long as the model."""
+"""Models of up to this number of bytes are packed: the packed matrices are a second copy, kept as long as the model."""
 SAMPLED = 64
 """Values of each parameter that the fingerprint reads."""
 
@@ -91,7 +91,7 @@ def copy_modules(module: Model, change: Callable[[nn.Module], nn.Module | None] 
             setattr(twin, name, dict(getattr(twin, name)))
         twin._modules = {name: child and copy_modules(child, change, made) for name, child in twin._modules.items()}
         twin.training = False
-    return made[id(module)]  # type: ignore[return-value]  # of the same class, or a stand-in for it
+    return made[id(module)]  # type: ignore[return-value]  # of the same class, or in place of it
 
 
 class PackedLinear(nn.Module):

@@ -22,13 +22,6 @@ class Processor(Protocol):
         """Shapes: ids [R, L] so far, scores [R, V] float32 -> [R, V]."""
 
 
-def apply_processors(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
-    """Apply all, in order. Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-    for processor in processors:
-        scores = processor(ids, scores)
-    return scores
-
-
 def forbid_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
     """Give tokens no chance in any row. Shapes: [R, V] -> [R, V]."""
     return scores.index_fill(1, torch.tensor(tokens, device=scores.device), NEVER)
@@ -81,7 +74,7 @@ class NoRepeatedNGram:
 
 @dataclass(frozen=True, slots=True)
 class NoBadWord:
-    """Forbids the last token of a sequence where its beginning stands at the end of a row."""
+    """Forbids the last token of a sequence where a row ends with its beginning."""
 
     word: tuple[int, ...]
 

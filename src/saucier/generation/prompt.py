@@ -132,7 +132,7 @@ def check_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding:
 
 
 def check_left_padded(mask: Tensor | None) -> None:
-    """Refuse rows that end with padding: new tokens would not stand next to the text."""
+    """Refuse rows that end with padding: new tokens would not come right after the text."""
     wrong = [] if mask is None else (mask[:, -1] == 0).nonzero().flatten().tolist()
     if wrong:
         raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask",
@@ -258,7 +258,7 @@ def make_stops(options: GenerationOptions, length: int, tokenizer: TextDecoder |
 
 
 def find_fill_token(options: GenerationOptions) -> int:
-    """Return what stands behind the end of a row; never seen where rows do not end early.
+    """Return what fills a row after its end; never seen where rows do not end early.
 
     transformers takes a pad id of 0 for none in beam search and fills with the first end token; so do we, for equal
     ids.

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from saucier.generation.processors import Processor, apply_processors
+from saucier.generation.processors import Processor
 
 TokenSelection = Callable[[Tensor, int], Tensor]
 """Picks candidates of each row: scores [R, V] and a count -> places [R, count]."""
@@ -41,6 +41,13 @@ class Sample:
     def __call__(self, scores: Tensor, count: int) -> Tensor:
         """Shapes: scores [R, V] -> [R, count]."""
         return torch.multinomial(scores.softmax(1), count, generator=self.generator)
+
+
+def apply_processors(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
+    """Apply all, in order. Shapes: ids [R, L], scores [R, V] -> [R, V]."""
+    for processor in processors:
+        scores = processor(ids, scores)
+    return scores
 
 
 class TextDecoder(Protocol):
@@ -118,7 +125,7 @@ class Step:
     rows: Tensor | None = None
     """[R], the row that each row continues; None: itself."""
     places: Tensor | None = None
-    """[R], the place of each row that is asked about, where it is one and not the next."""
+    """[R], the place of each row that is scored, where it is not the next one."""
 
 
 class Search(Protocol):
@@ -166,7 +173,7 @@ class SearchRules:
     limit: int
     """Length of prompt and text together at which all rows end."""
     fill: int
-    """Stands behind the end of a row."""
+    """Fills a row after its end."""
 
 
 class RowSearch:

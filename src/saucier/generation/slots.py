@@ -90,7 +90,7 @@ def find_obstacle(model: Transformer) -> str | None:
                 return f"rotations with the scaling {scaling.kind} depend on the longest row of a pass"
             case c.SelfAttention(visibility=seen) if has_prefix(seen) or not fits_any_place(seen):
                 return "what the model's attention sees is counted from the row's beginning"
-            case c.SelfAttention(kernel=c.Softmax()):
+            case c.SelfAttention(kernel=kernel) if kernel.any_place and kernel.caches_keys:
                 continue
             case c.SelfAttention():
                 return f"attention with the kernel {part.kernel.kind} counts from the row's beginning, or keeps sums"

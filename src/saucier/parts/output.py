@@ -50,7 +50,7 @@ class Cache:
         return cls(allocate(), allocate(), capacity)
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write new keys and values [B, K, L, E] behind the filled ones; return views of all of them."""
+        """Write new keys and values [B, K, L, E] after the filled ones; return views of all of them."""
         start = self.offset + self.length
         end = start + key.shape[2]
         keys, values = self.keys[slot], self.values[slot]
@@ -90,7 +90,7 @@ class Cache:
         self.offset, self.length = self.offset + self.length - longest, longest
 
     def make_room(self, count: int) -> None:
-        """Move the filled positions to the front where new ones would not fit behind them. Raises `InputError`."""
+        """Move what is stored to the beginning where new positions would not fit after it. Raises `InputError`."""
         if self.length + count > self.capacity:
             raise InputError(f"{self.length + count} tokens, and the cache holds {self.capacity}", where="capacity",
                              remedy="release the longest row, or give a larger capacity")
@@ -180,7 +180,7 @@ class Output:
     encoder_global_attentions: tuple[Tensor, ...] | None = None
     encoder_router_logits: tuple[Tensor, ...] | None = None
     encoder_states: tuple[tuple[Tensor, ...], ...] | None = None
-    """[B, W] each: for every recurrent layer of the encoder its last output, and an LSTM's memory behind it."""
+    """[B, W] each: for every recurrent layer of the encoder its last output, and an LSTM's memory after it."""
     decoder_hidden_states: tuple[Tensor, ...] | None = None
     decoder_attentions: tuple[Tensor, ...] | None = None
     cross_attentions: tuple[Tensor, ...] | None = None

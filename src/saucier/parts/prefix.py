@@ -156,7 +156,7 @@ class TargetPrompt(nn.Module):
 VirtualTokens = PrefixKeys | SoftPrompt | TargetPrompt
 
 
-def fill_cache_with_prefix(cache: Cache, front: VirtualTokens | None, rows: int) -> None:
+def fill_cache_with_prefix(cache: Cache, front: VirtualTokens, rows: int) -> None:
     """Write a prefix into an empty cache."""
     if isinstance(front, PrefixKeys):
         for slot, (key, value) in enumerate(front.pairs(rows)):

@@ -57,7 +57,7 @@ CHAPTERS = [Chapter(one["letter"], one["title"], [BookRow(**row) for row in one[
 BOOK_HEADER = """# The Book
 
 Every system that Saucier is to make, in the order of its chapters: the recipes that cook it, the tests that show it,
-and how far it has come. Written by `saucier recipes --book`; a test holds this page current.
+and how far it has come. Written by `tools/book.py`; a test holds this page current.
 
 """
 COLUMNS = ("", "system", "recipes", "shown by", "state")
@@ -113,7 +113,7 @@ def markdown_row(values: Sequence[str]) -> str:
 BODIES_HEADER = """# What trains what
 
 Any objective trains any body where the shapes allow; where they do not, a recipe is refused before any text is read,
-and the reason is the one below. Each objective stands here with its defaults. Written by `saucier recipes --bodies`;
+and the reason is the one below. Each objective stands here with its defaults. Written by `tools/book.py`;
 tests hold this page current, and train every pair that is said to fit. What the objectives are:
 [objectives.md](objectives.md).
 
@@ -198,7 +198,7 @@ PUBLISHED_HEADER = f"""# Published checkpoints
 
 What `saucier.load` opens and `model.save` writes back, by the `model_type` of a folder's config.json. A class is what
 the folder holds, or what `head=` asks for. A field that is not expressed is refused by its name, unless it is known to
-change no number. Written by `saucier families --page`; a test holds this page current. How to use it:
+change no number. Written by `tools/book.py`; a test holds this page current. How to use it:
 [checkpoints.md](checkpoints.md).
 
 {SHARED}

@@ -38,7 +38,7 @@ def peak_resident_memory() -> int:
 
 
 def reset_peak_memory() -> bool:
-    """Begin the peak anew; return whether the system can do that."""
+    """Start counting the peak again; return whether the system can do that."""
     with contextlib.suppress(OSError):
         RESET.write_text("5")
         return True

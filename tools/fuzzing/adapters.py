@@ -143,7 +143,7 @@ def shown(folder: Path) -> None:
     """Show an adapter."""
     found = inspection.describe_adapter(folder)
     inspection.adapter_lines(found)
-    inspection.adapter_as_json(found)
+    found.as_json()
 
 
 def prompted(folder: Path) -> None:

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -52,30 +52,15 @@ TRACED = warnings.formatwarning
 app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
-app.command(context_settings={"ignore_unknown_options": True})(clean.clean)  # -.jsonl is no option
-app.command()(cook.cook)
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(generate.generate)
-app.command()(finetune.finetune)
-app.command()(predict.predict)
-app.command()(backtranslate.backtranslate)
-app.command()(rerun.rerun)
-app.command()(recipes.recipes)
-app.command()(families.families)
-app.command()(show.show)
-app.command()(diff.diff)
-app.command()(doctor.doctor)
-app.command()(plan.plan)
-app.command()(prompt.prompt)
-app.command()(attention.attention)
-app.command()(attention_map.attention_map)
-app.command()(compare.compare)
-app.command()(scaling.scaling)
-app.command()(score.score)
-app.command()(convert.convert)
-app.command()(merge.merge)
-app.command(context_settings={"ignore_unknown_options": True})(number.number)  # -0.5 is no option
+VERBS: tuple[Callable[..., None], ...] = (
+    clean.clean, cook.cook, train.train, evaluate.evaluate, generate.generate, finetune.finetune, predict.predict,
+    backtranslate.backtranslate, rerun.rerun, recipes.recipes, families.families, show.show, diff.diff,
+    doctor.doctor, plan.plan, prompt.prompt, attention.attention, attention_map.attention_map, compare.compare,
+    scaling.scaling, score.score, convert.convert, merge.merge, number.number)
+"""In the order of the help; a group and the schema come last."""
+for verb in VERBS:
+    dashed = verb in (clean.clean, number.number)  # -.jsonl and -0.5 are no options
+    app.command(context_settings={"ignore_unknown_options": True} if dashed else None)(verb)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(schema.schema)
 

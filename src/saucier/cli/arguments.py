@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from saucier.recipes import Recipe
 
 
@@ -82,6 +84,18 @@ NoCalibrate = Annotated[bool,
                         typer.Option("--no-calibrate",
                                      help="Do not measure this machine first; the plan then gives no time.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with a model and its tokenizer.")]
+
+
+def print_found(values: Callable[[], Any], shown: Callable[[], RenderableType], *, as_json: bool) -> None:
+    """Print what was found: as plain values for a program, else as a table or lines for a person."""
+    from saucier.jobs.run.console import print_json, print_table
+
+    if as_json:
+        print_json(values())
+    elif isinstance(made := shown(), str):
+        typer.echo(made)
+    else:
+        print_table(made)
 
 
 def sort_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, new_file
+from saucier.cli.arguments import AsJson, new_file, print_found
 
 if TYPE_CHECKING:
     from saucier.lens.attention_patterns import PatternText
@@ -55,12 +55,10 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
 def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, int | None], out: Path | None, *,
                   training: bool, as_json: bool) -> None:
     """Draw patterns."""
-    from saucier.jobs.run.console import print_json
     from saucier.lens.attention_patterns import (
         find_patterns,
         first_pruned_length,
         pattern_lines,
-        patterns_as_json,
         save_patterns,
         select_patterns,
     )
@@ -71,28 +69,22 @@ def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, in
         typer.echo(f"the pattern begins beyond {beyond:,} tokens: give a longer --length", err=True)
     if out is not None:
         save_patterns(every, found.name, out)
-    if as_json:
-        print_json(patterns_as_json(every))
-    elif out is not None:
-        typer.echo(f"{out}: {len(every)} patterns of {text.length} tokens")
-    else:
-        typer.echo("\n".join(pattern_lines(every)))
+    written = f"{out}: {len(every)} patterns of {text.length} tokens"
+    print_found(lambda: [one.as_json() for one in every],
+                lambda: "\n".join(pattern_lines(every)) if out is None else written, as_json=as_json)
 
 
 def measure_lengths(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
     """Measure growing lengths."""
-    from saucier.jobs.run.console import print_json, print_table
-    from saucier.lens.growth import growth_as_json as plain
-    from saucier.lens.growth import growth_table, measure_growth, read_lengths, save_growth
+    from saucier.lens.growth import growth_as_json, growth_table, measure_growth, read_lengths, save_growth
 
     wanted = read_lengths(lengths)
-    points = list(measure_growth(found.model, wanted, training=training,
-                                 heard=lambda one: typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)))
+    points = []
+    for one in measure_growth(found.model, wanted, training=training):
+        typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)
+        points.append(one)
     if out is not None:
         save_growth(points, found.name, out)
-    if as_json:
-        print_json(plain(points))
-    else:
-        print_table(growth_table(points))
+    print_found(lambda: growth_as_json(points), lambda: growth_table(points), as_json=as_json)
     if len(points) < len(wanted):
         typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

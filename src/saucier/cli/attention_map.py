@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Run, new_file
+from saucier.cli.arguments import AsJson, Run, new_file, print_found
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")]
 Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text to be written; the model's own "
@@ -24,7 +24,6 @@ def attention_map(run: Run, source: Source, target: Target = None, *, out: Pictu
                   head: Head = None, source_language: SourceLanguage = None, target_language: TargetLanguage = None,
                   as_json: AsJson = False) -> None:
     """Draw which tokens of a source a model looks at while it writes each token of a target."""
-    from saucier.jobs.run.console import print_json, print_table
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing.attention_map import attention_map as mapped
     from saucier.lens import heat_map
@@ -35,9 +34,6 @@ def attention_map(run: Run, source: Source, target: Target = None, *, out: Pictu
     found = mapped(opened, source, target, layer=layer, head=head, way=way)
     if out is not None:
         heat_map.save_picture(found, out)
-    if as_json:
-        print_json({"rows": found.rows, "columns": found.columns, "weights": found.weights})
-    elif out is None:
-        print_table(heat_map.render_heat_map(found))
-    else:
-        typer.echo(f"{out}: {len(found.rows)} × {len(found.columns)}")
+    written = f"{out}: {len(found.rows)} × {len(found.columns)}"
+    print_found(lambda: {"rows": found.rows, "columns": found.columns, "weights": found.weights},
+                lambda: heat_map.render_heat_map(found) if out is None else written, as_json=as_json)

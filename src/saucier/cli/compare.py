@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles, new_folder
+from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles, new_folder, print_found
 
 What = Annotated[list[str], typer.Argument(
     metavar="A B...|STUDY", help="Recipes by name or file, or one study file; then changes to all, key.sub=value, "
@@ -39,18 +39,14 @@ def compare(what: What, *, budget: BudgetOption = None, seeds: Seeds = None, dat
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import add_data_files, read_budget, read_experiment, read_judge, sort_words
     from saucier.jobs.comparison.outcome import render_outcome
-    from saucier.jobs.run.console import print_json, print_table
 
-    asked = sort_words(what, data or [])
+    sorted_words = sort_words(what, data or [])
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    wanted = read_experiment(add_data_files(asked, held_out or []), options)
+    wanted = read_experiment(add_data_files(sorted_words, held_out or []), options)
     found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
     if page is not None:
         from saucier.jobs.comparison.report import write_comparison_page
 
         write_comparison_page(found, page)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        print_table(render_outcome(found))
+    print_found(lambda: found.model_dump(mode="json"), lambda: render_outcome(found), as_json=as_json)

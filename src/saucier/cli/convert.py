@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, new_folder
+from saucier.cli.arguments import AsJson, new_folder, print_found
 
 Source = Annotated[str, typer.Argument(metavar="SRC", help="A model folder, an adapter, a run folder, or owner/name.")]
 Target = Annotated[Path, typer.Argument(metavar="DST", callback=new_folder, help="A new folder.")]
@@ -61,18 +61,14 @@ def convert(source: Source, target: Target, *, to: To = "auto", dtype: Dtype = "
     """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged."""
     from saucier.adaptation.surgery.operations import OperationOptions
     from saucier.jobs import convert as work
-    from saucier.jobs.run.console import print_json
 
-    asked = OperationOptions(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
-                             decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
-                             new_tokens=new_tokens)
-    done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=asked, texts=text or ())
-    if as_json:
-        print_json(asdict(done) | {"folder": str(done.folder)})
-        return
+    operations = OperationOptions(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
+                                  decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
+                                  new_tokens=new_tokens)
+    done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=operations, texts=text or ())
     layout = "our own layout" if done.published is None and done.layout == "saucier" else f"layout {done.layout}"
     layout += f", {done.published}" if done.published else ""
-    typer.echo(f"{done.parameters:,} parameters, {done.dtype}, {done.size:,} bytes, {layout} → {done.folder}")
-    typer.echo(f"tokenizer: {', '.join(done.tokenizer) or 'none in the source'}")
-    for line in done.equivalence.lines() if done.equivalence else ():
-        typer.echo(line)
+    lines = [f"{done.parameters:,} parameters, {done.dtype}, {done.size:,} bytes, {layout} → {done.folder}",
+             f"tokenizer: {', '.join(done.tokenizer) or 'none in the source'}",
+             *(done.equivalence.lines() if done.equivalence else ())]
+    print_found(lambda: asdict(done) | {"folder": str(done.folder)}, lambda: "\n".join(lines), as_json=as_json)

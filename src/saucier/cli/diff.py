@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, print_found
 
 Left = Annotated[str, typer.Argument(metavar="A", help="A recipe's name or file, a run folder, or a saved model.")]
 Right = Annotated[str, typer.Argument(metavar="B", help="Another one.")]
@@ -14,12 +14,8 @@ Right = Annotated[str, typer.Argument(metavar="B", help="Another one.")]
 
 def diff(left: Left, right: Right, *, as_json: AsJson = False) -> None:
     """Lay two recipes or models side by side, and show only what differs."""
-    from saucier.jobs.run.console import print_json, print_table
-    from saucier.lens import diff as inspection
+    from saucier.lens.diff import differences, render_diff
     from saucier.lens.subject import comparable_values, find_subject
 
-    found = list(inspection.differences(*comparable_values(find_subject(left), find_subject(right))))
-    if as_json:
-        print_json(inspection.diff_as_json(found))
-    else:
-        print_table(inspection.render_diff((left, right), found))
+    found = list(differences(*comparable_values(find_subject(left), find_subject(right))))
+    print_found(lambda: [one.as_json() for one in found], lambda: render_diff((left, right), found), as_json=as_json)

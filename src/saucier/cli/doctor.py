@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base
+from saucier.cli.arguments import AsJson, Base, print_found
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, a run, or a hub id.")]
 TextFiles = Annotated[list[str] | None, typer.Option(
@@ -22,12 +22,8 @@ def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", de
     Exit code 1 where a law fails.
     """
     from saucier.diagnosis.doctor import diagnose, render_diagnosis
-    from saucier.jobs.run.console import print_json, print_table
 
     found = diagnose(model, files=text or (), dtype=dtype, device=device, base=base)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        print_table(render_diagnosis(found))
+    print_found(found.as_json, lambda: render_diagnosis(found), as_json=as_json)
     if not found.sound:
         raise typer.Exit(1)

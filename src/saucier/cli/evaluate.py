@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, Run
+from saucier.cli.arguments import AsJson, Base, Run, print_found
 
 Files = Annotated[list[str] | None,
                   typer.Argument(metavar="[FILE]...",
@@ -34,11 +34,6 @@ def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, bea
 
     found = evaluate_again(EvaluationRequest(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit,
                                              dtype=dtype, stride=stride, rows=batch, memory=memory, base=base))
-    if as_json:
-        from saucier.jobs.run.console import print_json
-
-        print_json(found.as_json())
-        return
-    for line in describe_measurements(found.held_out, found.baselines, found.scores):
-        typer.echo(line)
-    typer.echo(f"{format_quantity(found.tokens_per_second)} tokens/s")
+    print_found(found.as_json, as_json=as_json, shown=lambda: "\n".join(
+        [*describe_measurements(found.held_out, found.baselines, found.scores),
+         f"{format_quantity(found.tokens_per_second)} tokens/s"]))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, refuse_page
+from saucier.cli.arguments import AsJson, print_found, refuse_page
 
 Name = Annotated[str, typer.Argument(metavar="[MODEL_TYPE]", help="One of them, with its fields. Default: the list.")]
 Page = Annotated[bool, typer.Option("--page", callback=refuse_page,
@@ -16,11 +16,11 @@ Page = Annotated[bool, typer.Option("--page", callback=refuse_page,
 def families(name: Name = "", *, page: Page = False, as_json: AsJson = False) -> None:
     """List the published layouts that can be opened and written, with their classes; or all about one of them."""
     from saucier.families import LAYOUTS
-    from saucier.jobs.run.console import print_json, print_table
     from saucier.lens import layouts
+    from saucier.table import Table
 
-    if as_json:
-        found = [layouts.find_layout(name)] if name else list(LAYOUTS.values())
-        print_json([layouts.layout_as_json(one) for one in found])
-    else:
-        print_table(layouts.layout_details(layouts.find_layout(name)) if name else layouts.layouts_overview())
+    found = [layouts.find_layout(name)] if name else list(LAYOUTS.values())
+    overview = Table(("model_type", "classes"), [(one.model_type, ", ".join(one.classes)) for one in found],
+                     folded=(1,), colours={0: "cyan"})
+    print_found(lambda: [layouts.layout_as_json(one) for one in found],
+                lambda: layouts.layout_details(found[0]) if name else overview, as_json=as_json)

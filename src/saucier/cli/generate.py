@@ -117,21 +117,21 @@ def refuse_steps(opened: OpenModel, given: Mapping[str, bool]) -> None:
 
 def read_strategy_option(opened: OpenModel, generation_settings: GenerationSettings,
                          said: str | None) -> tuple[GenerationSettings, ChainStrategy | None]:
-    """Understand --strategy: a part of the manner, or a chain of its own."""
+    """Understand --strategy: a part of the generation settings, or a chain of its own."""
     if said is None:
         return generation_settings, None
     from saucier.generation.decoding import MaskPredict
     from saucier.jobs.writing.writer import read_strategy
 
     read = read_strategy(said, opened.tokenizer)
-    return (replace(generation_settings, strategy=read), None) if isinstance(read,
-                                                                             MaskPredict) else (generation_settings,
-                                                                                                read)
+    if isinstance(read, MaskPredict):
+        return replace(generation_settings, strategy=read), None
+    return generation_settings, read
 
 
 def write_file(batched: BatchWriter, files: Sequence[str], column: str | None, out: Path | None, *,
                as_json: bool) -> None:
-    """Write for every source of files; what was cut is said beside it."""
+    """Write for every source of files; what was cut is said on standard error."""
     from saucier.jobs.writing.batches import refuse_existing, source_texts, write_lines
 
     if out is not None:
@@ -167,7 +167,7 @@ def write_to_screen(opened: OpenModel, text: str, generation_settings: Generatio
 
 def fill_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
                    masks: int, as_json: bool) -> None:
-    """Fill in the mask tokens of a text; how the chains went is said beside it."""
+    """Fill in the mask tokens of a text; how the chains went is said on standard error."""
     from saucier.jobs.writing.writer import fill_masks
 
     done = fill_masks(opened, text, generation_settings, strategy=strategy, masks=masks)

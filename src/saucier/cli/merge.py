@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, new_folder
+from saucier.cli.arguments import AsJson, Base, new_folder, print_found
 
 Adapter = Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")]
 Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
@@ -19,15 +19,12 @@ Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sente
 def merge(adapter: Adapter, out: Target, *, base: Base = None, text: Text = None, as_json: AsJson = False) -> None:
     """Add an adapter to its base model's weights, compare the outputs of both, and write the merged model."""
     from saucier.jobs.merge import merge_adapter as work
-    from saucier.jobs.run.console import print_json
 
     done = work(adapter, out, base=base, text=text)
-    if as_json:
-        print_json(asdict(done) | {"folder": str(done.folder)})
-        return
     without = "" if done.effect is None else f"; without the adapter it is {done.effect:.2g}"
-    typer.echo(f"{done.texts} texts, {done.tokens:,} tokens, apart and merged: the largest difference of an output is "
-               f"{done.difference:.2g}, of outputs up to {done.size:.2g}{without}")
+    lines = [f"{done.texts} texts, {done.tokens:,} tokens, apart and merged: the largest difference of an output is "
+               f"{done.difference:.2g}, of outputs up to {done.size:.2g}{without}"]
     if done.agreeing is not None:
-        typer.echo(f"the likeliest token is the same at {done.agreeing:.2%} of the places")
-    typer.echo(f"merged, {done.pairs} maps changed, layout {done.layout} → {done.folder}")
+        lines.append(f"the likeliest token is the same at {done.agreeing:.2%} of the places")
+    lines.append(f"merged, {done.pairs} maps changed, layout {done.layout} → {done.folder}")
+    print_found(lambda: asdict(done) | {"folder": str(done.folder)}, lambda: "\n".join(lines), as_json=as_json)

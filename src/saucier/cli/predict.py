@@ -30,15 +30,15 @@ def predict(model: Model, files: Files = None, *, texts: Texts = None, base: Bas
     if out is not None and out.exists():
         raise InputError("is there already", where=str(out), remedy="give another name with --out")
     found = predict_answers(model, files or (), texts or (), base=base)
-    asked = list(zip(found.examples, found.answers, strict=True))
+    answered = list(zip(found.examples, found.answers, strict=True))
     if found.cut:
         typer.echo(f"{found.cut:,} rows were too long and are cut", err=True)
     for what, count in found.counted.items():
         typer.echo(f"{count:,} {what}", err=True)
     if out is not None:
-        write_predictions(out, (prediction_row(found.task, *one) for one in asked))
-        typer.echo(f"{len(asked):,} predictions in {out}")
+        write_predictions(out, (prediction_row(found.task, *one) for one in answered))
+        typer.echo(f"{len(answered):,} predictions in {out}")
         return
-    for example, answer in asked:
+    for example, answer in answered:
         typer.echo(as_line(prediction_row(found.task, example, answer)) if as_json
                    else format_answer(found.task, example, answer))

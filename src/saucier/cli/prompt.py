@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, new_folder
+from saucier.cli.arguments import AsJson, Base, new_folder, print_found
 
 TaskFile = Annotated[Path, typer.Argument(metavar="TASK.yaml", help="The task: files, wording, how answers are taken.")]
 Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="A model folder, a run, or a hub id.")]
@@ -30,13 +30,9 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
     from saucier.jobs.prompting.evaluation import PromptPlan, render_prompting, run_prompting
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
     from saucier.jobs.prompting.questions import read_task
-    from saucier.jobs.run.console import print_json, print_table
 
     wanted = read_task(task)
     plan = PromptPlan(read_shots(shots), draws, limit, seed)
     folder = out or find_free_name(Path("runs") / f"prompt-{wanted.name}")
     found = run_prompting(wanted, open_prompted_model(model, dtype, base), plan, model=model, out=folder)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        print_table(render_prompting(found))
+    print_found(found.as_json, lambda: render_prompting(found), as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.cli.arguments import AsJson, refuse_page
+from saucier.cli.arguments import AsJson, print_found, refuse_page
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
@@ -22,14 +22,10 @@ Bodies = Annotated[bool,
 
 def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
-    from saucier.jobs.run.console import print_json, print_table
     from saucier.recipes import names, recipe
 
     found = [recipe(name) for name in names()]
-    if as_json:
-        print_json([recipe_as_json(one) for one in found])
-    else:
-        print_table(recipes_table(found))
+    print_found(lambda: [recipe_as_json(one) for one in found], lambda: recipes_table(found), as_json=as_json)
 
 
 def recipe_as_json(one: Recipe) -> dict[str, Any]:

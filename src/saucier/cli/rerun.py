@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, new_folder
+from saucier.cli.arguments import AsJson, new_folder, print_found
 
 Finished = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")]
 Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
@@ -19,15 +19,9 @@ def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
     from saucier.jobs.pretraining.cook import rerun as work
 
     found = work(run, out, quiet=as_json)
-    if as_json:
-        from saucier.jobs.run.console import print_json
-
-        print_json({"equal": found.equal, "first": found.first.model_dump(mode="json"),
-                    "second": found.second.model_dump(mode="json"),
-                    "differences": list(found.reasons())})
-    else:
-        for line in ["", *found.lines(), *found.reasons(),
-                     "the results are equal" if found.equal else "the results differ"]:
-            typer.echo(line)
+    verdict = "the results are equal" if found.equal else "the results differ"
+    print_found(lambda: {"equal": found.equal, "first": found.first.model_dump(mode="json"),
+                         "second": found.second.model_dump(mode="json"), "differences": list(found.reasons())},
+                lambda: "\n".join(["", *found.lines(), *found.reasons(), verdict]), as_json=as_json)
     if not found.equal:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, new_folder
+from saucier.cli.arguments import AsJson, new_folder, print_found
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of comparisons.")]
 By = Annotated[str, typer.Option("--by", help="both (parameters and tokens), parameters, tokens or flops.")]
@@ -26,17 +26,13 @@ def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page =
     from saucier.jobs.comparison import scaling as work
     from saucier.jobs.comparison.report import named_law, write_scaling_page
     from saucier.jobs.comparison.scaling import fit_law
-    from saucier.jobs.run.console import print_json, print_table
 
     law, wanted = named_law(by), work.finished_runs(runs)
     named = work.finished_runs(predict or [])
     points = work.read_points(list(dict.fromkeys([*wanted, *named])))
     left_out = [one for one in points if Path(one.name) in named] if named else work.select_largest_runs(points)
     found = fit_law(law, [one for one in points if one not in left_out], left_out)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        print_table(work.render_fit(found))
+    print_found(lambda: found.model_dump(mode="json"), lambda: work.render_fit(found), as_json=as_json)
     if page is not None:
         from saucier.jobs.comparison.report import write_law_page
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson
+from saucier.cli.arguments import AsJson, print_found
 
 Files = Annotated[list[str], typer.Argument(
     metavar="A [B]", help='Predictions: JSONL rows {"id", "prediction", "gold"}; two files are compared row by row.')]
@@ -30,14 +30,10 @@ def score(files: Files, *, gold: GoldFile = None, column: Column = None, kind: K
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.errors import InputError
-    from saucier.jobs.run.console import print_json, print_table
     from saucier.jobs.score import ScoreRequest, render_report, score_files
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     found = score_files(ScoreRequest(tuple(files), gold, column, kind, tuple(metric or ()), group, seed))
-    if as_json:
-        print_json(found.as_json())
-    else:
-        print_table(render_report(found))
+    print_found(found.as_json, lambda: render_report(found), as_json=as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Words
+from saucier.cli.arguments import AsJson, Words, print_found
 
 What = Annotated[str, typer.Argument(
     metavar="NAME|FILE", help="A recipe's name or file, a run folder, or a saved model.")]
@@ -23,34 +23,19 @@ def show(what: What, words: Words = None, *, length: Length = None, batch: Batch
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs."""
     from saucier.checkpoints.hub import find_finetuned_model
     from saucier.cost.workload import STATES
-    from saucier.jobs.run.console import print_json, print_table
-    from saucier.lens import anatomy as inspection
-    from saucier.lens.anatomy import is_adapter
+    from saucier.lens.anatomy import adapter_lines, describe_adapter, describe_model, is_adapter, render_description
     from saucier.lens.subject import find_subject
 
-    if is_adapter(find_finetuned_model(Path(what))):
-        show_adapter(find_finetuned_model(Path(what)), as_json=as_json)
+    folder = find_finetuned_model(Path(what))
+    if is_adapter(folder):
+        adapter = describe_adapter(folder)
+        print_found(adapter.as_json, lambda: "\n".join(adapter_lines(adapter)), as_json=as_json)
         return
     found = find_subject(what, words or [])
     training = found.recipe.training if found.recipe else None
-    about = found.recipe.about if found.recipe else ""
     rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
-    tokens = length or (training.length if training else DEFAULT_LENGTH)
-    described = inspection.describe_model(found.name, found.model, length=tokens, batch=batch or rows, about=about,
-                                          states=STATES[training.optimizer.kind if training else "adamw"])
-    if as_json:
-        print_json(inspection.description_as_json(described))
-    else:
-        print_table(inspection.render_description(described))
-
-
-def show_adapter(folder: Path, *, as_json: bool) -> None:
-    """Tell what an adapter is, how large, and on which base."""
-    from saucier.jobs.run.console import print_json
-    from saucier.lens.anatomy import adapter_as_json, adapter_lines, describe_adapter
-
-    shown = describe_adapter(folder)
-    if as_json:
-        print_json(adapter_as_json(shown))
-    else:
-        typer.echo("\n".join(adapter_lines(shown)))
+    described = describe_model(
+        found.name, found.model, length=length or (training.length if training else DEFAULT_LENGTH),
+        batch=batch or rows, about=found.recipe.about if found.recipe else "",
+        states=STATES[training.optimizer.kind if training else "adamw"])
+    print_found(described.as_json, lambda: render_description(described), as_json=as_json)

@@ -72,7 +72,7 @@ def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> Non
 
 
 def color_tokens(tokens: list[str]) -> Text:
-    """Show tokens side by side; without colours a bar stands between them."""
+    """Show tokens one after another; without colours a bar is between them."""
     from rich.text import Text
 
     shown = Text()

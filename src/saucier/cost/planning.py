@@ -16,7 +16,6 @@ from saucier.config.base import Config
 from saucier.cost.calibration import Calibration, calibrate
 from saucier.cost.workload import (
     Workload,
-    count_evaluations,
     make_workload,
     tokens_per_step,
     training_flops,
@@ -72,6 +71,10 @@ class Plan(Config):
         """Predicted tokens a second that the model reads, evaluations included, as the training log counts them."""
         return self.tokens / self.seconds if self.seconds else None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, for `--json`."""
+        return self.model_dump(mode="json") | {"tokens_per_second": self.tokens_per_second}
+
     def write(self, folder: Path) -> None:
         """Write `plan.json` into a run folder, atomically."""
         write_text(folder / PLAN_FILE, self.model_dump_json(indent=2) + "\n")
@@ -120,7 +123,9 @@ def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibrati
     rows = max(len(batch) for batch in work.batches)
     pieces = -(-rows // (recipe.training.micro_batch or rows))
     step = pieces * measured.micro_seconds + measured.update_seconds + work.seconds
-    evaluation = count_evaluations(recipe) * held_out * measured.evaluation_seconds
+    training = recipe.training
+    evaluations = -(-training.steps // training.evaluate_every) + (training.average > 1)  # the mean of checkpoints too
+    evaluation = evaluations * held_out * measured.evaluation_seconds
     return plan.model_copy(update={
         "step_seconds": step, "evaluation_seconds": evaluation, "seconds": plan.steps * step + evaluation,
         "peak_memory": measured.growth + (measured.base if program is None else program), "machine": measured.machine})
@@ -139,11 +144,6 @@ def plan_notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, meas
     elif measured.how in SCALED:
         said.append(SCALED[measured.how])
     return tuple(said)
-
-
-def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan as plain values, for `--json`."""
-    return plan.model_dump(mode="json") | {"tokens_per_second": plan.tokens_per_second}
 
 
 def plan_lines(plan: Plan) -> list[tuple[str, str, str]]:

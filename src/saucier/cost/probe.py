@@ -41,24 +41,6 @@ SPARE = 2**22
 """Parameters of the vector that the optimizer's step is timed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineRates:
-    """How quick this machine is."""
-
-    flops: float
-    """Floating-point operations a second in a product as wide as the model."""
-    parameters: float
-    """Parameters that AdamW updates a second."""
-
-
-def measure_rates(dim: int, dtype: torch.dtype, device: torch.device) -> MachineRates:
-    """Time a product of [1024, dim] and [dim, 4 dim], and AdamW on a few million parameters."""
-    vector = torch.nn.Parameter(torch.randn(SPARE, device=device))
-    vector.grad = torch.randn_like(vector)
-    optimizer = torch.optim.AdamW([vector], fused=True)
-    return MachineRates(product_flops(dim, dtype, device), SPARE / median_seconds(optimizer.step))
-
-
 def product_flops(dim: int, dtype: torch.dtype, device: torch.device) -> float:
     """Return the floating-point operations a second of a product of [1024, dim] and [dim, 4 dim]."""
     left = torch.randn(ROWS, dim, device=device).to(dtype)
@@ -68,14 +50,7 @@ def product_flops(dim: int, dtype: torch.dtype, device: torch.device) -> float:
 
 def median_seconds(work: Callable[[], object]) -> float:
     """Return the median seconds of some tries, after one that does not count."""
-    spent = []
-    for _ in range(TRIES + 1):
-        begin = time.perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        spent.append(time.perf_counter() - begin)
-    return statistics.median(spent[1:])
+    return statistics.median([time_work(work) for _ in range(TRIES + 1)][1:])
 
 
 FRAGMENTED = 1.05
@@ -150,7 +125,9 @@ def measure_job(job: CalibrationJob) -> Calibration:
     device = torch.device(job.device)
     dtype, _ = choose_autocast_dtype(recipe.training.dtype, device)
     micro = recipe.training.micro_batch or max(len(batch) for batch in batches)
-    warm_up(device)
+    for number_format in (torch.float32, torch.bfloat16):  # starts the libraries, so that their memory is the program's
+        square = torch.ones(256, 256, dtype=number_format, device=device, requires_grad=True)
+        (square @ square).sum().backward()
     base = machine.resident_memory()
     speed = REACHED * product_flops(SQUARE, getattr(torch, dtype), device)
     bench = Bench(recipe, TokenIds(**job.ids), dtype, device, 0 if device.type == "cuda" else base, speed)
@@ -160,13 +137,6 @@ def measure_job(job: CalibrationJob) -> Calibration:
     return Calibration(dtype=dtype, how=how, micro_seconds=found.micro * tokens, update_seconds=found.update,
                        evaluation_seconds=found.evaluate, growth=int(found.growth), base=base,
                        machine=machine.describe_machine(), threads=torch.get_num_threads())
-
-
-def warm_up(device: torch.device) -> None:
-    """Let the mathematics libraries start, so that their memory counts as the program's."""
-    for dtype in (torch.float32, torch.bfloat16):
-        square = torch.ones(256, 256, dtype=dtype, device=device, requires_grad=True)
-        (square @ square).sum().backward()
 
 
 def trial_flops(model: c.Transformer, length: int, tokens: int) -> float:
@@ -180,24 +150,16 @@ def fits_memory(model: c.Transformer, tokens: int) -> bool:
     return free is None or needed < CROWDED * free
 
 
-def affordable_rows(model: c.Transformer, length: int, most: int, flops: float) -> int:
-    """Return how many rows the two-layer model can afford, with so many operations for both sizes."""
-    return max(1, min(most, int(flops / 2 / trial_flops(shrink_model(model, 2), length, length))))
-
-
 def shrink_model(model: c.Transformer, layers: int) -> c.Transformer:
-    """Return the same model with at most so many layers a stack."""
-    stacks = {}
-    for name in ("encoder", "decoder"):
-        stack = getattr(model, name)
-        if stack is not None:
-            fewer = stack.layers.model_copy(update={"times": min(layers, stack.layers.times)})
-            stacks[name] = stack.model_copy(update={"layers": fewer})
-    return model.model_copy(update=stacks)
+    """Return the same model with at most `layers` layers in each stack."""
+    stacks = {name: getattr(model, name) for name in ("encoder", "decoder")}
+    return model.model_copy(update={name: stack and stack.model_copy(update={
+        "layers": stack.layers.model_copy(update={"times": min(layers, stack.layers.times)})})
+        for name, stack in stacks.items()})
 
 
 def cut_micro_batches(batches: tuple[Rows | PairRows, ...], rows: int) -> list[Rows | PairRows]:
-    """Return micro-batches of so many rows."""
+    """Return micro-batches of `rows` rows."""
     return [batch.select(slice(0, rows)) for batch in batches]
 
 
@@ -210,7 +172,7 @@ class Bench:
     dtype: AutocastDtype
     device: torch.device
     base: int
-    """Bytes held before there was any model; what a smaller one has left behind counts as the next one's."""
+    """Bytes held before there was any model; what a smaller one has left in memory counts as the next one's."""
     speed: float
     """Floating-point operations a second that a model can be hoped to reach."""
 
@@ -224,13 +186,14 @@ class Bench:
         mean = statistics.mean(count_batch_tokens(batch) for batch in cut_micro_batches(batches, micro))
         if trial_flops(model, 1, round(mean)) < affordable and fits_memory(model, micro * length):
             return "whole", self.sample(model, cut_micro_batches(batches, micro), end)
-        rows = affordable_rows(model, length, micro, affordable)
-        if not fits_memory(shrink_model(model, 2), rows * length):
+        two = shrink_model(model, 2)
+        rows = max(1, min(micro, int(affordable / 2 / trial_flops(two, length, length))))
+        if not fits_memory(two, rows * length):
             return "products", self.rough(model, micro)
         middle = (time.time() + end) / 2
         parts = [self.sample(shrink_model(model, size), cut_micro_batches(batches, rows), until)
                  for size, until in ((1, middle), (2, end))]
-        more = self.counted(model, micro) - self.counted(shrink_model(model, 2), rows)
+        more = self.counted(model, micro) - self.counted(two, rows)
         return "layers", extrapolate(parts[0], parts[1], model, length=length, more=more)
 
     def counted(self, model: c.Transformer, rows: int) -> int:
@@ -241,11 +204,13 @@ class Bench:
                                  activations=training.activations).total
 
     def rough(self, model: c.Transformer, micro: int) -> Measurement:
-        """Guess from the FLOPs, and from the memory as counted."""
-        found = measure_rates(model.dim, getattr(torch, self.dtype), self.device)
+        """Guess from the speed of one product and of AdamW on a few million parameters, and from counted memory."""
+        vector = torch.nn.Parameter(torch.randn(SPARE, device=self.device))
+        vector.grad = torch.randn_like(vector)
+        speed = product_flops(model.dim, getattr(torch, self.dtype), self.device)
+        seconds = median_seconds(torch.optim.AdamW([vector], fused=True).step) / SPARE
         flops, count = flops_per_token(model, self.recipe.training.length), parameters(model)
-        return Measurement(3 * flops / found.flops, count / found.parameters, flops / found.flops,
-                           self.counted(model, micro), flops, count)
+        return Measurement(3 * flops / speed, count * seconds, flops / speed, self.counted(model, micro), flops, count)
 
     def sample(self, model: c.Transformer, batches: list[Any], end: float) -> Measurement:
         """Build a model, train it until `end`, and return the means."""
@@ -315,7 +280,7 @@ def largest_batch(batches: Sequence[Rows | PairRows]) -> int:
     return max(range(len(batches)), key=lambda number: places(batches[number]))
 
 
-def time_work(work: Callable[[], Any]) -> float:
+def time_work(work: Callable[[], object]) -> float:
     """Return the seconds that some work takes, the device's included."""
     begin = time.perf_counter()
     work()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saucier.config import MemoryEstimate, Node, Transformer, anatomy, estimate_memory
+from saucier.config import MemoryEstimate, Transformer, anatomy, estimate_memory
 from saucier.errors import InputError
 from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages, list_single_objectives
@@ -71,10 +70,11 @@ def make_workload(recipe: Recipe, vocab: int) -> Workload:
                          where="training", remedy=f"plan with {LARGEST:,} at most: the time grows with them")
     random = np.random.default_rng(recipe.training.seed)
     ids = special_ids(recipe, vocab)
-    pairs = isinstance(recipe.data, PairData)
-    make = partial(make_pair_rows, recipe, vocab) if pairs else partial(make_text_rows, recipe, vocab,
-                                                                        row_tokens(recipe))
-    return Workload(tuple(make(random) for _ in range(count_trial_batches(recipe))), ids)
+    count = range(count_trial_batches(recipe))
+    if isinstance(recipe.data, PairData):
+        return Workload(tuple(make_pair_rows(recipe, vocab, random) for _ in count), ids)
+    length = row_tokens(recipe)
+    return Workload(tuple(make_text_rows(recipe, vocab, length, random) for _ in count), ids)
 
 
 def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
 def row_tokens(recipe: Recipe) -> int:
     """Return how many tokens a row is cut from."""
     length = recipe.training.length
-    corruptions = [lesson.corruption for lesson in build_planned_objectives(recipe, special_ids(recipe, recipe.vocab))]
+    corruptions = [one.corruption for one in build_planned_objectives(recipe, special_ids(recipe, recipe.vocab))]
     return max(one.row_length(length) + one.overlap for one in corruptions)
 
 
@@ -114,14 +114,14 @@ def make_text_rows(recipe: Recipe, vocab: int, length: int, random: np.random.Ge
     tokens = random.integers(vocab // 2, size=shape) + vocab // 4
     requests = [one.rows_read for one in list_single_objectives(recipe.objective)]
     sentences = any(one.has_two_pieces for one in requests)
-    begun = random.random(shape) < 1 / SENTENCE if any(one.needs_sentences for one in requests) else None
+    sentence_starts = random.random(shape) < 1 / SENTENCE if any(one.needs_sentences for one in requests) else None
     starts = np.zeros(shape, dtype=bool) if sentences else random.random(shape) < 1 / DOCUMENT
-    documents = starts.cumsum(axis=1)
     halves = np.arange(shape[1]) >= shape[1] // 2
     segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
     numbers = np.arange(shape[0])
     none = np.zeros_like(numbers)
-    rows = Rows(tokens, documents, positions_in(starts), segments, none, numbers % 2, numbers, numbers, begun)
+    rows = Rows(tokens, starts.cumsum(axis=1), positions_in(starts), segments, none, numbers % 2, numbers, numbers,
+                sentence_starts)
     return set_language(rows, 0 if any(needs_language_ids(one, recipe.model)
                                        for one in list_single_objectives(recipe.objective)) else None)
 
@@ -219,13 +219,13 @@ def count_tokens_by_stack(batch: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def training_flops(recipe: Recipe, vocab: int, tokens: StepTokens) -> float:
-    """Return the FLOPs of one update, backward included: of the model, and of what learns beside it."""
+    """Return the FLOPs of one update, backward included: of the model, and of the generator that learns with it."""
     body, length = recipe.model_for(vocab), recipe.training.length
     own = passes_flops(body, length, tokens) + tokens.targets * boundary_flops(recipe.objective, body)
     if not isinstance(objective := recipe.objective, Replaced):
         return (1 + BACKWARD) * own
-    told = tokens.labels * (1 + 1 / (1 + BACKWARD))  # the head runs once more to draw tokens, without a backward pass
-    generator = passes_flops(derive_generator(body, objective), length, replace(tokens, targets=told))
+    read = tokens.labels * (1 + 1 / (1 + BACKWARD))  # the head runs once more to draw tokens, without a backward pass
+    generator = passes_flops(derive_generator(body, objective), length, replace(tokens, targets=read))
     alone = objective.stages.first if isinstance(objective.stages, TwoStages) else None
     if alone is None:
         return (1 + BACKWARD) * (own + generator)
@@ -246,14 +246,8 @@ def passes_flops(model: Transformer, length: int, tokens: StepTokens) -> float:
     """Return the FLOPs of the forward passes of an update: each part by the tokens that go through it."""
     parts = anatomy(model, length).children
     both = any(part.name == "encoder" for part in parts) and any(part.name == "decoder" for part in parts)
-    return sum(part.flops * tokens_through(part, tokens, both) for part in parts)
-
-
-def tokens_through(part: Node, tokens: StepTokens, both: bool) -> float:
-    """Return how many tokens of an update a part of the model works on."""
-    if part.name == "head":
-        return tokens.targets
-    return tokens.second if both and part.name == "decoder" else tokens.first
+    counts = {"head": tokens.targets, **({"decoder": tokens.second} if both else {})}
+    return sum(part.flops * counts.get(part.name, tokens.first) for part in parts)
 
 
 def training_memory(recipe: Recipe, vocab: int, dtype: str) -> MemoryEstimate:
@@ -268,9 +262,3 @@ def training_memory(recipe: Recipe, vocab: int, dtype: str) -> MemoryEstimate:
               for model in models]
     return MemoryEstimate(**{one.name: sum(getattr(each, one.name) for each in needed)
                              for one in fields(MemoryEstimate)})
-
-
-def count_evaluations(recipe: Recipe) -> int:
-    """Return how often the held-out text is scored in training; the mean of checkpoints is scored too."""
-    training = recipe.training
-    return -(-training.steps // training.evaluate_every) + (training.average > 1)

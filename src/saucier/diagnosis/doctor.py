@@ -96,7 +96,7 @@ def check_ties(model: Transformer) -> Iterator[Finding]:
 
 
 def check_vocabulary(name: str, embed: c.Embedding, tokenizer: Tokenizer) -> Finding:
-    """Every id of a tokenizer has a row in the model's table; rows beyond are told."""
+    """Every id of a tokenizer has a row in the model's table; rows beyond are counted."""
     rows, ids = embed.vocab, tokenizer.vocab_size
     if ids > rows:
         return Finding(name, "fails", f"{ids:,} ids, and the model has {rows:,} rows for them")
@@ -137,7 +137,7 @@ def check_saved_bits(model: Transformer) -> Finding:
 
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-"""Largest difference, beside 1 + the number's size, that another order of the same sums may make."""
+"""Largest difference, divided by 1 + the number's size, that another order of the same sums may make."""
 LONGEST = 48
 """Tokens of the longest row."""
 SHARES = (1.0, 0.55, 0.15)
@@ -207,7 +207,7 @@ def draw_rows(model: Transformer) -> list[TextRow]:
 
 
 def add_targets(model: Transformer, ids: Sequence[tuple[int, ...]], count: int) -> list[TextRow]:
-    """Give an encoder-decoder other texts as targets; ids that it has no vectors for, which the checks tell, change."""
+    """Give an encoder-decoder other texts as targets; ids without vectors, which the checks report, change."""
     read = [known_ids(one, model.config.input_embed) for one in ids[:count]]
     if model.config.encoder is None or model.config.decoder is None:
         return [TextRow(one) for one in read]
@@ -221,7 +221,7 @@ def known_ids(ids: Sequence[int], embed: c.Embedding) -> tuple[int, ...]:
 
 
 def choose_lengths(model: Transformer) -> list[int]:
-    """Return the lengths of the rows: so long that all of them go into one row of the model."""
+    """Return the lengths of the rows, such that all of them together fit into one row of the model."""
     limits = [limit for limit in (find_max_positions(model.config), source_positions(model.config))
               if limit is not None]
     longest = min([LONGEST, *(int(limit / sum(SHARES)) for limit in limits)])
@@ -237,7 +237,7 @@ def source_positions(config: c.Transformer) -> int | None:
 
 
 def examine_model(model: Transformer, rows: Sequence[TextRow]) -> Iterator[Finding]:
-    """Hold a model to every law."""
+    """Check every law on a model."""
     tolerance = TOLERANCES[model.embed.tokens.weight.dtype]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -246,7 +246,7 @@ def examine_model(model: Transformer, rows: Sequence[TextRow]) -> Iterator[Findi
 
 
 def check_law(law: Law, model: Transformer, rows: Sequence[TextRow], tolerance: float) -> Finding:
-    """Hold a model to one law."""
+    """Check one law on a model."""
     reason = law.reason(model.config)
     if reason is not None:
         return Finding(law.name, "does not apply", reason)
@@ -272,7 +272,7 @@ def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", de
 
 
 def find_tokenizer(path: str, base: str | None) -> tuple[Tokenizer | None, str]:
-    """Return the tokenizer beside a model, or beside an adapter's base; where none can be read, None and the reason."""
+    """Return the tokenizer of a model, or of an adapter's base; where none can be read, None and the reason."""
     try:
         return load_model_tokenizer(run_folder_of(Path(path)) if is_folder(path) else path, base), ""
     except InputError as error:

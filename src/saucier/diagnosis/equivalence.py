@@ -37,7 +37,7 @@ class Equivalence:
     same: int
     """Tokens up to which the numbers should be what they were; 0: none."""
     difference: float | None
-    """The largest difference of any number of the last layer, in pieces of up to so many tokens."""
+    """The largest difference of any number of the last layer, in pieces of up to `same` tokens."""
     length: int
     """Tokens of the longer pieces, at most."""
     cosine: float | None
@@ -117,23 +117,19 @@ def compare_models(before: Transformer, after: Transformer, texts: Sequence[str]
     one, other = RenumberedModel(inference_view(before)), RenumberedModel(inference_view(after), new)
     unchanged = int(min(same, one.room))
     with torch.inference_mode():
-        cut = [[row for text in ids for row in cut_pieces(text, size, tokenizer)] for size in (unchanged, one.room)]
+        frame = len(frame_piece([], tokenizer))
+        cut = [[frame_piece(text[start:start + size], tokenizer) for text in ids for start in range(0, len(text), size)]
+               for size in (max(1, length - frame) for length in (unchanged, one.room))]
         short = [row for row in cut[0] if other.spells(row)][:PIECES] if unchanged > LEAST_TOKENS else []
         long = [row for row in cut[1] if len(row) > unchanged and other.spells(row)][:PIECES]
         gaps = [float((one.hidden(row) - other.hidden(row)).abs().max()) for row in short]
         near = [float(F.cosine_similarity(one.hidden(row), other.hidden(row), dim=-1).mean()) for row in long]
         whole = max((frame_piece(text, tokenizer) for text in ids), key=len, default=[])[:other.room]
         read = read_at_once(other, whole) if other.room > one.room and len(whole) > one.room else 0
-        told = mean_losses((one, other), long or short, tokenizer)
+        losses = mean_losses((one, other), long or short, tokenizer)
         unknown = sum(not other.spells(row) for row in cut[1])
-    return Equivalence(unchanged, max(gaps, default=None), one.room, mean(near) if near else None, told, read, unknown)
-
-
-def cut_pieces(ids: Sequence[int], length: int, tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Cut a text into framed pieces of up to so many tokens."""
-    size = max(1, length - len(frame_piece([], tokenizer)))
-    for start in range(0, len(ids), size):
-        yield frame_piece(ids[start:start + size], tokenizer)
+    return Equivalence(unchanged, max(gaps, default=None), one.room, mean(near) if near else None, losses,
+                       read, unknown)
 
 
 def frame_piece(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:

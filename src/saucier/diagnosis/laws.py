@@ -40,7 +40,7 @@ BY_TEXT = ("logits", "embeddings", "sentence_logits", "relevance_logits")
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """One text, and for an encoder-decoder the target beside it. Ids."""
+    """The ids of one text, and for an encoder-decoder those of its target."""
 
     ids: tuple[int, ...]
     target: tuple[int, ...] | None = None
@@ -57,14 +57,14 @@ class TextRow:
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """What a model says of one row: by place [L, ...] and for the whole text [...]."""
+    """The output for one row: by place [L, ...] and for the whole text [...]."""
 
     places: dict[str, Tensor]
     text: dict[str, Tensor]
 
 
 def pad_rows(rows: Sequence[Sequence[int]], side: str, filler: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Lay rows out beside padding on a side. Shapes: -> ids [B, L], mask [B, L]."""
+    """Make rows as long as the longest by padding on one side. Shapes: -> ids [B, L], mask [B, L]."""
     length = max(map(len, rows))
     ids, mask = torch.full((len(rows), length), filler), torch.zeros(len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
@@ -75,7 +75,7 @@ def pad_rows(rows: Sequence[Sequence[int]], side: str, filler: int, device: torc
 
 def make_batch(model: Transformer, rows: Sequence[TextRow], side: str = "right", filler: int | None = None) \
         -> dict[str, Any]:
-    """Return the inputs of a batch, the sources padded on a side; targets are always padded behind."""
+    """Return the inputs of a batch, the sources padded on a side; targets are always padded on the right."""
     device, filler = model.embed.tokens.weight.device, padding_id(model.config) if filler is None else filler
     ids, mask = pad_rows([row.ids for row in rows], side, filler, device)
     found: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
@@ -93,7 +93,7 @@ def make_batch(model: Transformer, rows: Sequence[TextRow], side: str = "right",
 
 
 def empty_prefix(model: Transformer, rows: int) -> dict[str, Tensor]:
-    """Tell a decoder with a prefix that there is none, so that every place sees its past alone."""
+    """Give a decoder with a prefix an empty one, so that every place sees its past alone."""
     if not c.sees_prefix(model.config.decoder):
         return {}
     return {"prefix_length": torch.zeros(rows, dtype=torch.long, device=model.embed.tokens.weight.device)}
@@ -101,7 +101,7 @@ def empty_prefix(model: Transformer, rows: int) -> dict[str, Tensor]:
 
 def run_batch(model: Transformer, rows: Sequence[TextRow], batch: dict[str, Any],
               side: str = "right") -> list[RowOutput]:
-    """Run a batch, and return what the model says of each row, without its padding."""
+    """Run a batch, and return the output for each row, without its padding."""
     with torch.no_grad():
         output = model(**batch)
     side = "right" if rows[0].target is not None else side
@@ -121,13 +121,13 @@ def cut_row(output: Output, number: int, length: int, side: str) -> RowOutput:
 
 
 def run_alone(model: Transformer, row: TextRow) -> RowOutput:
-    """Return what the model says of a row by itself, unpadded."""
+    """Run a row by itself, unpadded."""
     batch = {name: value for name, value in make_batch(model, [row]).items() if name not in MASKS}
     return run_batch(model, [row], batch)[0]
 
 
 def relative_difference(found: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, beside 1 + the expected size; infinite where a number is not finite."""
+    """Return the largest difference, divided by 1 + the expected size; infinite where a number is not finite."""
     if not found.numel():
         return 0.0
     both = found.double(), expected.double()
@@ -136,7 +136,7 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
 
 
 def output_difference(found: RowOutput, expected: RowOutput, *, text: bool = True) -> float:
-    """Return the largest difference of all that both say; of places alone where `text` is not wanted."""
+    """Return the largest difference of all that both have; of places alone where `text` is not wanted."""
     pairs = [(found.places[name], expected.places[name]) for name in expected.places if name in found.places]
     pairs += [(found.text[name], expected.text[name]) for name in expected.text if text and name in found.text]
     return max(relative_difference(*pair) for pair in pairs)
@@ -199,14 +199,9 @@ def future_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
 
 
 def cache_gap(sizes: Callable[[int], list[int]]) -> Callable[[Transformer, Sequence[TextRow]], float]:
-    """A text that is read piece by piece beside a cache is what it is in one pass."""
+    """A text that is read piece by piece with a cache is what it is in one pass."""
     return lambda model, rows: max(output_difference(read_with_cache(model, row, sizes(len(row.written))),
                                                      run_alone(model, row), text=False) for row in rows)
-
-
-def split_by_token(length: int) -> list[int]:
-    """Every token by itself."""
-    return [1] * length
 
 
 def split_in_pieces(length: int) -> list[int]:
@@ -227,7 +222,9 @@ def read_with_cache(model: Transformer, row: TextRow, sizes: Sequence[int]) -> R
             else:
                 found.append(model(None, decoder_input_ids=piece, cache=cache, **states, **head))
             assert cache.length == end
-    return join_pieces(found)
+    names = [name for name in ("last_hidden_state", "logits") if isinstance(value := getattr(found[0], name), Tensor)
+             and value.dim() == 3]
+    return RowOutput({name: torch.cat([getattr(one, name)[0] for one in found], dim=0) for name in names}, {})
 
 
 def encode_source(model: Transformer, row: TextRow) -> dict[str, Any]:
@@ -238,13 +235,6 @@ def encode_source(model: Transformer, row: TextRow) -> dict[str, Any]:
     with torch.no_grad():
         output = model(**batch)
     return {"encoder_output": output.encoder_last_hidden_state, "encoder_states": output.encoder_states}
-
-
-def join_pieces(outputs: Sequence[Output]) -> RowOutput:
-    """Put the places of pieces behind each other."""
-    names = [name for name in ("last_hidden_state", "logits") if getattr(outputs[0], name) is not None
-             and getattr(outputs[0], name).dim() == 3]
-    return RowOutput({name: torch.cat([getattr(one, name)[0] for one in outputs]) for name in names}, {})
 
 
 def left_cache_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
@@ -263,7 +253,7 @@ def left_cache_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
 
 
 def packed_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
-    """Texts behind each other in one row, told apart by numbers, are what they are alone."""
+    """Several texts in one row, numbered, are what they are alone."""
     sources = [row.ids for row in rows]
     batch = {"input_ids": join_rows(model, sources), "documents": number_texts(model, sources),
              "places": count_positions(model, sources)}
@@ -282,7 +272,7 @@ def packed_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
 
 
 def join_rows(model: Transformer, texts: Sequence[Sequence[int]]) -> Tensor:
-    """Put texts behind each other. Shapes: -> [1, L]."""
+    """Join texts to one row. Shapes: -> [1, L]."""
     return torch.tensor([[number for text in texts for number in text]], device=model.embed.tokens.weight.device)
 
 
@@ -297,7 +287,7 @@ def count_positions(model: Transformer, texts: Sequence[Sequence[int]]) -> Tenso
 
 
 def memory_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
-    """A text in segments beside a memory is what it is in one pass."""
+    """A text in segments with a memory is what it is in one pass."""
     room = min((stack.memory.length for stack in (model.config.encoder, model.config.decoder)
                 if stack is not None and stack.memory is not None and stack.memory.length), default=None)
     return max(relative_difference(read_in_segments(model, row.ids[:room], 3),
@@ -328,7 +318,7 @@ LAWS = (
     Law("what stands in the padding does not matter", padding_reason, padding_ids_gap,
         content_text_reason, exact=True),
     Law("no place sees what comes after it", future_reason, future_gap),
-    Law("one token at a time beside a cache", cache_reason, cache_gap(split_by_token)),
+    Law("one token at a time beside a cache", cache_reason, cache_gap(lambda length: [1] * length)),
     Law("in pieces beside a cache", cache_reason, cache_gap(split_in_pieces)),
     Law("left-padded beside a cache", left_cache_reason, left_cache_gap),
     Law("packed in one row", packing_reason, packed_gap),

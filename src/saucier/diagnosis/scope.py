@@ -1,7 +1,7 @@
 """Which laws a model must obey, by its config: for each law None, or why it does not apply. No torch.
 
-A law compares a row with itself elsewhere: in another batch, beside padding, behind another text. Some published
-architectures make a row's numbers depend on what stands there; then the law is none of theirs, and this file says why.
+A law compares a row with itself elsewhere: in another batch, with padding, after another text. Some published
+architectures make a row's numbers depend on what is there; then the law does not apply, and this file says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def stacks_of(config: c.Transformer) -> list[c.Stack]:
 
 
 def sublayers(config: c.Transformer) -> list[object]:
-    """Return what stands inside the residuals of a model."""
+    """Return what is inside the residuals of a model."""
     return [residual.inner for stack in stacks_of(config) for block in stack.blocks() for residual in block.sublayers]
 
 
@@ -28,7 +28,7 @@ def attentions(config: c.Transformer) -> list[c.SelfAttention]:
 
 
 def batch_reason(config: c.Transformer) -> Reason:
-    """Rows beside others of the same length."""
+    """Rows in a batch with others of the same length."""
     return next((reason for part in attentions(config) if (reason := part.kernel.batch_reason)), None)
 
 
@@ -42,7 +42,7 @@ def padding_reason(config: c.Transformer) -> Reason:
 
 
 def right_reason(config: c.Transformer) -> Reason:
-    """Rows with padding behind them."""
+    """Rows with padding after them."""
     if reason := padding_reason(config):
         return reason
     if not all(fits_any_length(part.visibility) for part in attentions(config)):
@@ -140,7 +140,7 @@ def any_text_reason(config: c.Transformer) -> Reason:
 
 
 def right_text_reason(config: c.Transformer) -> Reason:
-    """The same, with padding behind the text."""
+    """The same, with padding after the text."""
     if reads_padding(config):
         return "the head reads the last place of a row, padding or not, as published"
     return any_text_reason(config)
@@ -161,7 +161,7 @@ def content_text_reason(config: c.Transformer) -> Reason:
 
 
 def padding_id(config: c.Transformer) -> int:
-    """Return the id that padding has."""
+    """Return the id that padding has: the head's, else the embedding's, else 0."""
     known = [pick.padding for pick in pick_positions(config) if isinstance(pick, c.LastToken)]
     return next((padding for padding in (*known, config.embed.padding) if padding is not None), 0)
 

@@ -45,6 +45,13 @@ class Description:
     length: int
     needs: tuple[MemoryNeed, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values, each sum of memory included."""
+        plain = asdict(self)
+        for need, row in zip(self.needs, plain["needs"], strict=True):
+            row["memory"]["total"] = need.memory.total
+        return plain
+
 
 def describe_model(
     name: str, config: Transformer, *, length: int, batch: int = 1, about: str = "", states: int = 2,
@@ -61,14 +68,6 @@ def describe_model(
                             estimate_memory(config, batch=1, length=length, training=False, value_bytes=size))
                  for dtype, size in FORMATS.items()]
     return Description(name, about, anatomy(config, length), length, (*training, *inference))
-
-
-def description_as_json(description: Description) -> dict[str, Any]:
-    """Return the description as plain values, for `--json`."""
-    plain = asdict(description)
-    for need, row in zip(description.needs, plain["needs"], strict=True):
-        row["memory"]["total"] = need.memory.total
-    return plain
 
 
 def anatomy_rows(node: Node, guides: str = "", tail: str = "") -> Iterator[tuple[str, Node]]:
@@ -88,13 +87,6 @@ def anatomy_cells(guides: str, node: Node) -> tuple[Text, str, str, str, Text]:
     detail = Text(", ".join(part for part in (kind, node.detail) if part), style="cyan")
     return (name, node.shape, f"{node.parameters:,}" if node.parameters else "",
             format_quantity(node.flops) if node.flops else "", detail)
-
-
-def anatomy_table(description: Description) -> Table:
-    """Return the tree of parts as a table; only its last column folds where the screen is narrow."""
-    rows = [anatomy_cells(guides, node) for guides, node in anatomy_rows(description.anatomy)]
-    return Table(("part", "shape", "parameters", "FLOPs/token", "what"), rows, numbers=(2, 3), folded=(4,), bold=(0,),
-                 heading_style="dim", whole=True)
 
 
 def memory_table(description: Description) -> Table:
@@ -121,7 +113,9 @@ def render_description(description: Description) -> Group:
     parts: list[Text | Table | str] = [headline(description)]
     if description.about:
         parts.append(Text(description.about, style="dim"))
-    parts += ["", anatomy_table(description)]
+    rows = [anatomy_cells(guides, node) for guides, node in anatomy_rows(description.anatomy)]
+    parts += ["", Table(("part", "shape", "parameters", "FLOPs/token", "what"), rows, numbers=(2, 3), folded=(4,),
+                        bold=(0,), heading_style="dim", whole=True)]
     if any(node.times > 1 for _, node in anatomy_rows(description.anatomy)):
         parts.append(Text("× n: so many parts like the one below; the line counts all of them, those below it one.",
                           style="dim"))
@@ -152,9 +146,13 @@ class AdapterDescription:
         """Values of the adapter for each of the base."""
         return self.parameters / self.base_parameters if self.base_parameters else None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"share": self.share}
+
 
 def is_adapter(path: Path) -> bool:
-    """Say whether a folder holds an adapter and no model."""
+    """Say whether a folder holds an adapter and no model; unlike `checkpoints.adapter_folder`, without torch."""
     return (path / CONFIG).is_file() and not (path / "config.json").is_file()
 
 
@@ -208,11 +206,6 @@ def count_base_parameters(path: Path, base: str) -> int | None:
 
     found = next((place for place in (path / base, Path(base)) if path_exists(place / "config.json")), None)
     return None if found is None else parameters(find_subject(str(found)).model)
-
-
-def adapter_as_json(shown: AdapterDescription) -> dict[str, Any]:
-    """Return plain values."""
-    return asdict(shown) | {"share": shown.share}
 
 
 def adapter_lines(shown: AdapterDescription) -> list[str]:

@@ -1,4 +1,4 @@
-"""What attends to what, found by running the attentions of a slim copy of the model; and its pictures."""
+"""What attends to what, found by running the attentions of a reduced copy of the model; and its pictures."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from saucier.lens.heat_map import figure_file
 from saucier.model import Transformer, build
 
 VOCAB = 1000
-"""Tokens that a slim model knows, where no part names one by a higher id."""
+"""Tokens that a reduced model knows, where no part names one by a higher id."""
 NAMED = ("padding", "token")
 """Fields that hold the id of a token."""
 WIDTH = 64
-"""The widest stream of a slim model."""
+"""The widest stream of a reduced model."""
 SPARE = 8
-"""Rows that a table of positions has besides: some are counted from behind the padding's id."""
+"""Further rows of a table of positions: in some models positions are counted from after the padding's id."""
 WITHOUT = {"head": None, "pooler": None, "mix": None}
 RANDOM = ("dropout", "noise")
 """Fields that say how much is dropped or disturbed in training."""
 
 Layers = dict[str, list[tuple[int, ...]]]
-"""For each stack, and each block of the slim model, the numbers of the blocks that it stands for."""
+"""For each stack, and each block of the reduced model, the numbers of the blocks that it represents."""
 
 
-def slim_model(config: c.Transformer, length: int) -> tuple[c.Transformer, Layers]:
-    """Return the slim model, and for each of its blocks, side by side, the blocks of the whole model it stands for.
+def reduce_model(config: c.Transformer, length: int) -> tuple[c.Transformer, Layers]:
+    """Return the reduced model, and for each of its blocks the numbers of those of the whole model that it represents.
 
     Blocks whose attentions are alike are one, the stream is narrow, and tables of positions have room for the text.
     """
@@ -50,7 +50,7 @@ def slim_model(config: c.Transformer, length: int) -> tuple[c.Transformer, Layer
             kept, layers[side] = distinct_blocks(stack)
             few = stack.model_copy(update={"layers": c.Cycle(blocks=kept, times=1)})
             whole = whole.model_copy(update={side: few})
-    return lengthen_positions(narrow_stream(rewrite_config(whole, partial(slim_part, room=room))), length), layers
+    return lengthen_positions(narrow_stream(rewrite_config(whole, partial(reduce_part, room=room))), length), layers
 
 
 def narrow_stream(config: c.Transformer) -> c.Transformer:
@@ -93,7 +93,7 @@ def distinct_blocks(stack: c.Stack) -> tuple[tuple[c.Block, ...], list[tuple[int
     return tuple(blocks[numbers[0]] for numbers in found.values()), [*map(tuple, found.values())]
 
 
-def slim_part(part: Config, room: int) -> Config:
+def reduce_part(part: Config, room: int) -> Config:
     """Return a part without what does not take part in attention."""
     changed: dict[str, Any] = {name: 0.0 for name in RANDOM if name in type(part).model_fields}
     match part:
@@ -147,6 +147,11 @@ class Pattern:
         """Share of all pairs that are seen."""
         return float(self.seen.mean())
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values; of each query the numbers of the keys that it sees."""
+        return {"side": self.side, "layers": self.layers, "heads": self.heads, "share": self.share,
+                "seen": [np.flatnonzero(row).tolist() for row in self.seen]}
+
 
 @dataclass(frozen=True, slots=True)
 class PatternText:
@@ -162,7 +167,7 @@ class PatternText:
     """Feeds the weights, the tokens, and what a kernel draws."""
 
     def inputs(self, config: c.Transformer, rows: int) -> dict[str, Any]:
-        """Return what the model is called with: one text, in so many rows."""
+        """Return what the model is called with: one text, repeated in `rows` rows."""
         room = min(TOKENS, config.embed.vocab)
         generator = torch.Generator().manual_seed(self.seed)
         ids = torch.randint(room // 2, room, (1, self.length), generator=generator).expand(rows, -1)
@@ -186,7 +191,7 @@ def find_patterns(config: c.Transformer, text: PatternText, *, training: bool = 
     they do not take part. `training` reads what is seen in training, without dropout.
     Raises `InputError` for a model without self-attention, and for a text that it cannot read.
     """
-    small, layers = slim_model(config, text.length)
+    small, layers = reduce_model(config, text.length)
     model = build(small, seed=text.seed).double()
     found: list[Pattern] = []
     for side, numbers, part in attention_parts(model, layers):
@@ -198,7 +203,7 @@ def find_patterns(config: c.Transformer, text: PatternText, *, training: bool = 
 
 
 def attention_parts(model: Transformer, layers: Layers) -> Iterator[tuple[str, tuple[int, ...], nn.Module]]:
-    """Yield (side, layers of the whole model that it stands for, part) for each self-attention of a slim model."""
+    """Yield (side, layers of the whole model that it represents, part) for each self-attention of a reduced model."""
     for side, groups in layers.items():
         stack = getattr(model, side)
         for numbers, block in zip(groups, stack.blocks, strict=True):
@@ -231,9 +236,9 @@ def find_seen_keys(model: Transformer, part: Any, text: PatternText, *, first: b
     mixed = mix_marks(model, part, text, make_marks(keys, width, part.head_dim))[0 if first else -1]
     part.global_qkv = own
     heads = mixed.unflatten(-1, (-1, part.head_dim))
-    told, rest = (heads[:-1] - heads[-1:]).abs(), heads[-1].abs().max()
-    told = told.amax(-1, keepdim=True) if turned else told
-    found: Tensor = told > (ROUNDING if rest else 0)
+    weights, rest = (heads[:-1] - heads[-1:]).abs(), heads[-1].abs().max()
+    weights = weights.amax(-1, keepdim=True) if turned else weights
+    found: Tensor = weights > (ROUNDING if rest else 0)
     return found.permute(2, 1, 0, 3).flatten(2)[:, :, :keys]
 
 
@@ -247,7 +252,7 @@ def count_keys(model: Transformer, part: Any, text: PatternText, which: int) -> 
 
 
 def run_rows(model: Transformer, text: PatternText, rows: int) -> None:
-    """Let a model read the text, in so many rows alike."""
+    """Let a model read the text, repeated in `rows` rows."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(text.seed)
         model(**text.inputs(model.config, rows))
@@ -307,12 +312,6 @@ def visibility_extents(visibility: c.Visibility) -> Iterator[int]:
                 yield size * (reach + 1)
             case c.Beyond(length=length):
                 yield length
-
-
-def patterns_as_json(found: Sequence[Pattern]) -> list[dict[str, Any]]:
-    """Return plain values; of each query the numbers of the keys that it sees."""
-    return [{"side": one.side, "layers": one.layers, "heads": one.heads, "share": one.share,
-             "seen": [np.flatnonzero(row).tolist() for row in one.seen]} for one in found]
 
 
 def select_patterns(found: Sequence[Pattern], layer: int | None, head: int | None) -> list[Pattern]:

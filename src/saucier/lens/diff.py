@@ -28,6 +28,10 @@ class Difference:
     missing: str | None = None
     """`left` or `right`, where that side has no such key."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {key: value for key, value in asdict(self).items() if key != "missing" or value}
+
 
 def differences(left: Any, right: Any, path: str = "") -> Iterator[Difference]:
     """Yield what differs, in the order in which the left side says it.
@@ -35,7 +39,8 @@ def differences(left: Any, right: Any, path: str = "") -> Iterator[Difference]:
     Values of different `kind` are one difference when they have different keys: those would mean nothing side by side.
     """
     left, right = key_items(left), key_items(right)
-    if not (isinstance(left, dict) and isinstance(right, dict)) or are_unlike_parts(left, right):
+    if not (isinstance(left, dict) and isinstance(right, dict)) or (
+            left.get("kind") != right.get("kind") and left.keys() != right.keys()):
         if left != right:
             yield Difference(path, left, right)
         return
@@ -47,18 +52,15 @@ def differences(left: Any, right: Any, path: str = "") -> Iterator[Difference]:
             yield Difference(below, left.get(key), right.get(key), "right" if key in left else "left")
 
 
-def are_unlike_parts(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    """Say whether two parts are of different kinds that do not even have the same settings."""
-    return left.get("kind") != right.get("kind") and left.keys() != right.keys()
-
-
 def key_items(value: Any) -> Any:
     """Give the items of a list of parts names, so that a part that was put in between does not shift the others."""
     if not isinstance(value, list | tuple) or not any(isinstance(item, dict) for item in value):
         return list(value) if isinstance(value, tuple) else value
     named: dict[str, Any] = {}
     for index, item in enumerate(value):
-        name = part_name(item) or str(index)
+        inner = item.get("inner") if isinstance(item, dict) else None  # of a residual: its sublayer
+        kind = inner.get("kind") if isinstance(inner, dict) else None
+        name = {"gated_feed_forward": "feed_forward"}.get(kind, str(kind)) if kind else str(index)
         named[name if name not in named else f"{name} {index}"] = item
     return named
 
@@ -75,18 +77,15 @@ def shorten_diff_path(path: str) -> str:
     return ".".join(key for key in path.split(".") if key not in STRUCTURE) or path
 
 
-def part_name(item: Any) -> str | None:
-    """Return the name of a sublayer: the kind of what its residual holds."""
-    inner = item.get("inner") if isinstance(item, dict) else None
-    kind = inner.get("kind") if isinstance(inner, dict) else None
-    return {"gated_feed_forward": "feed_forward"}.get(kind, kind) if kind else None
-
-
 def format_value(value: Any, depth: int = 2) -> str:
-    """Write a value on one line: `rotary(base=10000)` for a part, or plainly; what is too deep in it as `(...)`."""
+    """Write a value on one line: a part as `rotary(base=10000)`, settings of none left out, those too deep as `(...)`.
+    """
     value = key_items(value)
     if isinstance(value, dict):
-        return format_part(value, depth)
+        kind = str(value.get("kind", ""))
+        settings = {key: item for key, item in value.items() if key != "kind" and item is not None}
+        inside = [f"{key}={format_value(item, depth - 1)}" for key, item in settings.items()] if depth else ["..."]
+        return f"{kind}({', '.join(inside)})" if settings or not kind else kind
     if isinstance(value, list):
         return "[" + ", ".join(format_value(item, depth) for item in value) + "]"
     if value is None:
@@ -94,30 +93,12 @@ def format_value(value: Any, depth: int = 2) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def format_part(part: dict[str, Any], depth: int) -> str:
-    """Write a part with its settings, those left out that are none."""
-    kind = str(part.get("kind", ""))
-    settings = {key: item for key, item in part.items() if key != "kind" and item is not None}
-    inside = ", ".join(f"{key}={format_value(item, depth - 1)}" for key, item in settings.items()) if depth else "..."
-    return f"{kind}({inside})" if settings or not kind else kind
-
-
-def diff_as_json(found: list[Difference]) -> list[dict[str, Any]]:
-    """Return the differences as plain values, for `--json`."""
-    return [{key: value for key, value in asdict(one).items() if key != "missing" or value} for one in found]
-
-
-def format_sides(difference: Difference) -> tuple[str, str]:
-    """Return both sides as they are printed."""
-    left, right = format_value(difference.left), format_value(difference.right)
-    return (ABSENT if difference.missing == "left" else left), (ABSENT if difference.missing == "right" else right)
-
-
 def fold_rows(found: list[Difference]) -> list[tuple[list[str], str, str]]:
     """Put neighbouring paths that end in the same key and show the same change into one row."""
     together: dict[tuple[str, str, str], list[str]] = {}
     for difference in found:
-        left, right = format_sides(difference)
+        left, right = (ABSENT if difference.missing == side else format_value(value)
+                       for side, value in (("left", difference.left), ("right", difference.right)))
         together.setdefault((difference.path.rpartition(".")[2], left, right), []).append(difference.path)
     return [(paths, left, right) for (_, left, right), paths in together.items()]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from saucier import config as c
 from saucier.config import parameters
@@ -47,8 +46,8 @@ class GrowthPoint:
                 "memory_bytes": self.memory}
 
 
-def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: bool = False, limit: float = 120.0,
-                   heard: Callable[[GrowthPoint], None] = lambda _: None) -> Iterator[GrowthPoint]:
+def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: bool = False,
+                   limit: float = 120.0) -> Iterator[GrowthPoint]:
     """Yield what each length costs, shortest first; stop before one that would take the rest of `limit` seconds.
 
     With `training` a pass is forwards and backwards. Tables of positions are made as long as the longest text.
@@ -65,9 +64,7 @@ def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: b
     dtype, _ = choose_autocast_dtype("auto", device)
     begin = time.perf_counter()
     for length in sorted(set(lengths)):
-        found = measure_length(model, length, dtype, training=training)
-        heard(found)
-        yield found
+        yield (found := measure_length(model, length, dtype, training=training))
         if 4 * REPEATS * found.seconds > limit - (time.perf_counter() - begin):
             return
 
@@ -112,25 +109,24 @@ def run_once(model: Transformer, inputs: dict[str, Any], dtype: AutocastDtype, *
 
 
 class AttentionClock:
-    """Counts the seconds inside the self-attentions of a model, forwards."""
+    """Counts the seconds inside the self-attentions of a model, forwards; `stop` ends it."""
 
     def __init__(self, model: Transformer) -> None:
-        """Begin to watch."""
-        self.seconds, self.began = 0.0, 0.0
+        self.seconds, self.start = 0.0, 0.0
         parts = [part for part in model.modules() if isinstance(getattr(part, "config", None), c.SelfAttention)]
         self.hooks = [hook for part in parts for hook in (part.register_forward_pre_hook(self.enter),
                                                           part.register_forward_hook(self.leave))]
 
     def enter(self, *_: Any) -> None:
-        """An attention begins."""
-        self.began = time.perf_counter()
+        """Note when an attention begins."""
+        self.start = time.perf_counter()
 
-    def leave(self, _: nn.Module, __: Any, ___: Any) -> None:
-        """It ends."""
-        self.seconds += time.perf_counter() - self.began
+    def leave(self, *_: Any) -> None:
+        """Add what it took."""
+        self.seconds += time.perf_counter() - self.start
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Count no longer."""
         for hook in self.hooks:
             hook.remove()
 

@@ -38,12 +38,23 @@ class HeatMap:
 
 
 def save_picture(found: HeatMap, path: Path) -> None:
-    """Draw a heat map into a file.
+    """Draw a heat map into a file: the darker a cell the more weight, columns named above and rows at the left.
 
     Errors: `InputError` for another kind of file than SVG, PNG and PDF, and where matplotlib is missing.
     """
     with figure_file(path, (CELL * len(found.columns) + 1.6, CELL * len(found.rows) + 1.4)) as figure:
-        draw_cells(figure, found)
+        axes = figure.subplots()
+        axes.pcolormesh(found.weights, cmap="Greys", vmin=0, vmax=1, edgecolors="#dddddd", linewidth=0.4)
+        axes.set_xticks([place + 0.5 for place in range(len(found.columns))], found.columns, rotation=90)
+        axes.set_yticks([place + 0.5 for place in range(len(found.rows))], found.rows)
+        axes.xaxis.tick_top()
+        axes.invert_yaxis()
+        axes.set_aspect("equal")
+        axes.tick_params(length=0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        if found.title:
+            axes.set_xlabel(found.title)
 
 
 @contextmanager
@@ -66,22 +77,6 @@ def figure_file(path: Path, inches: tuple[float, float]) -> Iterator[Figure]:
         yield figure
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
-
-
-def draw_cells(figure: Figure, found: HeatMap) -> None:
-    """Draw the cells, the darker the more weight, columns named above and rows at the left."""
-    axes = figure.subplots()
-    axes.pcolormesh(found.weights, cmap="Greys", vmin=0, vmax=1, edgecolors="#dddddd", linewidth=0.4)
-    axes.set_xticks([place + 0.5 for place in range(len(found.columns))], found.columns, rotation=90)
-    axes.set_yticks([place + 0.5 for place in range(len(found.rows))], found.rows)
-    axes.xaxis.tick_top()
-    axes.invert_yaxis()
-    axes.set_aspect("equal")
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    if found.title:
-        axes.set_xlabel(found.title)
 
 
 def render_heat_map(found: HeatMap) -> Table:

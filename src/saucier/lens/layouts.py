@@ -94,7 +94,7 @@ def own_rulings(one: Layout, published: str | None = None) -> list[Ruling]:
     older |= {name: Ruling(name, newer=key.foreign) for known in names for key in (*one.keys, *one.classes[known].keys)
               for name in key.instead}
     free = {name: Ruling(name, acts=False) for name in sorted(one.free)}
-    return list({**found, **{name: told for name, told in {**free, **older}.items() if name not in found}}.values())
+    return list({**found, **{name: ruling for name, ruling in {**free, **older}.items() if name not in found}}.values())
 
 
 def rule_key(key: Key, classes: tuple[str, ...] = ()) -> Ruling:
@@ -109,12 +109,6 @@ def layout_as_json(one: Layout) -> dict[str, Any]:
     return {"model_type": one.model_type, "classes": list(one.classes), "fields": expressed, "only": dict(one.fixed),
             "without_effect": sorted(one.free - expressed.keys()),
             "rulings": [found.as_plain() for found in rule_fields(one)], "other_fields": "refused"}
-
-
-def layouts_overview() -> Table:
-    """Return the list of all layouts, for a person."""
-    return Table(("model_type", "classes"), [(name, ", ".join(one.classes)) for name, one in LAYOUTS.items()],
-                 folded=(1,), colours={0: "cyan"})
 
 
 def layout_details(one: Layout) -> Group:

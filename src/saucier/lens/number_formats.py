@@ -76,7 +76,7 @@ class StoredNumber:
 
     @property
     def fraction(self) -> int:
-        """The bits behind the point."""
+        """The bits after the point."""
         return self.bits & (1 << self.format.fraction_bits) - 1
 
     @property

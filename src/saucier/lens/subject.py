@@ -64,34 +64,26 @@ def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
 
 
 def comparable_values(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return plain values of both that can be laid side by side.
+    """Return plain values of both that can be compared key by key.
 
     Two recipes of one family are compared by its hyper-parameters, other models by their trees of parts; the rest of
     a recipe is compared where both have one.
     """
     if left.recipe is None or right.recipe is None:
         return paired_trees(left, right)
-    plain = [recipe_settings(left.recipe), recipe_settings(right.recipe)]
+    plain = [{key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE}
+             for one in (left.recipe, right.recipe)]
     if left.recipe.family != right.recipe.family or left.recipe.family == "own":
         plain = [one | model for one, model in zip(plain, paired_trees(left, right), strict=True)]
     return plain[0], plain[1]
 
 
-def recipe_settings(one: Recipe) -> dict[str, Any]:
-    """Return what a recipe says about the work itself."""
-    return {key: value for key, value in one.as_dict().items() if key not in DESCRIPTIVE}
-
-
 def paired_trees(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both trees of parts; the only stack of an encoder is laid beside the only stack of a decoder."""
+    """Return both trees of parts; where each has one stack, it is called `stack` and compared with the other's."""
     found = [one.model.model_dump(mode="json") for one in (left, right)]
     single = [[side for side in ("encoder", "decoder") if model[side]] for model in found]
     if all(len(sides) == 1 for sides in single) and single[0] != single[1]:
-        found = [name_only_stack(model, sides[0]) for model, sides in zip(found, single, strict=True)]
+        found = [{"side": side, "stack": model[side],
+                  **{key: value for key, value in model.items() if key not in ("encoder", "decoder")}}
+                 for model, [side] in zip(found, single, strict=True)]
     return {"model": found[0]}, {"model": found[1]}
-
-
-def name_only_stack(model: dict[str, Any], side: str) -> dict[str, Any]:
-    """Call the only stack of a model `stack`, and say which side it is."""
-    rest = {key: value for key, value in model.items() if key not in ("encoder", "decoder")}
-    return {"side": side, "stack": model[side]} | rest

@@ -37,12 +37,12 @@ def escaped(value: object) -> Html:
 
 
 def joined(parts: Iterable[object], between: str = "") -> Html:
-    """Put parts one behind another, with escaped text in between."""
+    """Join parts, with escaped text in between."""
     return Html(escaped(between).join(escaped(part) for part in parts))
 
 
 def element(name: str, /, *content: object, **attributes: str | None) -> Html:
-    """Make an element. Attributes: `class_` stands for class, `aria_label` for aria-label; None leaves one out."""
+    """Make an element. Attributes: `class_` is class, `aria_label` for aria-label; None leaves one out."""
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     opening = "".join(f' {key}="{html.escape(value)}"' for key, value in given.items())
     return Html(f"<{name}{opening}>") if name in VOID else Html(f"<{name}{opening}>{joined(content)}</{name}>")
@@ -107,7 +107,7 @@ INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#
 VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT: "var(--accent)",
              SECOND: "var(--second)"}
 FIXED = {INK: "#5f6670", SOFT: "#7d858f", LINE: "#b5bbc2", ACCENT: "#c0503a", SECOND: "#2f7f7b"}
-"""Colours of a picture that stands alone, which can be read on light and on dark paper."""
+"""Colours of a picture in a file of its own, which can be read on light and on dark paper."""
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 8.2, 4.6
 """Inches; the page scales the drawing."""

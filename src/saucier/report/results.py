@@ -224,7 +224,8 @@ def read_run(folder: Path) -> Run:
                          remedy="give the --out of a cook")
     return Run(folder, recipe(path), path.read_text(encoding="utf-8"), read_metrics(folder / METRICS),
                read_results(folder) if (folder / EVALUATION_FILE).is_file() else None, read_plan(folder),
-               _read_passport(folder / PASSPORT), _read_text(folder / SAMPLES))
+               read_object(folder / PASSPORT) if (folder / PASSPORT).is_file() else None,
+               _read_text(folder / SAMPLES))
 
 
 def read_metrics(path: Path) -> tuple[dict[str, Any], ...]:
@@ -258,9 +259,3 @@ def is_metric(line: Any) -> bool:
 
 def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _read_passport(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    return read_object(path)

@@ -25,7 +25,7 @@ from saucier.report.page import (
     section,
     table,
 )
-from saucier.report.results import DataCounts, LanguageCounts, Results, Run, RunCost, Sample, TextCounts, read_run
+from saucier.report.results import DataCounts, LanguageCounts, Results, Run, RunCost, Sample, read_run
 from saucier.table import Table
 from saucier.tasks.language_baselines import Baseline
 from saucier.tasks.metrics.texts import perplexity
@@ -46,7 +46,7 @@ def title_block(run: Run) -> Html:
 
 
 def headline(run: Run) -> Html:
-    """Show the result: bits per byte beside the baselines, else the first score, else the perplexity."""
+    """Show the result: bits per byte next to the baselines, else the first score, else the perplexity."""
     results = run.results
     if results is None:
         return element("section", element("p", "This run has not been evaluated yet."), class_="headline alone")
@@ -56,9 +56,9 @@ def headline(run: Run) -> Html:
         score = results.scores[0]
         return _alone(f"{score.value:.1f}", score.name, score.note)
     frequent = results.held_out.by_frequency
-    beside = "" if frequent is None else f" Each target by its frequency alone: {perplexity(frequent, 1):.1f}."
+    baseline = "" if frequent is None else f" Each target by its frequency alone: {perplexity(frequent, 1):.1f}."
     return _alone(f"{perplexity(results.held_out.loss, 1):.1f}", "perplexity on held-out text",
-                  f"{results.held_out.tokens:,} target tokens; lower is better, 1 is perfect.{beside}")
+                  f"{results.held_out.tokens:,} target tokens; lower is better, 1 is perfect.{baseline}")
 
 
 def _alone(value: str, unit: str, verdict: str) -> Html:
@@ -84,15 +84,14 @@ def verdict(ours: float, baselines: tuple[Baseline, ...], target: float | None) 
     parts = [f"Lower is better: as a compressor, the model would make unseen text {BITS / ours:.1f} times smaller."]
     better = [baseline.name for baseline in baselines if baseline.bits_per_byte <= ours]
     if baselines:
-        parts.append(f"It does not beat {' and '.join(better)}." if better else f"It beats {_all(len(baselines))}.")
+        every = ["the baseline", "both baselines", "all three baselines"]
+        count = len(baselines)
+        beaten = every[count - 1] if count <= len(every) else f"all {count} baselines"
+        parts.append(f"It does not beat {' and '.join(better)}." if better else f"It beats {beaten}.")
     if target is not None:
         reached = "reached" if ours <= target else "not reached"
         parts.append(f"The recipe claims at most {target:.2f} (the upright mark): {reached}.")
     return " ".join(parts)
-
-
-def _all(count: int) -> str:
-    return {1: "the baseline", 2: "both baselines", 3: "all three baselines"}.get(count, f"all {count} baselines")
 
 
 def facts(run: Run) -> Html:
@@ -160,9 +159,10 @@ def data_section(run: Run) -> Html:
     if run.results is None:
         return Html()
     data = run.results.data
-    sides = [("training", data.train), ("held out", data.held_out)]
-    counts = table(Table(("", "documents", "tokens", "text", "bytes a token"),
-                         [_counts_row(name, counts) for name, counts in sides], numbers=range(1, 5)))
+    rows = [(name, f"{one.documents:,}", f"{one.tokens:,}", format_bytes(one.bytes),
+             f"{one.bytes / one.tokens:.2f}" if one.tokens else "–")
+            for name, one in (("training", data.train), ("held out", data.held_out))]
+    counts = table(Table(("", "documents", "tokens", "text", "bytes a token"), rows, numbers=range(1, 5)))
     return section("Data", element("p", data.source), counts,
                    languages_table(data, data.languages, ("language", "documents")),
                    languages_table(data, data.directions, ("direction", "pairs")),
@@ -178,11 +178,6 @@ def languages_table(data: DataCounts, each: Sequence[LanguageCounts], called: tu
              "–" if one.seen is None else f"{one.seen:,}", f"{one.held_out.tokens:,}"] for one in each]
     head = [*called, "tokens", "of the text", "of the rows", "tokens seen", "tokens held out"]
     return table(Table(head, rows, numbers=range(1, 7)))
-
-
-def _counts_row(name: str, counts: TextCounts) -> list[str]:
-    ratio = f"{counts.bytes / counts.tokens:.2f}" if counts.tokens else "–"
-    return [name, f"{counts.documents:,}", f"{counts.tokens:,}", format_bytes(counts.bytes), ratio]
 
 
 def describe_losses(data: DataCounts) -> str:
@@ -204,8 +199,11 @@ def plan_section(run: Run) -> Html:
     """Hold the plan against what was measured."""
     if run.plan is None or run.results is None:
         return Html()
-    rows = [[what, planned, measured, _deviation(ratio, aim)]
-            for what, planned, measured, ratio, aim in compare_plan(run.plan, run.results.cost)]
+    rows = []
+    for what, planned, measured, ratio, aim in compare_plan(run.plan, run.results.cost):
+        off = f"{100 * (ratio - 1):+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
+        rows.append((what, planned, measured, element("span", off, class_="good" if abs(ratio - 1) <= aim else "bad",
+                                                      title=f"the aim is ±{100 * aim:.0f}%")))
     compared = table(Table(("", "planned", "measured", "difference"), rows, numbers=(1, 2, 3)))
     note = element("p", f"Assumed: {'; '.join(run.plan.notes)}.", class_="note") if run.plan.notes else Html()
     return section("Plan against measured", compared, note)
@@ -221,12 +219,6 @@ def compare_plan(plan: Plan, cost: RunCost) -> Iterator[tuple[str, str, str, flo
     for what, planned, measured, words, aim in pairs:
         if planned and measured:
             yield what, words(planned), words(measured), measured / planned, aim
-
-
-def _deviation(ratio: float, aim: float) -> Html:
-    good = abs(ratio - 1) <= aim
-    text = f"{100 * (ratio - 1):+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
-    return element("span", text, class_="good" if good else "bad", title=f"the aim is ±{100 * aim:.0f}%")
 
 
 def cost_section(run: Run) -> Html:
@@ -309,14 +301,9 @@ def write_report(folder: Path) -> Path:
 
     Errors: `InputError` where the folder holds no run or a file in it is damaged; `WorkError` for a full disk.
     """
-    target = folder / REPORT_FILE
-    write_text(target, run_page(read_run(folder)))
+    target, run = folder / REPORT_FILE, read_run(folder)
+    write_text(target, html_document(run.recipe.name, *(part(run) for part in PAGE_PARTS)))
     return target
-
-
-def run_page(run: Run) -> str:
-    """Return the whole page."""
-    return html_document(run.recipe.name, *(part(run) for part in PAGE_PARTS))
 
 
 def _footer(run: Run) -> Html:

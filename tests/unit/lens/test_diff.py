@@ -12,7 +12,6 @@ from rich.console import Console
 from saucier.families import FAMILIES
 from saucier.lens.diff import (
     Difference,
-    diff_as_json,
     differences,
     fold_rows,
     format_value,
@@ -82,8 +81,8 @@ def test_a_sublayer_in_between_does_not_shift_the_others() -> None:
 
 def test_a_missing_key_is_not_taken_for_none() -> None:
     missing, none = differences({}, {"a": None}), differences({"a": 1}, {"a": None})
-    assert diff_as_json(list(missing)) == [{"path": "a", "left": None, "right": None, "missing": "left"}]
-    assert diff_as_json(list(none)) == [{"path": "a", "left": 1, "right": None}]
+    assert [one.as_json() for one in missing] == [{"path": "a", "left": None, "right": None, "missing": "left"}]
+    assert [one.as_json() for one in none] == [{"path": "a", "left": 1, "right": None}]
 
 
 def test_recipes_of_one_family_are_compared_by_what_their_files_say() -> None:

@@ -119,7 +119,7 @@ def test_layers_in_turn_are_told_apart() -> None:
 
 
 def test_clusters_of_a_vocabulary_that_is_left_out() -> None:
-    """Transformer-XL's tables are cut where the slim model has no tokens any more."""
+    """Transformer-XL's tables are cut where the reduced model has no tokens any more."""
     found = find_patterns(saucier.recipe("transformer-xl").model, PatternText(12))
     assert [one.layers for one in found] == [tuple(range(16))]
 
@@ -129,7 +129,7 @@ def test_a_narrow_stream_changes_no_pattern(name: str, monkeypatch: pytest.Monke
     """What a model sees is read off attentions of the same widths; only what goes between them is narrower."""
     config = saucier.recipe(name).model
     narrow = find_patterns(config, PatternText(48))
-    assert attention_patterns.slim_model(config, 48)[0].dim == 64
+    assert attention_patterns.reduce_model(config, 48)[0].dim == 64
     monkeypatch.setattr(attention_patterns, "WIDTH", 10**9)
     wide = find_patterns(config, PatternText(48))
     assert [(one.side, one.layers, one.heads) for one in narrow] == [(one.side, one.layers, one.heads) for one in wide]

@@ -117,9 +117,9 @@ class MixedObjective(Objective):
         for one in self.members:
             one.bind(model)
 
-    def settle(self, model: nn.Module, step: int) -> None:
-        """Let the part settle whose turn it was."""
-        self.members[self.turns.at(step)].settle(model, step)
+    def finish_update(self, model: nn.Module, step: int) -> None:
+        """Finish the update of the part whose turn it was."""
+        self.members[self.turns.at(step)].finish_update(model, step)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Not for a mixture: only its parts know what a batch is made for."""

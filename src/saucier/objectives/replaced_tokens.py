@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saucier.errors import InputError
 from saucier.model import Transformer, build, retie_head
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, ObjectiveInputs
+from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, ObjectiveInputs, RowCorruption
 from saucier.objectives.config.replaced_tokens import derive_generator
 from saucier.objectives.cross_entropy import count_chunk_rows
 from saucier.objectives.masked import MaskedCorruption, build_masked
@@ -43,7 +43,8 @@ def share_weights(sharing: Sharing, generator: Transformer, model: Transformer) 
         case c.OwnTables():
             return
         case c.SharedTables():
-            share_tables(generator, model)
+            for name, _ in match_tables(generator, model):
+                setattr(generator.embed, name, getattr(model.embed, name))
         case c.SharedAll():
             generator.embed, generator.encoder = model.embed, model.encoder
         case c.Disentangled():
@@ -51,12 +52,6 @@ def share_weights(sharing: Sharing, generator: Transformer, model: Transformer) 
                 for name, table in match_tables(generator, model):
                     table.copy_(get_tables(model)[name])
     retie_head(generator)
-
-
-def share_tables(generator: Transformer, model: Transformer) -> None:
-    """Make both read the same tables."""
-    for name, _ in match_tables(generator, model):
-        setattr(generator.embed, name, getattr(model.embed, name))
 
 
 def match_tables(generator: Transformer, model: Transformer) -> list[tuple[str, Tensor]]:
@@ -77,15 +72,10 @@ DETECTION, GENERATION = "replaced", "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedCorruption:
+class ReplacedCorruption(RowCorruption):
     """Hides tokens, and gives each place a random number, by which the generator's token is drawn there."""
 
     masked: MaskedCorruption
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: rows [B, L] -> as of `MaskedCorruption`, and draws [B, L] in 0..1."""
@@ -111,7 +101,7 @@ class FilledBatch:
 
     @property
     def replaced(self) -> Tensor:
-        """[B, L], True where another token stands now; one that was drawn right is an original."""
+        """[B, L], True where another token is now; one that was drawn right is an original."""
         return self.ids != self.originals
 
     @property
@@ -173,7 +163,7 @@ class ReplacedTokens(Objective):
         return found
 
     def bind(self, model: nn.Module) -> None:
-        """Build the generator beside a model, and share what both have in common."""
+        """Build the generator of a model, and share what both have in common."""
         assert isinstance(model, Transformer), "misfits() refuses anything else"
         device = next(model.parameters()).device
         made = build(derive_generator(model.config, self.config), seed=self.given.seed + 1, device=device)
@@ -192,7 +182,7 @@ class ReplacedTokens(Objective):
         stages = self.config.stages
         return max(1, round(stages.first * self.given.steps)) if isinstance(stages, c.TwoStages) else 0
 
-    def settle(self, model: nn.Module, step: int) -> None:
+    def finish_update(self, model: nn.Module, step: int) -> None:
         """Let the model's tables follow the generator's, or begin the second stage with the generator's weights."""
         assert isinstance(model, Transformer), "as in bind()"
         with torch.no_grad():

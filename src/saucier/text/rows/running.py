@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.text.rows.batch import (
@@ -20,6 +19,7 @@ from saucier.text.rows.batch import (
     Rows,
     ShuffledRowOrder,
     make_generator,
+    mark_members,
     pack_texts,
     scale_batch,
     take_share,
@@ -30,7 +30,7 @@ from saucier.text.rows.store import TokenStore
 class PackedBatches:
     """Endless shuffled rows of a store, without padding.
 
-    Every epoch lays the row borders anew (by a random shift, the text taken as a ring) and shuffles the rows, so that
+    Every epoch lays the row borders again (by a random shift, the text taken as a ring) and shuffles the rows, so that
     every token comes exactly once, but for the last row, which reads over the end into the beginning.
     """
 
@@ -38,7 +38,7 @@ class PackedBatches:
                  shift: bool = True) -> None:
         """Cut `store` into rows of `length` tokens, `batch` of them for each step.
 
-        `overlap`: so many tokens of the next row are added to each; with 1 (causal language models) every token is a
+        `overlap`: tokens of the next row are added to each; with 1 (causal language models) every token is a
         target once. `shift`: off keeps the row borders the same in all epochs (static masks).
         """
         self._store, self._length, self._seed, self._overlap, self._shift = store, length, seed, overlap, shift
@@ -139,14 +139,8 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
                 positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),
                 context=context.astype(np.int64), sentence_label=np.zeros(len(places), dtype=np.int64),
-                row=row, item=item, sentence_starts=mark_places(inside, store.sentences) & ~padding
+                row=row, item=item, sentence_starts=mark_members(inside, store.sentences) & ~padding
                 if len(store.sentences) else None)
-
-
-def mark_places(places: Ints, marks: Ints) -> NDArray[np.bool_]:
-    """Say which places are marked; `marks` grow, and a large list of them stays on the disk. Shapes: [B, L] -> same."""
-    found = np.searchsorted(marks, places)
-    return np.equal(marks[np.minimum(found, len(marks) - 1)], places)
 
 
 def number_documents(document: Ints) -> tuple[Ints, Ints]:
@@ -164,15 +158,15 @@ def number_documents(document: Ints) -> tuple[Ints, Ints]:
 class ConsecutiveBatches:
     """Endless rows of a store, each a piece of the stretch that its number in the batch reads.
 
-    Every epoch turns the text, taken as a ring, by a random shift, and all stretches begin anew. What is read at a step
-    is a pure function of (seed, step). Source: Dai et al. 2019, code release (an ordered iterator), which does not
+    Every epoch turns the text, taken as a ring, by a random shift; all stretches begin again. What is read at a step is
+    a pure function of (seed, step). Source: Dai et al. 2019, code release (an ordered iterator), which does not
     shift.
     """
 
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0) -> None:
         """Cut `store` into `batch` stretches, and each into pieces of `length` tokens.
 
-        `overlap`: so many tokens of the next piece are added to each; with 1 every token is a target once.
+        `overlap`: tokens of the next piece are added to each; with 1 every token is a target once.
         """
         self._store, self._length, self._batch, self._seed, self._overlap = store, length, batch, seed, overlap
         self._pieces = -(-len(store.tokens) // (length * batch))
@@ -243,7 +237,7 @@ class ConsecutiveEvaluation:
 
 
 class DocumentBatches:
-    """Endless rows of a store that begin with a document and end with one, shuffled anew in every epoch.
+    """Endless rows of a store that begin with a document and end with one, shuffled again in every epoch.
 
     What a row has left is padded. A document that is longer than a row is divided: into rows that are full, and a rest
     that may share one. Source: Ding et al. 2024, §2, arXiv:2404.10830.
@@ -252,7 +246,7 @@ class DocumentBatches:
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0) -> None:
         """Lay `store` into rows of `length` + `overlap` tokens.
 
-        `batch`: rows, if all were full; there are more of them where they are not. `overlap`: so many tokens of a
+        `batch`: rows, if all were full; there are more of them where they are not. `overlap`: tokens of a
         divided document's next piece are added to each; with 1 every token but a document's first is a target once.
         """
         self._store, self._length, self._overlap = store, length, overlap
@@ -301,7 +295,7 @@ class DocumentBatches:
                     positions=shared.place, segments=np.zeros_like(tokens),
                     context=np.full(len(items), self._overlap, dtype=np.int64),
                     sentence_label=np.zeros(len(items), dtype=np.int64), row=numbers, item=items,
-                    sentence_starts=mark_places(places, self._store.sentences) & shared.mask
+                    sentence_starts=mark_members(places, self._store.sentences) & shared.mask
                     if len(self._store.sentences) else None)
 
 

@@ -110,7 +110,9 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """
     backend = _train_kind(config, texts)
     special = config.special
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _sentinels(special)])
+    # T5 numbers its sentinels from the end of the vocabulary backwards
+    backend.add_special_tokens([AddedToken(f"<extra_id_{number}>", special=True, normalized=False)
+                                for number in reversed(range(special.sentinels))])
     _add_template(backend, special)
     names = {role: name for role in ROLES if (name := getattr(special, role)) is not None}
     return Tokenizer(backend, names)
@@ -143,11 +145,6 @@ def list_special_tokens(special: SpecialTokens) -> list[str]:
     """List the special tokens in the order of their ids, without the sentinels. Several roles may share one token."""
     named = [name for role in ROLES if (name := getattr(special, role)) is not None]
     return list(dict.fromkeys([*named, *special.extra]))
-
-
-def _sentinels(special: SpecialTokens) -> list[str]:
-    """T5 numbers its sentinels from the end of the vocabulary backwards."""
-    return [f"<extra_id_{number}>" for number in reversed(range(special.sentinels))]
 
 
 def _add_template(backend: Backend, special: SpecialTokens) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -204,10 +204,8 @@ class DeepPrediction(AuxiliaryLoss):
     """The layers that predict now, the last one being `layers`; None: all."""
     own: dict[str, nn.Module] = field(default_factory=dict)
 
-    @property
-    def part(self) -> str:
-        """One part, over all layers and distances."""
-        return "deeper"
+    part: ClassVar[str] = "deeper"
+    """One part, over all layers and distances."""
 
     @property
     def requested_outputs(self) -> Mapping[str, bool]:

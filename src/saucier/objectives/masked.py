@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -79,14 +80,14 @@ class MaskedCorruption(RowCorruption):
     config: c.Masked
     special: Ints
     chooser: TokenSelection
-    fates: Replacement
+    replacement: Replacement
     layout: MaskLayout
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: rows [B, L] -> input_ids, labels [B, L].
 
-        Next to: next_sentence [B], 1 = the second piece does not follow the first; span_left, span_right [B, L], the
-        places around each target's span.
+        In addition: next_sentence [B], 1 = the second piece does not follow the first; span_left, span_right [B, L],
+        the places around each target's span.
         """
         tokens, lines = rows.tokens.copy(), self.lines(rows)
         around = np.full((3, *tokens.shape), IGNORED)
@@ -95,10 +96,10 @@ class MaskedCorruption(RowCorruption):
             if not (count := int(line.free.sum())):
                 continue
             found = self.chooser(line, max(1, round(self.config.rate * count)), random)
-            around[:, number, found.places] = line.tokens[found.places], found.before, found.behind
-            self.fates(tokens[number], found, random)
+            around[:, number, found.places] = line.tokens[found.places], found.before, found.after
+            self.replacement(tokens[number], found, random)
         batch = self.layout(rows, tokens, around[0])
-        return batch | self.beside(rows, around)
+        return batch | self.add_auxiliary_labels(rows, around)
 
     def lines(self, rows: Rows) -> list[MaskableRow]:
         """Say of each row what may be hidden."""
@@ -116,7 +117,7 @@ class MaskedCorruption(RowCorruption):
         copy = int(make_generator(seed, COPIES, step, int(rows.row[number])).integers(copies)) if copies > 1 else 0
         return STATIC_STEP + copy, int(rows.item[number])
 
-    def beside(self, rows: Rows, around: Ints) -> Batch:
+    def add_auxiliary_labels(self, rows: Rows, around: Ints) -> Batch:
         """Return what the companions learn from."""
         batch: Batch = {}
         if self.config.relation is not None:
@@ -133,9 +134,9 @@ def build_masked(config: c.Masked, given: ObjectiveInputs) -> MaskedCorruption:
     if total > 1:
         raise InputError(f"mask + random is {total:g}, more than 1", where="objective", remedy="lower one of them")
     ids, mask = given.ids, require_token(given.ids.mask, "mask", "masked")
-    fates = Replacement(config.mask, config.random, mask, ids.ordinary())
+    replacement = Replacement(config.mask, config.random, mask, ids.ordinary())
     return MaskedCorruption(config, np.array(ids.special, dtype=np.int64), build_token_selection(config.choice, given),
-                            fates, choose_mask_layout(given))
+                            replacement, choose_mask_layout(given))
 
 
 DEVIATION = 0.02
@@ -188,20 +189,14 @@ class SpanBoundary(AuxiliaryLoss):
     seed: int = 0
     own: dict[str, nn.Module] = field(default_factory=dict)
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "boundary"
+    part: ClassVar[str] = "boundary"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The places around each span."""
-        return ("span_left", "span_right")
+    targets: ClassVar[tuple[str, ...]] = ("span_left", "span_right")
+    """The places around each span."""
 
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """How often the first choice is right."""
-        return {"boundary_correct": "span-boundary accuracy"}
+    figures: ClassVar[Mapping[str, str]] = {"boundary_correct": "span-boundary accuracy"}
+    """How often the first choice is right."""
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -243,15 +238,11 @@ class NextSentence(AuxiliaryLoss):
     report_name: str = "next-sentence accuracy"
     """What a report calls it."""
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "sentences"
+    part: ClassVar[str] = "sentences"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The answers."""
-        return ("next_sentence",)
+    targets: ClassVar[tuple[str, ...]] = ("next_sentence",)
+    """The answers."""
 
     @property
     def figures(self) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ class SelectedTokens:
     """Tokens with the same number become mask tokens together, or random ones, or stay."""
     before: Ints
     """The place before each token's run."""
-    behind: Ints
+    after: Ints
     """The place after it."""
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -206,20 +207,14 @@ class ConditionalMaskedCorruption(RowCorruption):
 class TargetLength(AuxiliaryLoss):
     """How long is the target? `target_lengths` [B]. Source: Ghazvininejad et al. 2019, §3.1."""
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "lengths"
+    part: ClassVar[str] = "lengths"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The lengths."""
-        return ("target_lengths",)
+    targets: ClassVar[tuple[str, ...]] = ("target_lengths",)
+    """The lengths."""
 
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """How often the likeliest length is the true one."""
-        return {"lengths_correct": "accuracy of the target's length"}
+    figures: ClassVar[Mapping[str, str]] = {"lengths_correct": "accuracy of the target's length"}
+    """How often the likeliest length is the true one."""
 
     def count(self, batch: Batch) -> float:
         """Number of rows."""

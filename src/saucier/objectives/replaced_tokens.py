@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -125,10 +125,8 @@ class ReplacedTokens(Objective):
     before: dict[str, Tables] = field(default_factory=dict, compare=False)
     """The generator's tables as they were before an update, where the model's must follow them."""
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The model's, then the generator's."""
-        return (DETECTION, GENERATION)
+    parts: ClassVar[tuple[str, ...]] = (DETECTION, GENERATION)
+    """The model's, then the generator's."""
 
     @property
     def figures(self) -> Mapping[str, str]:
@@ -253,10 +251,8 @@ class GeneratorStage(Objective):
 
     whole: ReplacedTokens
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The generator's."""
-        return (GENERATION,)
+    parts: ClassVar[tuple[str, ...]] = (GENERATION,)
+    """The generator's."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of hidden tokens."""
@@ -273,10 +269,8 @@ class DetectionStage(Objective):
 
     whole: ReplacedTokens
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The model's."""
-        return (DETECTION,)
+    parts: ClassVar[tuple[str, ...]] = (DETECTION,)
+    """The model's."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of decisions."""

@@ -162,7 +162,10 @@ def _all_heads() -> tuple[tuple[Pair, ...], Counts]:
     for name, path in list_modules():
         counts.files += 1
         for node in ast.walk(parse_module(path, counts)):
-            if isinstance(node, Function) and (paragraph := find_first_paragraph(node)):
+            if not isinstance(node, Function):
+                continue
+            paragraph = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+            if paragraph and not paragraph.startswith(EXAMPLE):
                 parameters = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
                 pair = Pair(f"{node.name}({', '.join(parameters)})", paragraph, f"{name}, line {node.lineno}")
                 new = not seen.intersection((pair.source, pair.target))
@@ -170,9 +173,3 @@ def _all_heads() -> tuple[tuple[Pair, ...], Counts]:
                 counts.duplicates += not new
                 pairs += [pair] if new else []
     return tuple(pairs), counts
-
-
-def find_first_paragraph(node: Function) -> str:
-    """Return what the documentation of a function begins with, in one line; nothing where that is an example."""
-    text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
-    return "" if text.startswith(EXAMPLE) else text

@@ -135,6 +135,7 @@ class Batches(Protocol[R_co]):
 
     def __getitem__(self, step: int) -> R_co:
         """Give the whole batch of one step."""
+        return self.rows(step)
 
 
 def compute_padding_share(counts: Mapping[str, int]) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from saucier.errors import InputError
 from saucier.text.rows.batch import (
     PADDING,
+    Batches,
     Ints,
     PackedTexts,
     Rows,
@@ -27,7 +28,7 @@ from saucier.text.rows.batch import (
 from saucier.text.rows.store import TokenStore
 
 
-class PackedBatches:
+class PackedBatches(Batches[Rows]):
     """Endless shuffled rows of a store, without padding.
 
     Every epoch lays the row borders again (by a random shift, the text taken as a ring) and shuffles the rows, so that
@@ -68,10 +69,6 @@ class PackedBatches:
         places = starts[:, None] + np.arange(self._length + self._overlap)
         return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=draw.numbers,
                         item=draw.items)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 class PackedEvaluation:
@@ -155,7 +152,7 @@ def number_documents(document: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(starts, axis=1) - 1, place - begin
 
 
-class ConsecutiveBatches:
+class ConsecutiveBatches(Batches[Rows]):
     """Endless rows of a store, each a piece of the stretch that its number in the batch reads.
 
     Every epoch turns the text, taken as a ring, by a random shift; all stretches begin again. What is read at a step is
@@ -192,10 +189,6 @@ class ConsecutiveBatches:
         places = shift + items[:, None] * self._length + np.arange(self._length + self._overlap)
         found = cut_rows(self._store, places, context=np.full(len(items), self._overlap), row=numbers, item=items)
         return replace(found, continues=np.full(len(items), piece > 0))
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 class ConsecutiveEvaluation:
@@ -236,7 +229,7 @@ class ConsecutiveEvaluation:
         return replace(found, continues=np.full(len(items), step > 0))
 
 
-class DocumentBatches:
+class DocumentBatches(Batches[Rows]):
     """Endless rows of a store that begin with a document and end with one, shuffled again in every epoch.
 
     What a row has left is padded. A document that is longer than a row is divided: into rows that are full, and a rest
@@ -279,10 +272,6 @@ class DocumentBatches:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         draw = self._order.draw(step, rank, world)
         return self._read_rows(draw.items, draw.numbers)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
     def _read_rows(self, items: Ints, numbers: Ints) -> Rows:
         """Read the rows `items`. Shapes: items, numbers [B]."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.text.rows.batch import Ints, Rows, ShuffledRowOrder, make_generator, pad_ids, scale_batch
+from saucier.text.rows.batch import Batches, Ints, Rows, ShuffledRowOrder, make_generator, pad_ids, scale_batch
 from saucier.text.rows.bucketed import make_text_rows
 from saucier.text.rows.kinds import RowKind, RowRequest
 from saucier.text.rows.store import TokenStore
@@ -53,7 +53,7 @@ SENTENCE_ROW_SPECIALS = 2
 """Places of a row that [CLS] and [SEP] take."""
 
 
-class SentenceBatches:
+class SentenceBatches(Batches[Rows]):
     """Endless rows `[CLS] sentences [SEP]`, shuffled again in every epoch; their borders stay.
 
     Rows that go on into the next document have a further [SEP] between both, and all of a row sees itself.
@@ -100,10 +100,6 @@ class SentenceBatches:
         tokens, lengths = pad_ids([self._row(int(item)) for item in draw.items], 0)
         return make_text_rows(tokens, lengths, row=draw.numbers, item=draw.items)
 
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
-
     def _row(self, chunk: int) -> Ints:
         """Read one row, with its special tokens."""
         begin, end = self._units[self._chunks[chunk]]
@@ -117,7 +113,7 @@ SENTENCE_PAIR_SPECIALS = 3
 """Places of a row that [CLS] and two [SEP] take."""
 
 
-class SentencePairBatches:
+class SentencePairBatches(Batches[Rows]):
     """Endless rows `[CLS] A [SEP] B [SEP]`, a chunk of a document each, shuffled again in every epoch.
 
     The other rows have a piece of another document for B (next-sentence prediction), or A and B swapped (sentence
@@ -193,10 +189,6 @@ class SentencePairBatches:
         made = [self._row(int(item), make_generator(self._seed, step, int(number), 2))
                 for item, number in zip(draw.items, draw.numbers, strict=True)]
         return self._pad_pairs(made, draw.numbers, draw.items)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
     def _row(self, chunk: int, random: np.random.Generator) -> tuple[Ints, Ints, bool]:
         """Draw one pair. Gives A, B and whether B is a wrong one."""

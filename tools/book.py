@@ -22,7 +22,8 @@ from saucier.checkpoints.layout import Layout
 from saucier.families import FAMILIES, LAYOUTS
 from saucier.lens.layouts import ANY, own_rulings
 from saucier.objectives import config as c
-from saucier.objectives.checks import ObjectiveSetting, find_mismatches
+from saucier.objectives.checks import find_mismatches
+from saucier.objectives.config.base import ObjectiveSetting
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TextData, WordPiece
 

@@ -72,7 +72,7 @@ def objective(model: Transformer, given: Batch, kind: str) -> tuple[Objective, B
         case c.PretrainingHead():
             pair = given.get("next_sentence_label", given.get("sentence_order_label"))
             rest = {name: value for name, value in given.items() if not name.endswith("_label")}
-            return (Prediction(), rest) if pair is None else (Prediction(beside=(NextSentence(),)),
+            return (Prediction(), rest) if pair is None else (Prediction(auxiliary=(NextSentence(),)),
                                                               {**rest, "next_sentence": pair})
         case _:
             causal = model.config.encoder is None and kind not in ("xlnet", "xlm")

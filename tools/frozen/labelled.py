@@ -159,7 +159,7 @@ def of_task(name: str, settings: Finetuning) -> Iterator[tuple[str, Item]]:
     splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known = start.tokenizer(splits)
     writes = splits.task.required_head.kind == "language"
-    tokenizer = splits.task.extend_tokenizer(known if writes else known.of_sources())
+    tokenizer = splits.task.extend_tokenizer(known if writes else known.source_side())
     encoding = choose_encoding(settings, start, tokenizer)
     sheet = splits.task.encode(splits.train, encoding)
     task = splits.task.fit_lengths(sheet)

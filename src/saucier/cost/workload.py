@@ -11,7 +11,6 @@ import numpy as np
 
 from saucier.config import MemoryEstimate, Transformer, anatomy, estimate_memory
 from saucier.errors import InputError
-from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages, list_single_objectives
 from saucier.objectives.config.replaced_tokens import derive_generator
 from saucier.recipes import Recipe
@@ -122,7 +121,7 @@ def make_text_rows(recipe: Recipe, vocab: int, length: int, random: np.random.Ge
     none = np.zeros_like(numbers)
     rows = Rows(tokens, starts.cumsum(axis=1), positions_in(starts), segments, none, numbers % 2, numbers, numbers,
                 sentence_starts)
-    return set_language(rows, 0 if any(needs_language_ids(one, recipe.model)
+    return set_language(rows, 0 if any(one.needs_language_ids(recipe.model)
                                        for one in list_single_objectives(recipe.objective)) else None)
 
 

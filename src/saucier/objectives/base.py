@@ -101,7 +101,7 @@ class TokenIds:
 
     @property
     def filler(self) -> int:
-        """What stands at padding: pad, or 0, which the mask hides anyway."""
+        """The id at padding: pad, or 0, which the mask hides anyway."""
         return 0 if self.pad is None else self.pad
 
     def extra_id(self, name: str) -> int:
@@ -118,7 +118,7 @@ class TokenIds:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveInputs:
-    """All that an objective is built from, beside its own config."""
+    """All that an objective is built from, in addition to its own config."""
 
     ids: TokenIds
     body: architecture.Transformer | None = None
@@ -181,6 +181,21 @@ class Corruption(Protocol[R_contra]):
         """How many tokens of its own a row must have so that the model sees `length`."""
 
 
+class RowCorruption:
+    """What most corruptions have in common: rows are cut as the model sees them, and none needs its neighbour."""
+
+    __slots__ = ()
+
+    @property
+    def overlap(self) -> int:
+        """Tokens that a row must share with the next one."""
+        return 0
+
+    def row_length(self, length: int) -> int:
+        """As many as the model sees."""
+        return length
+
+
 class Objective(ABC):
     """(model, batch) to a loss."""
 
@@ -191,7 +206,7 @@ class Objective(ABC):
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """Figures beside `nll` and `correct` that its losses may have, and what a report calls each."""
+        """Figures in addition to `nll` and `correct` that its losses may have, and what a report calls each."""
         return {}
 
     @abstractmethod
@@ -231,7 +246,7 @@ class Objective(ABC):
     def bind(self, model: nn.Module) -> None:  # noqa: B027 - most objectives have no modules
         """Make its modules, on the model's device, before anything is learned; they may share tables with it."""
 
-    def carried(self) -> Mapping[str, Tensor]:
+    def get_carried_state(self) -> Mapping[str, Tensor]:
         """Return what it carries from step to step that is neither weight nor function of (seed, step), by name.
 
         Saved with every checkpoint. Shapes: [rows of this process's share of the batch, ...] each.
@@ -241,8 +256,42 @@ class Objective(ABC):
     def restore_carried(self, carried: Mapping[str, Tensor], first: int) -> None:  # noqa: B027 - most carry nothing
         """Go on with what was carried when a checkpoint was saved; the share's rows are numbered from `first`."""
 
-    def settle(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
+    def finish_update(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
         """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedObjective(Objective):
+    """An objective that puts something around another one, and is like it in all else."""
+
+    inner: Objective
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Those of the inner one."""
+        return self.inner.parts
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """Those of the inner one."""
+        return self.inner.figures
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Those of the inner one."""
+        return self.inner.modules
+
+    def bind(self, model: nn.Module) -> None:
+        """Bind the inner one."""
+        self.inner.bind(model)
+
+    def finish_update(self, model: nn.Module, step: int) -> None:
+        """As the inner one."""
+        self.inner.finish_update(model, step)
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of targets of the inner one."""
+        return self.inner.count(batch)
 
 
 def to_int_tensor(values: NDArray[np.generic]) -> Tensor:

@@ -117,7 +117,7 @@ class DecoderLayout:
         return batch
 
     def joined(self, rows: PairRows) -> tuple[Ints, Ints]:
-        """Put each target behind its source. Gives tokens [B, longest] and lengths [B]."""
+        """Put each target after its source. Gives tokens [B, longest] and lengths [B]."""
         lengths = rows.source_lengths + rows.target_lengths
         whole = np.full((len(rows), int(lengths.max(initial=2))), self.filler, dtype=np.int64)
         for row, source, target, first, second in zip(whole, rows.source, rows.target, rows.source_lengths,

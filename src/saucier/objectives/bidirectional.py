@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,9 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, to_int_tensor
+from saucier.objectives.base import (
+    IGNORED,
+    Batch,
+    Loss,
+    LossPart,
+    Objective,
+    ObjectiveInputs,
+    RowCorruption,
+    to_int_tensor,
+)
 from saucier.objectives.batch_layout import add_row_inputs
-from saucier.objectives.config.bidirectional import SampledSoftmax, Softmax, WholeSoftmax
+from saucier.objectives.config.bidirectional import Bidirectional, SampledSoftmax, Softmax, WholeSoftmax
 from saucier.objectives.cross_entropy import LossSums, compute_cross_entropy, compute_sampled_cross_entropy
 from saucier.objectives.prediction import select_targets
 from saucier.parts.heads import BidirectionalHead
@@ -26,14 +34,9 @@ from saucier.text.rows.batch import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class BidirectionalCorruption:
+class BidirectionalCorruption(RowCorruption):
     """Nothing is changed: the labels of a token are the one after it and the one before it, in its document."""
 
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Label the rows. Shapes: rows [B, L] -> input_ids, labels, previous [B, L]."""
@@ -68,7 +71,7 @@ class BothDirections(Objective):
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """None beside the usual ones, which are over both directions."""
+        """None in addition to the usual ones, which are over both directions."""
         return {}
 
     def count(self, batch: Batch) -> dict[str, float]:
@@ -103,3 +106,9 @@ def sum_direction_losses(model: nn.Module, hidden: Tensor, labels: Tensor, softm
             return compute_sampled_cross_entropy(*given, samples=samples)
         case _:
             return compute_cross_entropy(*given)
+
+
+def build_bidirectional(config: Bidirectional,
+                        given: ObjectiveInputs) -> tuple[BidirectionalCorruption, BothDirections]:
+    """Build both halves."""
+    return BidirectionalCorruption(), BothDirections(config.softmax)

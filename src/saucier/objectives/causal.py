@@ -24,11 +24,11 @@ from saucier.objectives.base import (
     LossPart,
     Objective,
     ObjectiveInputs,
+    RowCorruption,
+    WrappedObjective,
     to_int_tensor,
 )
-from saucier.objectives.batch_layout import (
-    add_row_inputs,
-)
+from saucier.objectives.batch_layout import add_row_inputs
 from saucier.objectives.cross_entropy import compute_cross_entropy
 from saucier.objectives.prediction import AuxiliaryLoss, Prediction, select_model_inputs, select_targets
 from saucier.parts.output import Output
@@ -36,19 +36,18 @@ from saucier.text.rows.batch import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class CausalCorruption:
+class CausalCorruption(RowCorruption):
     """Each token's label is the next token of its document. Source: Radford et al. 2018 (GPT), §3.1."""
 
     positions: c.EveryPosition | c.LastPosition = field(default_factory=c.EveryPosition)
     """Where the next token is learned."""
     prefix: bool = False
     """Whether the decoder must be told that no first tokens are seen by all."""
-    overlap: ClassVar[int] = 1
-    """The last token of a row is only a label there, and an input in the next."""
 
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
+    @property
+    def overlap(self) -> int:
+        """The last token of a row is only a label there, and an input in the next."""
+        return 1
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Shift the rows by one. Shapes: rows [B, L+1] -> input_ids, labels [B, L]."""
@@ -63,13 +62,8 @@ class CausalCorruption:
         return batch | ({"prefix_length": to_int_tensor(np.zeros(len(rows)))} if self.prefix else {})
 
 
-def build_causal_corruption(config: c.Causal, given: ObjectiveInputs) -> CausalCorruption:
-    """Look at the body."""
-    return CausalCorruption(config.positions, prefix=given.body is not None and sees_prefix(given.body.decoder))
-
-
 ROWS, CONTINUES = "rows", "continues"
-"""What a batch holds beside the model's inputs: each row's number in the global batch, and whether it goes on."""
+"""What a batch holds in addition to the model's inputs: each row's number in the batch, and whether it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,79 +96,56 @@ class RowMemories:
 
     of: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
 
-    def recall(self, rows: Sequence[int]) -> list[Tensor] | None:
+    def get(self, rows: Sequence[int]) -> list[Tensor] | None:
         """Return the memory of some rows, [M, B, D] for each block; None where there is none yet."""
         if any(row not in self.of for row in rows):
             return None
         return [torch.stack(block, dim=1) for block in zip(*(self.of[row] for row in rows), strict=True)]
 
-    def keep(self, rows: Sequence[int], mems: Sequence[Tensor]) -> None:
+    def put(self, rows: Sequence[int], mems: Sequence[Tensor]) -> None:
         """Put the memory of some rows in the place of what was remembered of them."""
         self.of.update(zip(rows, zip(*(block.unbind(1) for block in mems), strict=True), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionWithMemory(Objective):
+class PredictionWithMemory(WrappedObjective):
     """A prediction that reads, at every step, what the model remembers of the row's text so far.
 
     The memory is what the weights of earlier steps made of the text, so it cannot be computed again: it is a part of
     the run's state, and saved with it. Source: Dai et al. 2019, §3.2, arXiv:1901.02860, and code release.
     """
 
-    prediction: Prediction
-    remembered: RowMemories = field(default_factory=RowMemories)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Those of the prediction."""
-        return self.prediction.parts
-
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """Likewise."""
-        return self.prediction.figures
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """Likewise."""
-        return self.prediction.modules
-
-    def bind(self, model: nn.Module) -> None:
-        """Bind the prediction."""
-        self.prediction.bind(model)
+    inner: Prediction
+    memories: RowMemories = field(default_factory=RowMemories)
 
     def at(self, step: int) -> PredictionWithMemory:
         """Return what is learned at a step; the memory is the same one."""
-        return replace(self, prediction=self.prediction.at(step))
+        return replace(self, inner=self.inner.at(step))
 
     def held_out(self) -> PredictionWithMemory:
         """Return what is measured, with a memory of its own."""
-        return PredictionWithMemory(self.prediction.held_out())
-
-    def count(self, batch: Batch) -> dict[str, float]:
-        """Number of targets."""
-        return self.prediction.count(batch)
+        return PredictionWithMemory(self.inner.held_out())
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
-        """Read beside the memory, predict, and remember."""
+        """Read with the memory, predict, and remember."""
         rows = batch[ROWS].tolist()
-        known = self.remembered.recall(rows) if bool(batch[CONTINUES].all()) else None
+        known = self.memories.get(rows) if bool(batch[CONTINUES].all()) else None
         plain = {name: value for name, value in batch.items() if name not in (ROWS, CONTINUES)}
-        output = model(**select_model_inputs(plain, self.prediction.beside), mems=known, use_mems=True,
+        output = model(**select_model_inputs(plain, self.inner.auxiliary), mems=known, use_mems=True,
                        compute_logits=False)
-        self.remembered.keep(rows, output.mems)
-        return self.prediction.of(model, output, plain)
+        self.memories.put(rows, output.mems)
+        return self.inner.of(model, output, plain)
 
-    def carried(self) -> dict[str, Tensor]:
+    def get_carried_state(self) -> dict[str, Tensor]:
         """Return the memory of all rows in their order, [B, M, D] for each block, by its number."""
-        known = self.remembered.recall(sorted(self.remembered.of)) or []
+        known = self.memories.get(sorted(self.memories.of)) or []
         return {str(number): block.transpose(0, 1).contiguous() for number, block in enumerate(known)}
 
     def restore_carried(self, carried: Mapping[str, Tensor], first: int) -> None:
         """Remember what `carried` gave, of rows that are numbered from `first`."""
         blocks = [carried[str(number)].transpose(0, 1) for number in range(len(carried))]
         rows = range(first, first + blocks[0].shape[1])
-        self.remembered.keep(rows, blocks)
+        self.memories.put(rows, blocks)
 
 
 DEVIATION = 0.02
@@ -204,7 +175,7 @@ def name_classifier(place: tuple[int, int]) -> str:
 
 
 def shift_labels_ahead(labels: Tensor, count: int) -> Tensor:
-    """Return the labels `count` tokens further ahead; none behind the end of a row or of a document.
+    """Return the labels `count` tokens further ahead; none after the end of a row or of a document.
 
     Shapes: labels [B, L] -> [B, L].
     """
@@ -233,13 +204,11 @@ class DeepPrediction(AuxiliaryLoss):
     """The layers that predict now, the last one being `layers`; None: all."""
     own: dict[str, nn.Module] = field(default_factory=dict)
 
-    @property
-    def part(self) -> str:
-        """One part, over all layers and distances."""
-        return "deeper"
+    part: ClassVar[str] = "deeper"
+    """One part, over all layers and distances."""
 
     @property
-    def asks(self) -> Mapping[str, bool]:
+    def requested_outputs(self) -> Mapping[str, bool]:
         """The layers' outputs, while one of them predicts."""
         return {"output_hidden_states": True} if self.inside else {}
 
@@ -297,19 +266,16 @@ class DeepPrediction(AuxiliaryLoss):
         return Loss({self.part: LossPart(total, self.count(batch))})
 
 
-def build_deeper(config: c.Deeper, given: ObjectiveInputs) -> DeepPrediction:
-    """Look at the body's stack."""
-    assert given.body is not None and given.body.decoder is not None, "fit.misfits refuses other bodies"
-    body, stack = given.body, given.body.decoder
-    return DeepPrediction(config, len(stack.blocks()), body.output_embed.vocab, body.width, given.steps, given.seed)
-
-
 def build_causal(config: c.Causal, given: ObjectiveInputs) -> tuple[Corruption[Any], Objective]:
     """Build both halves of next tokens."""
-    corruption = build_causal_corruption(config, given)
-    learned = Prediction(config.label_smoothing, (build_deeper(config.deeper, given),) if config.deeper else ())
-    match config.rows:
-        case c.ShuffledRows() | c.DocumentRows():
-            return corruption, learned
-        case c.ConsecutiveRows():
-            return ContinuedRowsCorruption(corruption), PredictionWithMemory(learned)
+    body = given.body
+    auxiliary: tuple[AuxiliaryLoss, ...] = ()
+    corruption = CausalCorruption(config.positions, prefix=body is not None and sees_prefix(body.decoder))
+    if config.deeper:
+        assert body is not None and body.decoder is not None, "find_mismatches refuses other bodies"
+        auxiliary = (DeepPrediction(config.deeper, len(body.decoder.blocks()), body.output_embed.vocab, body.width,
+                                    given.steps, given.seed),)
+    learned = Prediction(config.label_smoothing, auxiliary)
+    if isinstance(config.rows, c.ConsecutiveRows):
+        return ContinuedRowsCorruption(corruption), PredictionWithMemory(learned)
+    return corruption, learned

@@ -17,7 +17,7 @@ from torch import Tensor
 from saucier.parts.linear import linear, matmul_t
 
 CHUNK_BYTES = 64 * 2**20
-"""Largest buffer of logits: big enough for full speed of the matrix products, small beside the weights."""
+"""Largest buffer of logits: big enough for full speed of the matrix products, small compared with the weights."""
 TINY = 1e-38
 
 
@@ -174,13 +174,13 @@ def draw_token_sample(vocab: int, samples: int, device: torch.device) -> tuple[T
 
 
 def find_first_places(drawn: Tensor, vocab: int) -> Tensor:
-    """Return where each token stands first, in order. Shapes: [N] -> [different tokens]."""
+    """Return where each token comes first, in order. Shapes: [N] -> [different tokens]."""
     seen = torch.full((vocab,), len(drawn), dtype=torch.long)
     seen.scatter_reduce_(0, drawn, torch.arange(len(drawn)), reduce="amin")
     return seen[seen < len(drawn)].sort().values
 
 
 def compute_inclusion(ids: Tensor, vocab: int, tries: int) -> Tensor:
-    """Return how likely a token is among the drawn ones, after so many draws. Shapes: [N] -> the same."""
+    """Return how likely a token is among the drawn ones, after `tries` draws. Shapes: [N] -> the same."""
     chance = torch.log1p(1 / (ids.double() + 1)) / math.log(vocab + 1)
     return -torch.expm1(tries * torch.log1p(-chance))

@@ -6,13 +6,12 @@ Letters: B batch, L length, N tokens of a text, S source, T target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from saucier.errors import InputError
 from saucier.objectives import config as c
-from saucier.objectives.base import Batch, ObjectiveInputs, TokenIds
+from saucier.objectives.base import Batch, ObjectiveInputs, RowCorruption, TokenIds
 from saucier.objectives.batch_layout import PairLayout, choose_pair_layout
 from saucier.objectives.noise import (
     DrawnNoise,
@@ -27,22 +26,22 @@ from saucier.objectives.noise import (
     build_noise_step,
     join_ids,
 )
-from saucier.text.rows.batch import PairRows, Rows, make_generator
+from saucier.objectives.prediction import Prediction
+from saucier.text.rows.batch import PairRows, Rows, make_generator, pad_ids
 
 SPANS = 2
 """Stream of random numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class DenoisingCorruption:
+class DenoisingCorruption(RowCorruption):
     """Each row becomes a source and a target. A row is one text here, also where it holds several documents."""
 
     noise: Noise
-    form: PairLayout
+    layout: PairLayout
     ids: TokenIds
     languages: tuple[int, ...] = ()
     """The token of each language, which both sides end with and the decoder begins with; none: there is no such."""
-    overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
         """The longest row of which the model sees `length` tokens at most."""
@@ -50,7 +49,7 @@ class DenoisingCorruption:
         while low < high:
             middle = (low + high + 1) // 2
             more = bool(self.languages)
-            fits = all(self.form.length(source + more, target + more) <= length
+            fits = all(self.layout.length(source + more, target + more) <= length
                        for source, target in self.noise.sizes(middle))
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
@@ -65,10 +64,10 @@ class DenoisingCorruption:
                      for (source, target), token in zip(pairs, start.tolist(), strict=True)]
         source, source_lengths = pad_ids([source for source, _ in pairs], self.ids.filler)
         target, target_lengths = pad_ids([target for _, target in pairs], self.ids.filler)
-        return self.form(PairRows(source, target, source_lengths, target_lengths, rows.row, rows.item, start))
+        return self.layout(PairRows(source, target, source_lengths, target_lengths, rows.row, rows.item, start))
 
     def texts(self, rows: Rows) -> list[NoisyText]:
-        """Return the real tokens of each row, without an end token that stands there already."""
+        """Return the real tokens of each row, without an end token that is there already."""
         starts = rows.sentence_starts
         sentences = np.zeros_like(rows.tokens) if starts is None else starts.cumsum(axis=1)
         found = [NoisyText(*pair) for pair in zip(rows.tokens, sentences, strict=True)]
@@ -77,20 +76,12 @@ class DenoisingCorruption:
                 for text in texts]
 
 
-def pad_ids(rows: list[Ints], filler: int) -> tuple[Ints, Ints]:
-    """Put rows of unequal length into one array. Shapes: -> [B, longest], [B] lengths."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    out = np.full((len(rows), int(lengths.max(initial=1))), filler, dtype=np.int64)
-    for number, row in enumerate(rows):
-        out[number, :len(row)] = row
-    return out, lengths
-
-
-def build_noisy(config: c.Noisy, given: ObjectiveInputs) -> DenoisingCorruption:
-    """Check the tokenizer and the body. Raises `InputError` where they lack what the noise needs."""
+def build_denoising(config: c.Noisy, given: ObjectiveInputs) -> tuple[DenoisingCorruption, Prediction]:
+    """Build both halves. Raises `InputError` where tokenizer or body lack what the noise needs."""
     languages = config.tokens if isinstance(config, c.MultilingualDenoising) else ()
-    return DenoisingCorruption(build_noise(config, given), choose_pair_layout(given), given.ids,
-                               tuple(given.ids.extra_id(token) for token in languages))
+    corruption = DenoisingCorruption(build_noise(config, given), choose_pair_layout(given), given.ids,
+                                     tuple(given.ids.extra_id(token) for token in languages))
+    return corruption, Prediction()
 
 
 def build_noise(config: c.Noisy, given: ObjectiveInputs) -> Noise:

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -66,10 +67,8 @@ class LabelObjective(Objective):
 
     __slots__ = ()
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """One part."""
-        return ("labels",)
+    parts: ClassVar[tuple[str, ...]] = ("labels",)
+    """One part."""
 
 
 class LogitObjective(LabelObjective):
@@ -177,10 +176,8 @@ class SpanLabels(Objective):
     Source: Devlin et al. 2019, §4.2.
     """
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Both ends of an answer."""
-        return ("start", "end")
+    parts: ClassVar[tuple[str, ...]] = ("start", "end")
+    """Both ends of an answer."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of starts and of ends."""

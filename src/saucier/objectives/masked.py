@@ -27,6 +27,7 @@ from saucier.objectives.base import (
     Loss,
     LossPart,
     ObjectiveInputs,
+    RowCorruption,
     require_token,
     to_int_tensor,
 )
@@ -34,10 +35,9 @@ from saucier.objectives.batch_layout import (
     MaskLayout,
     choose_mask_layout,
 )
-from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.cross_entropy import compute_cross_entropy
 from saucier.objectives.masking_units import MaskableRow, SelectedTokens, TokenSelection, build_token_selection
-from saucier.objectives.prediction import AuxiliaryLoss, get_language_head
+from saucier.objectives.prediction import AuxiliaryLoss, Prediction, get_language_head
 from saucier.parts.heads import PretrainingHead
 from saucier.parts.linear import ACTIVATIONS, Linear
 from saucier.parts.output import Output
@@ -46,7 +46,7 @@ from saucier.text.rows.batch import PADDING, Ints, PairRows, Rows, make_generato
 MASKING, COPIES = 1, 10
 """Streams of random numbers, one for each purpose."""
 STATIC_STEP = 2**32
-"""Stands for the step where a mask is the same at every step; further masks of the same row stand behind it."""
+"""Taken for the step where a mask is the same at every step; further masks of the same row follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
-class MaskedCorruption:
+class MaskedCorruption(RowCorruption):
     """Hides tokens for a model that sees both sides. Source: Devlin et al. 2019, §3.1 and appendix A.1,
     arXiv:1810.04805.
 
@@ -80,19 +80,14 @@ class MaskedCorruption:
     config: c.Masked
     special: Ints
     chooser: TokenSelection
-    fates: Replacement
-    form: MaskLayout
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
+    replacement: Replacement
+    layout: MaskLayout
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: rows [B, L] -> input_ids, labels [B, L].
 
-        Beside: next_sentence [B], 1 = the second piece does not follow the first; span_left, span_right [B, L], the
-        places around each target's span.
+        In addition: next_sentence [B], 1 = the second piece does not follow the first; span_left, span_right [B, L],
+        the places around each target's span.
         """
         tokens, lines = rows.tokens.copy(), self.lines(rows)
         around = np.full((3, *tokens.shape), IGNORED)
@@ -101,10 +96,10 @@ class MaskedCorruption:
             if not (count := int(line.free.sum())):
                 continue
             found = self.chooser(line, max(1, round(self.config.rate * count)), random)
-            around[:, number, found.places] = line.tokens[found.places], found.before, found.behind
-            self.fates(tokens[number], found, random)
-        batch = self.form(rows, tokens, around[0])
-        return batch | self.beside(rows, around)
+            around[:, number, found.places] = line.tokens[found.places], found.before, found.after
+            self.replacement(tokens[number], found, random)
+        batch = self.layout(rows, tokens, around[0])
+        return batch | self.add_auxiliary_labels(rows, around)
 
     def lines(self, rows: Rows) -> list[MaskableRow]:
         """Say of each row what may be hidden."""
@@ -122,7 +117,7 @@ class MaskedCorruption:
         copy = int(make_generator(seed, COPIES, step, int(rows.row[number])).integers(copies)) if copies > 1 else 0
         return STATIC_STEP + copy, int(rows.item[number])
 
-    def beside(self, rows: Rows, around: Ints) -> Batch:
+    def add_auxiliary_labels(self, rows: Rows, around: Ints) -> Batch:
         """Return what the companions learn from."""
         batch: Batch = {}
         if self.config.relation is not None:
@@ -139,9 +134,9 @@ def build_masked(config: c.Masked, given: ObjectiveInputs) -> MaskedCorruption:
     if total > 1:
         raise InputError(f"mask + random is {total:g}, more than 1", where="objective", remedy="lower one of them")
     ids, mask = given.ids, require_token(given.ids.mask, "mask", "masked")
-    fates = Replacement(config.mask, config.random, mask, ids.ordinary())
+    replacement = Replacement(config.mask, config.random, mask, ids.ordinary())
     return MaskedCorruption(config, np.array(ids.special, dtype=np.int64), build_token_selection(config.choice, given),
-                            fates, choose_mask_layout(given))
+                            replacement, choose_mask_layout(given))
 
 
 DEVIATION = 0.02
@@ -194,20 +189,14 @@ class SpanBoundary(AuxiliaryLoss):
     seed: int = 0
     own: dict[str, nn.Module] = field(default_factory=dict)
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "boundary"
+    part: ClassVar[str] = "boundary"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The places around each span."""
-        return ("span_left", "span_right")
+    targets: ClassVar[tuple[str, ...]] = ("span_left", "span_right")
+    """The places around each span."""
 
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """How often the first choice is right."""
-        return {"boundary_correct": "span-boundary accuracy"}
+    figures: ClassVar[Mapping[str, str]] = {"boundary_correct": "span-boundary accuracy"}
+    """How often the first choice is right."""
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -238,12 +227,6 @@ class SpanBoundary(AuxiliaryLoss):
         return Loss({self.part: LossPart(sums.loss, count)}, {"boundary_correct": LossPart(sums.correct, count)})
 
 
-def build_boundary(config: c.SpanBoundary, given: ObjectiveInputs) -> SpanBoundary:
-    """Make room for spans as long as a row."""
-    assert given.body is not None, "a companion with modules is made for a body"
-    return SpanBoundary(given.body.width, config.position_width, given.length, given.seed)
-
-
 @dataclass(frozen=True, slots=True)
 class NextSentence(AuxiliaryLoss):
     """Does the second piece of a row follow the first? `next_sentence` [B], 1 = it does not.
@@ -252,23 +235,19 @@ class NextSentence(AuxiliaryLoss):
     order that is learned (Lan et al. 2020, §3.1, arXiv:1909.11942).
     """
 
-    called: str = "next-sentence accuracy"
+    report_name: str = "next-sentence accuracy"
     """What a report calls it."""
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "sentences"
+    part: ClassVar[str] = "sentences"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The answers."""
-        return ("next_sentence",)
+    targets: ClassVar[tuple[str, ...]] = ("next_sentence",)
+    """The answers."""
 
     @property
     def figures(self) -> Mapping[str, str]:
         """How often the answer is right."""
-        return {"sentences_correct": self.called}
+        return {"sentences_correct": self.report_name}
 
     def count(self, batch: Batch) -> float:
         """Number of rows."""
@@ -293,23 +272,11 @@ def get_pretraining_head(model: nn.Module) -> PretrainingHead:
     return head
 
 
-def build_masked_auxiliaries(config: c.Masked, given: ObjectiveInputs) -> tuple[AuxiliaryLoss, ...]:
-    """Build what is learned beside hidden tokens."""
-    match config.relation:
-        case c.NextSentence():
-            sentences: tuple[AuxiliaryLoss, ...] = (NextSentence(),)
-        case c.SentenceOrder():
-            sentences = (NextSentence("sentence-order accuracy"),)
-        case None:
-            sentences = ()
-    return (*sentences, build_boundary(config.boundary, given)) if config.boundary else sentences
-
-
 SIDES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ParallelCorruption:
+class ParallelCorruption(RowCorruption):
     """Makes rows of pairs and hides tokens in them."""
 
     layout: Callable[[PairRows], Rows]
@@ -320,7 +287,6 @@ class ParallelCorruption:
     """Whether the model is told the language of each token: 0 on the source's side, 1 on the target's."""
     language: int | None = None
     """The only language that is learned; None: both."""
-    overlap: ClassVar[int] = 0
 
     def row_length(self, length: int) -> int:
         """The most tokens of one side, so that the model sees `length` of the whole row."""
@@ -336,7 +302,7 @@ class ParallelCorruption:
 
 
 def join_sides(rows: PairRows) -> Rows:
-    """Put each target behind its source, its places counted from 0 again. Shapes: -> [B, longest].
+    """Put each target after its source, its places counted from 0 again. Shapes: -> [B, longest].
 
     Both sides see each other. Source: Lample and Conneau 2019, §3.4, arXiv:1901.07291.
     """
@@ -375,11 +341,21 @@ def make_single_text_rows(tokens: Ints, real: NDArray[np.bool_], places: Ints, l
                 languages=languages.astype(np.int64))
 
 
-def build_parallel(config: c.Parallel, masking: Corruption[Rows], given: ObjectiveInputs) -> ParallelCorruption:
-    """Look at the body."""
-    told = given.body is not None and needs_language_ids(config, given.body)
-    match config:
-        case c.TranslationMasked():
-            return ParallelCorruption(join_sides, masking, SIDES, told)
-        case c.MaskedSides():
-            return ParallelCorruption(separate_sides, masking, 1, told)
+def build_masked_prediction(config: c.Masked, given: ObjectiveInputs) -> tuple[MaskedCorruption, Prediction]:
+    """Build both halves. Raises `InputError` as `build_masked`."""
+    auxiliary: list[AuxiliaryLoss] = []
+    if config.relation is not None:
+        auxiliary.append(NextSentence() if config.next_sentence else NextSentence("sentence-order accuracy"))
+    if config.boundary is not None:
+        assert given.body is not None, "a companion with modules is made for a body"
+        auxiliary.append(SpanBoundary(given.body.width, config.boundary.position_width, given.length, given.seed))
+    return build_masked(config, given), Prediction(auxiliary=tuple(auxiliary))
+
+
+def build_parallel(config: c.Parallel, given: ObjectiveInputs) -> tuple[ParallelCorruption, Prediction]:
+    """Build both halves: the masking's, on rows of pairs."""
+    masking, objective = build_masked_prediction(config.masking, given)
+    knows = given.body is not None and config.needs_language_ids(given.body)
+    if isinstance(config, c.TranslationMasked):
+        return ParallelCorruption(join_sides, masking, SIDES, knows), objective
+    return ParallelCorruption(separate_sides, masking, 1, knows), objective

@@ -14,7 +14,7 @@ from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import ObjectiveInputs
 from saucier.text.collocations import Hashes, Words, find_words, hash_word_runs
-from saucier.text.rows.batch import Ints
+from saucier.text.rows.batch import Ints, mark_members
 from saucier.text.tokenizer.word_boundaries import parse_marks
 
 Flags = NDArray[np.bool_]
@@ -38,8 +38,8 @@ class SelectedTokens:
     """Tokens with the same number become mask tokens together, or random ones, or stay."""
     before: Ints
     """The place before each token's run."""
-    behind: Ints
-    """The place behind it."""
+    after: Ints
+    """The place after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +112,8 @@ class Phrases:
         sizes = np.ones(len(words.hashes), dtype=np.int64)
         for length, known in enumerate(self.known, start=2):
             hashes, whole = hash_word_runs(words, length)
-            sizes[:len(hashes)][whole & mark_known(hashes, known)] = length
+            sizes[:len(hashes)][whole & mark_members(hashes, known)] = length
         return sizes
-
-
-def mark_known(values: Hashes, known: Hashes) -> Flags:
-    """Say which values are known; those that are known are sorted, so that few values are found quickly."""
-    if not len(known):
-        return np.zeros(len(values), dtype=bool)
-    found: Flags = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +149,7 @@ class RunSelection:
 
 
 class RunPlacement:
-    """The runs that were drawn for one row, as (first unit, unit behind the last)."""
+    """The runs that were drawn for one row, as (first unit, unit after the last)."""
 
     def __init__(self, units: MaskingUnits, budget: int, apart: int) -> None:
         """Begin with none."""

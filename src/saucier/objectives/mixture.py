@@ -32,7 +32,7 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class MixedBatches:
+class MixedBatches(Batches[Any]):
     """The batches of the part whose turn it is; each part reads on at the number of the step."""
 
     turns: Turns
@@ -52,10 +52,6 @@ class MixedBatches:
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Any:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         return self.parts[self.turns.at(step)].rows(step, rank, world)
-
-    def __getitem__(self, step: int) -> Any:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +113,9 @@ class MixedObjective(Objective):
         for one in self.members:
             one.bind(model)
 
-    def settle(self, model: nn.Module, step: int) -> None:
-        """Let the part settle whose turn it was."""
-        self.members[self.turns.at(step)].settle(model, step)
+    def finish_update(self, model: nn.Module, step: int) -> None:
+        """Finish the update of the part whose turn it was."""
+        self.members[self.turns.at(step)].finish_update(model, step)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Not for a mixture: only its parts know what a batch is made for."""

@@ -57,7 +57,7 @@ NoiseStep = Callable[[NoisyText, Random], NoisyText]
 class Reconstruction:
     """A text is damaged step by step, and written as it was.
 
-    The source stands between `before` and `after`; the target ends with `after`, and the decoder's start token stands
+    The source is between `before` and `after`; the target ends with `after`, and the decoder's start token comes
     before it. Source: Lewis et al. 2020 (BART), §2.2, arXiv:1910.13461.
     """
 
@@ -76,7 +76,7 @@ class Reconstruction:
 
 
 def join_ids(*pieces: Ints | tuple[int, ...]) -> Ints:
-    """Put ids one behind the other."""
+    """Put ids one after the other."""
     return np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces])
 
 
@@ -106,7 +106,7 @@ def delete_tokens(text: NoisyText, random: Random, *, noise: c.TokenDeletion) ->
 
 
 def fill_spans(text: NoisyText, random: Random, *, noise: c.TextInfilling, mask: int) -> NoisyText:
-    """Put one mask in the place of each span; spans do not overlap, and may stand side by side.
+    """Put one mask in the place of each span; spans do not overlap, and may be side by side.
 
     A mask belongs to the sentence of the token before it. The published code lays spans on words and over each other.
     """

@@ -26,32 +26,27 @@ from saucier.objectives.base import (
     LossPart,
     Objective,
     ObjectiveInputs,
+    RowCorruption,
+    WrappedObjective,
     require_token,
     to_int_tensor,
 )
-from saucier.objectives.batch_layout import (
-    PairLayout,
-)
+from saucier.objectives.batch_layout import EncoderDecoderLayout, PackedPairLayout, PairLayout, choose_pair_layout
 from saucier.objectives.prediction import AuxiliaryLoss, Prediction
 from saucier.parts.heads import LengthHead
 from saucier.parts.output import Output
-from saucier.text.rows.batch import Ints, PairRows, make_generator
+from saucier.text.rows.batch import Ints, PairRows, make_generator, pad_ids
 
 
 @dataclass(frozen=True, slots=True)
-class PairCorruption:
+class PairCorruption(RowCorruption):
     """Nothing is changed: the target is written from its source."""
 
-    form: PairLayout
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same: the target's own length."""
-        return length
+    layout: PairLayout
 
     def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
         """Lay them out."""
-        return self.form(rows)
+        return self.layout(rows)
 
 
 def compute_truth_share(schedule: c.TruthSchedule, step: int) -> float:
@@ -69,7 +64,7 @@ def compute_truth_share(schedule: c.TruthSchedule, step: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledSampling(Objective):
+class ScheduledSampling(WrappedObjective):
     """Teacher forcing in which a true token is replaced, with a chance that grows, by what the model would have said.
 
     The predictions come from a first pass over the true target, without gradients; a recurrent decoder, for which the
@@ -90,10 +85,6 @@ class ScheduledSampling(Objective):
         """Plain teacher forcing."""
         return self.inner
 
-    def count(self, batch: Batch) -> dict[str, float]:
-        """Number of target tokens."""
-        return self.inner.count(batch)
-
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the summed loss of the mixed inputs."""
         if self.share < 1:
@@ -112,33 +103,17 @@ class ScheduledSampling(Objective):
 
 
 @dataclass(frozen=True, slots=True)
-class TwoStageObjective(Objective):
+class TwoStageObjective(WrappedObjective):
     """An objective whose gradients reach only some parameters until a step. Source: Lewis et al. 2020, §3.4.
 
     A parameter without a gradient is left alone by the optimizer, weight decay included.
     """
 
-    inner: Objective
     stage: c.FirstStage
     until: int
     """The first stage's steps."""
     first: bool = True
     """Whether it is the first stage now."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Those of the objective."""
-        return self.inner.parts
-
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """Likewise."""
-        return self.inner.figures
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """Likewise; they learn in both stages."""
-        return self.inner.modules
 
     def at(self, step: int) -> TwoStageObjective:
         """Return what is learned at a step."""
@@ -150,20 +125,12 @@ class TwoStageObjective(Objective):
 
     def bind(self, model: nn.Module) -> None:
         """Look for the parameters. Raises `InputError` for a name that nothing begins with."""
-        self.inner.bind(model)
+        WrappedObjective.bind(self, model)
         names = [name for name, _ in model.named_parameters()]
         for wanted in self.stage.learns:
             if not any(is_inside(name, wanted) for name in names):
                 raise InputError(f"no parameter is called {wanted}", where="objective.first_stage.learns",
                                  remedy=f"there are {', '.join(sorted({name.split('.')[0] for name in names}))}")
-
-    def settle(self, model: nn.Module, step: int) -> None:
-        """As the objective does."""
-        self.inner.settle(model, step)
-
-    def count(self, batch: Batch) -> dict[str, float]:
-        """As the objective does."""
-        return self.inner.count(batch)
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the loss, whose gradient reaches what learns now."""
@@ -192,43 +159,31 @@ def freeze_others(model: nn.Module, learns: tuple[str, ...]) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def add_first_stage(objective: Objective, stage: c.FirstStage | None, steps: int) -> Objective:
-    """Put a first stage before an objective, where there is one."""
-    return objective if stage is None else TwoStageObjective(objective, stage, round(stage.share * steps))
-
-
 HIDING = 11
 """The stream of random numbers that hides tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionalMaskedCorruption:
+class ConditionalMaskedCorruption(RowCorruption):
     """Hides a number of a target's tokens that is drawn evenly, from one to all; only they are targets.
 
-    The target stands without its frame: it needs no end, since its length is known.
+    The target is without its frame: it needs no end, since its length is known.
     Source: Ghazvininejad et al. 2019, §2.2, arXiv:1904.09324.
     """
 
     mask: int
     frame: Ints
-    """The ids that begin and end a text; a target stands without them."""
+    """The ids that begin and end a text; a target is without them."""
     filler: int
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same: the longer side's own length."""
-        return length
 
     def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: source [B, S], target [B, T] -> input_ids [B, S]; decoder_input_ids, labels [B, T'];
         target_lengths [B].
         """
         texts = [self.text(row, length) for row, length in zip(rows.target, rows.target_lengths.tolist(), strict=True)]
-        lengths = np.array([len(text) for text in texts], dtype=np.int64)
-        given = np.full((len(texts), max(1, int(lengths.max(initial=1)))), self.filler, dtype=np.int64)
+        given, lengths = pad_ids(texts, self.filler)
         labels = np.full_like(given, IGNORED)
         for number, text in enumerate(texts):
-            given[number, :len(text)] = text
             hidden = self.hidden(len(text), make_generator(seed, HIDING, step, int(rows.row[number])))
             labels[number, hidden], given[number, hidden] = text[hidden], self.mask
         batch = {"input_ids": to_int_tensor(rows.source), "decoder_input_ids": to_int_tensor(given),
@@ -252,20 +207,14 @@ class ConditionalMaskedCorruption:
 class TargetLength(AuxiliaryLoss):
     """How long is the target? `target_lengths` [B]. Source: Ghazvininejad et al. 2019, §3.1."""
 
-    @property
-    def part(self) -> str:
-        """One part."""
-        return "lengths"
+    part: ClassVar[str] = "lengths"
+    """One part."""
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The lengths."""
-        return ("target_lengths",)
+    targets: ClassVar[tuple[str, ...]] = ("target_lengths",)
+    """The lengths."""
 
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """How often the likeliest length is the true one."""
-        return {"lengths_correct": "accuracy of the target's length"}
+    figures: ClassVar[Mapping[str, str]] = {"lengths_correct": "accuracy of the target's length"}
+    """How often the likeliest length is the true one."""
 
     def count(self, batch: Batch) -> float:
         """Number of rows."""
@@ -283,9 +232,24 @@ class TargetLength(AuxiliaryLoss):
                     {"lengths_correct": LossPart((logits.argmax(-1) == wanted).sum().float(), count)})
 
 
-def build_conditional(config: c.ConditionalMasked, given: ObjectiveInputs) -> ConditionalMaskedCorruption:
-    """Look at the tokenizer. Raises `InputError` where it has no mask token, or none for the length."""
+def build_conditional(config: c.ConditionalMasked,
+                      given: ObjectiveInputs) -> tuple[ConditionalMaskedCorruption, Prediction]:
+    """Build both halves. Raises `InputError` where the tokenizer has no mask token, or none for the length."""
     mask = require_token(given.ids.mask, "mask", "conditional_masked")
     frame = [one for one in (given.ids.bos, given.ids.eos) if one is not None]
-    return ConditionalMaskedCorruption(mask, np.array([*frame, given.ids.extra_id(config.length_token)]),
-                                       given.ids.filler)
+    corruption = ConditionalMaskedCorruption(mask, np.array([*frame, given.ids.extra_id(config.length_token)]),
+                                             given.ids.filler)
+    return corruption, Prediction(config.label_smoothing, (TargetLength(),))
+
+
+def build_sequence_to_sequence(config: c.SequenceToSequence,
+                               given: ObjectiveInputs) -> tuple[PairCorruption, Objective]:
+    """Build both halves: the layout of pairs, and teacher forcing with what is put around it."""
+    layout = choose_pair_layout(given)
+    if config.packing and isinstance(layout, EncoderDecoderLayout):
+        layout = PackedPairLayout(layout, config.packing.length)
+    plain = Prediction(config.label_smoothing)
+    learned = ScheduledSampling(plain, config.truth) if config.truth else plain
+    first = config.first_stage
+    return PairCorruption(layout), learned if first is None else TwoStageObjective(
+        learned, first, round(first.share * given.steps))

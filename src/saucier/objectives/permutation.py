@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Corruption, Loss, Objective, ObjectiveInputs, to_int_tensor
+from saucier.objectives.base import (
+    IGNORED,
+    Batch,
+    Corruption,
+    Loss,
+    Objective,
+    ObjectiveInputs,
+    WrappedObjective,
+    to_int_tensor,
+)
 from saucier.objectives.batch_layout import add_row_inputs
 from saucier.objectives.causal import ContinuedRowsCorruption, PredictionWithMemory
 from saucier.objectives.prediction import Prediction
@@ -138,7 +147,7 @@ def drop_memory_tokens(rows: Rows, memory: int) -> Rows:
 
 
 def move_class_last(rows: Rows) -> Rows:
-    """Move each row's first token, the classification token, behind its last, as a segment of its own."""
+    """Move each row's first token, the classification token, after its last, as a segment of its own."""
     lengths = rows.mask.sum(axis=1, keepdims=True)
     place = np.arange(rows.tokens.shape[1])
     source = np.where(place < lengths - 1, place + 1, np.where(place == lengths - 1, 0, place))
@@ -147,27 +156,16 @@ def move_class_last(rows: Rows) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictionAfterMemory(Objective):
+class PredictionAfterMemory(WrappedObjective):
     """A prediction with a memory of what stood before each row.
 
-    The memory is computed anew for each row, so that a run stays a function of (seed, step, row); the published code
+    The memory is computed again for each row, so that a run stays a function of (seed, step, row); the published code
     keeps that of the batch before, made by older weights.
     """
 
-    prediction: Prediction
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Those of the prediction."""
-        return self.prediction.parts
-
-    def count(self, batch: Batch) -> dict[str, float]:
-        """Number of targets."""
-        return self.prediction.count(batch)
-
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Read what was earlier, then predict."""
-        return self.prediction(model, read_memory(model, batch))
+        return self.inner(model, read_memory(model, batch))
 
 
 def read_memory(model: nn.Module, batch: Batch) -> Batch:

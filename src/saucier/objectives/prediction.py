@@ -45,7 +45,7 @@ class AuxiliaryLoss(ABC):
         return {}
 
     @property
-    def asks(self) -> Mapping[str, bool]:
+    def requested_outputs(self) -> Mapping[str, bool]:
         """What the model must be asked to give, such as `output_hidden_states`."""
         return {}
 
@@ -76,54 +76,54 @@ class AuxiliaryLoss(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Prediction(Objective):
-    """Cross-entropy of `labels` [B, L], and what is learned beside them.
+    """Cross-entropy of `labels` [B, L], and what is learned in addition.
 
     Source: Devlin et al. 2019, §3.1, arXiv:1810.04805.
     """
 
     label_smoothing: float = 0.0
-    beside: tuple[AuxiliaryLoss, ...] = ()
+    auxiliary: tuple[AuxiliaryLoss, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Tokens, and a part for each companion."""
-        return ("tokens", *(one.part for one in self.beside))
+        return ("tokens", *(one.part for one in self.auxiliary))
 
     @property
     def figures(self) -> Mapping[str, str]:
         """Those of the companions."""
-        return {name: words for one in self.beside for name, words in one.figures.items()}
+        return {name: words for one in self.auxiliary for name, words in one.figures.items()}
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
         """Those of the companions."""
-        return {name: module for one in self.beside for name, module in one.modules.items()}
+        return {name: module for one in self.auxiliary for name, module in one.modules.items()}
 
     def at(self, step: int) -> Prediction:
         """Return the prediction with the companions that are awake at a step."""
-        return self.only([one.at(step) for one in self.beside])
+        return self.only([one.at(step) for one in self.auxiliary])
 
     def held_out(self) -> Prediction:
         """Return the prediction with the companions that are measured."""
-        return self.only([one.held_out() for one in self.beside])
+        return self.only([one.held_out() for one in self.auxiliary])
 
-    def only(self, beside: Sequence[AuxiliaryLoss | None]) -> Prediction:
+    def only(self, auxiliary: Sequence[AuxiliaryLoss | None]) -> Prediction:
         """Return the prediction with these companions."""
-        return replace(self, beside=tuple(one for one in beside if one is not None)) if self.beside else self
+        return replace(self, auxiliary=tuple(one for one in auxiliary if one is not None)) if self.auxiliary else self
 
     def bind(self, model: nn.Module) -> None:
         """Bind the companions."""
-        for one in self.beside:
+        for one in self.auxiliary:
             one.bind(model)
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets: tokens with a label, and those of each companion."""
         tokens = float((batch["labels"] != IGNORED).sum())
-        return {"tokens": tokens, **{one.part: one.count(batch) for one in self.beside}}
+        return {"tokens": tokens, **{one.part: one.count(batch) for one in self.auxiliary}}
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the summed loss; `nll` and, without gradients, `correct` are among its figures."""
-        return self.of(model, model(**select_model_inputs(batch, self.beside), compute_logits=False), batch)
+        return self.of(model, model(**select_model_inputs(batch, self.auxiliary), compute_logits=False), batch)
 
     def of(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
         """Return the loss of what a model gave."""
@@ -133,18 +133,18 @@ class Prediction(Objective):
         count = float(len(targets))
         figures = {"nll": LossPart(sums.nll, count), "correct": LossPart(sums.correct, count)}
         loss = Loss({"tokens": LossPart(sums.loss, count)}, figures)
-        for one in self.beside:
+        for one in self.auxiliary:
             found = one(model, output, batch)
             loss.parts |= found.parts
             loss.figures |= found.figures
         return loss
 
 
-def select_model_inputs(batch: Batch, beside: tuple[AuxiliaryLoss, ...]) -> dict[str, Any]:
+def select_model_inputs(batch: Batch, auxiliary: tuple[AuxiliaryLoss, ...]) -> dict[str, Any]:
     """Return what the model is called with: the batch without targets, and what the companions ask for."""
-    targets = {"labels", *(name for one in beside for name in one.targets)}
-    asked = {name: value for one in beside for name, value in one.asks.items()}
-    return {name: value for name, value in batch.items() if name not in targets} | asked
+    targets = {"labels", *(name for one in auxiliary for name in one.targets)}
+    requested = {name: value for one in auxiliary for name, value in one.requested_outputs.items()}
+    return {name: value for name, value in batch.items() if name not in targets} | requested
 
 
 def select_targets(hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -196,7 +196,7 @@ class SecondTokens(AuxiliaryLoss):
 
     labels: str
     """What these labels are called in the batch; -100 is no target."""
-    called: str
+    report_name: str
     """The name of the part, and of its figure in reports."""
     weight: float
     """λ."""
@@ -204,7 +204,7 @@ class SecondTokens(AuxiliaryLoss):
     @property
     def part(self) -> str:
         """Their own."""
-        return self.called
+        return self.report_name
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class SecondTokens(AuxiliaryLoss):
     @property
     def figures(self) -> Mapping[str, str]:
         """Their loss without the weight."""
-        return {f"{self.called}_nll": f"loss of the {self.called}"}
+        return {f"{self.report_name}_nll": f"loss of the {self.report_name}"}
 
     def count(self, batch: Batch) -> float:
         """Number of tokens with such a label; a batch may have none."""
@@ -227,7 +227,7 @@ class SecondTokens(AuxiliaryLoss):
         sums = sum_token_losses(model, features, targets, smoothing=0.0)
         count = float(len(targets))
         return Loss({self.part: LossPart(self.weight * sums.loss, count)},
-                    {f"{self.called}_nll": LossPart(sums.nll, count)})
+                    {f"{self.report_name}_nll": LossPart(sums.nll, count)})
 
 
 TARGETS = ("labels", "mlm_mask", "relevance_score")
@@ -322,7 +322,7 @@ def get_token_table(model: nn.Module) -> Tensor:
 
 
 def shift_to_next_words(batch: Batch) -> Tensor:
-    """Return the id behind each place of each row, -100 where there is none. Shapes: -> [B, L]."""
+    """Return the id after each place of each row, -100 where there is none. Shapes: -> [B, L]."""
     ids, real = (batch[name].flatten(0, -2) for name in ("input_ids", "attention_mask"))
     targets = torch.full_like(ids, IGNORED)
     targets[:, :-1] = torch.where(real[:, 1:] > 0, ids[:, 1:], IGNORED)

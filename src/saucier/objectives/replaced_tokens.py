@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saucier.errors import InputError
 from saucier.model import Transformer, build, retie_head
 from saucier.objectives import config as c
-from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, ObjectiveInputs
+from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective, ObjectiveInputs, RowCorruption
 from saucier.objectives.config.replaced_tokens import derive_generator
 from saucier.objectives.cross_entropy import count_chunk_rows
 from saucier.objectives.masked import MaskedCorruption, build_masked
@@ -43,7 +43,8 @@ def share_weights(sharing: Sharing, generator: Transformer, model: Transformer) 
         case c.OwnTables():
             return
         case c.SharedTables():
-            share_tables(generator, model)
+            for name, _ in match_tables(generator, model):
+                setattr(generator.embed, name, getattr(model.embed, name))
         case c.SharedAll():
             generator.embed, generator.encoder = model.embed, model.encoder
         case c.Disentangled():
@@ -51,12 +52,6 @@ def share_weights(sharing: Sharing, generator: Transformer, model: Transformer) 
                 for name, table in match_tables(generator, model):
                     table.copy_(get_tables(model)[name])
     retie_head(generator)
-
-
-def share_tables(generator: Transformer, model: Transformer) -> None:
-    """Make both read the same tables."""
-    for name, _ in match_tables(generator, model):
-        setattr(generator.embed, name, getattr(model.embed, name))
 
 
 def match_tables(generator: Transformer, model: Transformer) -> list[tuple[str, Tensor]]:
@@ -77,15 +72,10 @@ DETECTION, GENERATION = "replaced", "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedCorruption:
+class ReplacedCorruption(RowCorruption):
     """Hides tokens, and gives each place a random number, by which the generator's token is drawn there."""
 
     masked: MaskedCorruption
-    overlap: ClassVar[int] = 0
-
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: rows [B, L] -> as of `MaskedCorruption`, and draws [B, L] in 0..1."""
@@ -111,7 +101,7 @@ class FilledBatch:
 
     @property
     def replaced(self) -> Tensor:
-        """[B, L], True where another token stands now; one that was drawn right is an original."""
+        """[B, L], True where another token is now; one that was drawn right is an original."""
         return self.ids != self.originals
 
     @property
@@ -135,10 +125,8 @@ class ReplacedTokens(Objective):
     before: dict[str, Tables] = field(default_factory=dict, compare=False)
     """The generator's tables as they were before an update, where the model's must follow them."""
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The model's, then the generator's."""
-        return (DETECTION, GENERATION)
+    parts: ClassVar[tuple[str, ...]] = (DETECTION, GENERATION)
+    """The model's, then the generator's."""
 
     @property
     def figures(self) -> Mapping[str, str]:
@@ -173,7 +161,7 @@ class ReplacedTokens(Objective):
         return found
 
     def bind(self, model: nn.Module) -> None:
-        """Build the generator beside a model, and share what both have in common."""
+        """Build the generator of a model, and share what both have in common."""
         assert isinstance(model, Transformer), "misfits() refuses anything else"
         device = next(model.parameters()).device
         made = build(derive_generator(model.config, self.config), seed=self.given.seed + 1, device=device)
@@ -192,7 +180,7 @@ class ReplacedTokens(Objective):
         stages = self.config.stages
         return max(1, round(stages.first * self.given.steps)) if isinstance(stages, c.TwoStages) else 0
 
-    def settle(self, model: nn.Module, step: int) -> None:
+    def finish_update(self, model: nn.Module, step: int) -> None:
         """Let the model's tables follow the generator's, or begin the second stage with the generator's weights."""
         assert isinstance(model, Transformer), "as in bind()"
         with torch.no_grad():
@@ -263,10 +251,8 @@ class GeneratorStage(Objective):
 
     whole: ReplacedTokens
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The generator's."""
-        return (GENERATION,)
+    parts: ClassVar[tuple[str, ...]] = (GENERATION,)
+    """The generator's."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of hidden tokens."""
@@ -283,10 +269,8 @@ class DetectionStage(Objective):
 
     whole: ReplacedTokens
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The model's."""
-        return (DETECTION,)
+    parts: ClassVar[tuple[str, ...]] = (DETECTION,)
+    """The model's."""
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of decisions."""

@@ -287,7 +287,7 @@ def encode_contexts(examples: Sequence[Question], tokenizer: Tokenizer) -> dict[
     """Encode each context once, by its text. Raises `InputError` for one without tokens."""
     texts = list(dict.fromkeys(one.context for one in examples))
     found = {}
-    for text, pieces in zip(texts, tokenizer.located(texts), strict=True):
+    for text, pieces in zip(texts, tokenizer.encode_with_offsets(texts), strict=True):
         if not pieces.ids:
             raise InputError("the tokenizer makes no token of the text", where="context", remedy="leave the row out")
         starts, ends = np.array(pieces.offsets, dtype=np.int64).T

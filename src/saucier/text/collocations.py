@@ -33,7 +33,7 @@ class Counting:
     least: int
     """How often an n-gram must occur."""
     each: int
-    """At most so many of each length."""
+    """At most this number of each length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Collocations:
 
 
 def hash_n_grams(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> Hashes:
-    """Hash n-grams of so many words. Shapes: -> [N]."""
+    """Hash n-grams of `length` words. Shapes: -> [N]."""
     tokens = np.array([number for ids in phrases for number in ids], dtype=np.int64)
     borders = np.zeros(len(tokens), dtype=bool)
     borders[np.cumsum([0, *map(len, phrases[:-1])])[:len(phrases)]] = True

@@ -132,7 +132,7 @@ LANGUAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageMember:
+class LanguageMember(Batches[Rows]):
     """Batches whose tokens are all of one language, which their rows tell where it is given."""
 
     batches: Batches[Rows]
@@ -152,17 +152,13 @@ class LanguageMember:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         return set_language(self.batches.rows(step, rank, world), self.language)
 
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
-
 
 def set_language(rows: Rows, language: int | None) -> Rows:
     """Let rows tell their language."""
     return rows if language is None else replace(rows, languages=np.full_like(rows.tokens, language))
 
 
-class LanguageBatches:
+class LanguageBatches(Batches[Rows]):
     """Endless batches over several languages; every language goes through its own text in its own order.
 
     XLM draws a language for each batch, mBART for each row, as here.
@@ -214,10 +210,6 @@ class LanguageBatches:
             rows = self._members[languages[number]].rows(int(places[number]))
             found.append(replace(rows, row=number + self._batch * rows.row))
         return stack_rows(found)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 def split_by_shares(shares: NDArray[np.float64], total: int) -> Ints:

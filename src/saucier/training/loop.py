@@ -217,7 +217,7 @@ class Run:
         self.redraws.at(state.step)
         learned = self.updater.gradients(state.step)
         self.optimizer.step(learning_rate_factor(training.schedule, state.step, self.steps_in_all()))
-        self.updater.study.objective.settle(self.model, state.step)
+        self.updater.study.objective.finish_update(self.model, state.step)
         self.updater.forget()
         spent = time.perf_counter() - begin
         state.step, state.seconds = state.step + 1, state.seconds + spent

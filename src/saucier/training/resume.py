@@ -53,7 +53,7 @@ def collect_tensors(model: Transformer, optimizer: Optimizer, objective: Objecti
     return CheckpointTensors(processes.gather_state(partial(take, model)), processes.gather_state(optimizer.state),
                              {name: processes.gather_state(partial(stored_weights, module))
                               for name, module in objective.modules.items()},
-                             processes.gather_rows(objective.carried()))
+                             processes.gather_rows(objective.get_carried_state()))
 
 
 def write_checkpoint(run_folder: Path, model: Transformer, modules: Modules, found: CheckpointTensors,

@@ -34,7 +34,7 @@ def made(family: str = "bert", **options: object) -> tuple[Transformer, SpanBoun
     tokens = np.random.default_rng(0).integers(4, 25, (5, LENGTH)).tolist()
     batch = corruption(rows(tokens), seed=1, step=0)
     assert isinstance(objective, Prediction)
-    (boundary,) = objective.beside
+    (boundary,) = objective.auxiliary
     assert isinstance(boundary, SpanBoundary)
     return model, boundary, objective, batch
 

@@ -17,7 +17,8 @@ from saucier.errors import InputError
 from saucier.objectives import config as o
 from saucier.objectives.base import Batch, Objective, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.checks import ObjectiveSetting, find_mismatches
+from saucier.objectives.checks import find_mismatches
+from saucier.objectives.config.base import ObjectiveSetting
 from saucier.recipes import recipe
 from saucier.text.config import ByteBPE, LanguageData, TextData
 
@@ -96,7 +97,7 @@ def test_what_is_carried_is_all_that_is_remembered(share: slice) -> None:
     with torch.no_grad():
         for batch in segments[:-1]:
             objective(model, batch)
-        carried = {name: value.clone() for name, value in objective.carried().items()}
+        carried = {name: value.clone() for name, value in objective.get_carried_state().items()}
         _, other = built(model.config)
         other.restore_carried(carried, share.start)
         assert torch.equal(other(model, segments[-1]).total, objective(model, segments[-1]).total)

@@ -15,7 +15,7 @@ from saucier.model import build
 from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.causal import DeepPrediction, build_deeper, shift_labels_ahead
+from saucier.objectives.causal import DeepPrediction, shift_labels_ahead
 from saucier.objectives.prediction import Prediction
 from saucier.recipes import recipe
 
@@ -24,7 +24,10 @@ BODY = FAMILIES["deep_char"](dim=16, layers=4, heads=2, vocab=100, length=32, hi
 
 
 def deeper(config: c.Deeper, steps: int = 800) -> DeepPrediction:
-    made = build_deeper(config, ObjectiveInputs(IDS, BODY, steps=steps))
+    _, learned = build_objective(c.Causal(deeper=config), ObjectiveInputs(IDS, BODY, steps=steps))
+    assert isinstance(learned, Prediction)
+    (made,) = learned.auxiliary
+    assert isinstance(made, DeepPrediction)
     made.bind(build(BODY))
     return made
 
@@ -88,7 +91,9 @@ def test_the_published_model_has_219_million_weights_and_235_in_training() -> No
     body = FAMILIES["deep_char"]()
     assert round(parameters(body) / 1e6) == 219
     given = ObjectiveInputs(dataclasses.replace(IDS, vocab=256), body)
-    places = build_deeper(c.Deeper(), given).places
+    _, learned = build_objective(c.Causal(deeper=c.Deeper()), given)
+    assert isinstance(learned, Prediction) and isinstance(learned.auxiliary[0], DeepPrediction)
+    places = learned.auxiliary[0].places
     assert len(places) == 2 * 64 - 1
     assert round((parameters(body) + len(places) * 256 * 512) / 1e6) == 235
 

@@ -135,7 +135,7 @@ def test_runs_of_n_words_are_as_likely_as_one_over_n() -> None:
     for number, line in enumerate(corruption.lines(rows(made))):
         found = choose(line, 300, np.random.default_rng(number))
         numbers = word_numbers(made[number])
-        for first, last in set(zip(found.before.tolist(), found.behind.tolist(), strict=True)):
+        for first, last in set(zip(found.before.tolist(), found.after.tolist(), strict=True)):
             lengths[numbers[last - 1] - numbers[first + 1] + 1] += 1
     total = sum(lengths.values())
     assert [lengths[n] / total for n in (1, 2, 3)] == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)

@@ -14,7 +14,8 @@ from saucier.model import build
 from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
-from saucier.objectives.checks import ObjectiveSetting, find_mismatches, list_reminders
+from saucier.objectives.checks import find_mismatches
+from saucier.objectives.config.base import ObjectiveSetting
 from saucier.objectives.masked import join_sides, separate_sides
 from saucier.text.config import PairData, SpecialTokens, TextData, Unigram
 from saucier.text.rows.batch import PADDING
@@ -138,6 +139,6 @@ def test_what_does_not_fit_is_said(config: c.Parallel, around: ObjectiveSetting,
 
 
 def test_what_is_done_without_is_said() -> None:
-    assert list(list_reminders(c.TranslationMasked(), XLM)) == []
-    assert "no vectors for languages" in next(list_reminders(c.TranslationMasked(), ROBERTA))
-    assert "no table of positions" in [*list_reminders(c.TranslationMasked(), T5)][1]
+    assert list(c.TranslationMasked().list_reminders(XLM)) == []
+    assert "no vectors for languages" in next(c.TranslationMasked().list_reminders(ROBERTA))
+    assert "no table of positions" in [*c.TranslationMasked().list_reminders(T5)][1]

@@ -121,12 +121,12 @@ def test_disentangled_tables_follow_the_generators_and_keep_their_difference() -
     with torch.no_grad():
         theirs["tokens"][:, 0] += 0.25  # what the model's own loss would teach
         ours["tokens"][:, 1] += 0.5  # what the generator's would
-    objective.settle(model, 0)
+    objective.finish_update(model, 0)
     difference = theirs["tokens"] - ours["tokens"]
     assert torch.allclose(difference[:, 0], torch.tensor(0.25), atol=1e-6)
     assert torch.allclose(difference[:, 1:], torch.tensor(0.0), atol=1e-6)
     settled = theirs["tokens"].clone()
-    objective.settle(model, 1)
+    objective.finish_update(model, 1)
     assert torch.equal(theirs["tokens"], settled)
 
 
@@ -161,11 +161,11 @@ def test_two_stages() -> None:
     model, objective, batch = made(config, steps=10)
     first, second = objective.at(4), objective.at(5)
     assert (first.parts, second.parts) == (("tokens",), ("replaced",))
-    objective.settle(model, 3)
+    objective.finish_update(model, 3)
     ours, theirs = objective.generator.encoder, model.encoder
     same = [torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)]
     assert not all(same)
-    objective.settle(model, 4)
+    objective.finish_update(model, 4)
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
     second(model, batch).total.backward()
     assert next(iter(ours.parameters())).grad is None

@@ -86,7 +86,7 @@ def test_faults(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"character 1 is '\\ud800', half of a surrogate pair"):
         opened().encode("a\ud800")
     with pytest.raises(InputError, match="where its tokens stand is not known"):
-        opened().located(["some text"])
+        opened().encode_with_offsets(["some text"])
 
 
 def test_without_sacremoses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

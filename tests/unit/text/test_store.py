@@ -150,12 +150,12 @@ def test_pairs_stand_side_by_side(tmp_path: Path, byte_bpe: Tokenizer) -> None:
     pairs = [Pair(f"source {n}", f"target text {n}", "") for n in range(3)]
     store = write_pairs(tmp_path / "s", pairs, byte_bpe)
     other = train_tokenizer(Bytes(), [])
-    both = byte_bpe.beside(other)
+    both = byte_bpe.with_target(other)
     apart = write_pairs(tmp_path / "two", pairs, both)
     assert apart.source.document(0).tolist() == store.source.document(0).tolist() == byte_bpe.encode(pairs[0].source)
     assert apart.target.document(0).tolist() == other.encode(pairs[0].target)
     assert (apart.source.vocab, apart.target.vocab) == (byte_bpe.vocab_size, other.vocab_size)
-    assert both.has_own_target and not both.of_sources().has_own_target
+    assert both.has_own_target and not both.source_side().has_own_target
     assert [byte_bpe.decode(store.source.document(n)) for n in range(3)] == [pair.source for pair in pairs]
     assert [byte_bpe.decode(store.target.document(n)) for n in range(3)] == [pair.target for pair in pairs]
     assert store.counts()["pairs"] == len(store) == 3

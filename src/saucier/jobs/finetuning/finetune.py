@@ -110,7 +110,7 @@ def read_data(job: FinetuningJob) -> None:
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
-    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.of_sources())
+    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
     job.encoding = choose_encoding(settings, job.start, job.tokenizer)
     job.sheets = {name: job.splits.task.encode(examples, job.encoding)
                   for name, examples in job.splits.named().items()}

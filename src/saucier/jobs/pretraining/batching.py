@@ -15,7 +15,6 @@ from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import pair_repeats, written_token_ids
 from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.build import BuiltObjective, build_objectives, join_objectives, plan_turns
-from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.masked import ParallelCorruption
 from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
@@ -132,7 +131,7 @@ class RowCutter:
     @property
     def language_ids(self) -> bool:
         """Whether the language of each token must be known."""
-        return needs_language_ids(self.built.config, self.recipe.model_for(self.tokenizer.vocab_size))
+        return self.built.config.needs_language_ids(self.recipe.model_for(self.tokenizer.vocab_size))
 
     def cut_training(self, store: Store, batch: int | None = None) -> Batches[Any]:
         """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""

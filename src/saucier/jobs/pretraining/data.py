@@ -20,7 +20,6 @@ from saucier.jobs.run.console import RunConsole
 from saucier.jobs.run.language_pairs import check_language_tokens, count_directions, with_language_tokens
 from saucier.jobs.run.passport import Digest, file_digest
 from saucier.objectives import config as c
-from saucier.objectives.checks import list_reminders
 from saucier.objectives.config import find_pmi_masking, list_single_objectives
 from saucier.opened import RunFolder
 from saucier.plain import format_bytes
@@ -216,13 +215,14 @@ def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, r
 
 
 def make_tokenizer(recipe: Recipe, corpus: Corpus, start: Path | None) -> tuple[Tokenizer, str]:
-    """Return the tokenizer of a run that begins, with that of targets beside it, and words that say whose it is."""
+    """Return the tokenizer of a run that begins, with that of targets, and words that say whose it is."""
     if recipe.warm_start is not None:
         return warm_start_tokenizer(recipe.warm_start), ", as the model has it"
     if recipe.target_tokenizer is not None and isinstance(corpus, PairCorpus):
         known = None if start is None else load_tokenizer(start)
         source = make_side_tokenizer(recipe.tokenizer, known, corpus.sources)
-        return source.beside(make_side_tokenizer(recipe.target_tokenizer, known and known.target, corpus.targets)), ""
+        target = make_side_tokenizer(recipe.target_tokenizer, known and known.target, corpus.targets)
+        return source.with_target(target), ""
     return (train_tokenizer(with_language_tokens(recipe.tokenizer, corpus), corpus.texts), "") if start is None else \
         extend_start_tokenizer(recipe, corpus, start)
 
@@ -344,7 +344,7 @@ def describe_data(counts: DataCounts, recipe: Recipe) -> Iterator[str]:
         density = f", {part.bytes / part.tokens:.2f} bytes a token" if part.tokens else ""
         units = unit if part.documents == 1 else f"{unit}s"
         yield f"{name}: {part.documents:,} {units}, {format_bytes(part.bytes)}, {part.tokens:,} tokens{density}"
-    yield from (line for one in list_single_objectives(recipe.objective) for line in list_reminders(one, recipe.model))
+    yield from (line for one in list_single_objectives(recipe.objective) for line in one.list_reminders(recipe.model))
     for each, kind in ((counts.languages, "documents"), (counts.directions, "pairs")):
         for one in each:
             yield f"{one.name}: {one.train.documents:,} {kind}, {one.train.tokens:,} tokens, {one.words(counts)}"

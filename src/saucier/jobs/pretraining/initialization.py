@@ -224,14 +224,14 @@ def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
     if shared:
         raise InputError("the two models have different tokenizers", where=str(folders[1]),
                          remedy="leave --shared out: sides that share their weights have one vocabulary")
-    return first.beside(add_target_tokens(last))
+    return first.with_target(add_target_tokens(last))
 
 
 def warm_start_tokenizer(start: WarmStart) -> Tokenizer:
     """Load the tokenizer of a warm start, with that of targets beside it where it is another one."""
     first = load_tokenizer(start.tokenizer)
     return add_target_tokens(first) if start.target_tokenizer is None else \
-        first.beside(add_target_tokens(load_tokenizer(start.target_tokenizer)))
+        first.with_target(add_target_tokens(load_tokenizer(start.target_tokenizer)))
 
 
 def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:

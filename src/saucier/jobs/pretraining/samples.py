@@ -18,7 +18,6 @@ from saucier.jobs.run.language_pairs import group_by_direction
 from saucier.jobs.writing.writer import Writer, special_token_options
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, TokenIds
-from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.config import (
     Bidirectional,
     Causal,
@@ -171,7 +170,7 @@ def sample_next_tokens(found: EvaluatedModel, documents: list[Document]) -> Iter
 def describe_auxiliary_predictions(found: EvaluatedModel) -> tuple[AuxiliaryLoss, ...]:
     """Return what is learned beside the tokens."""
     objective = found.lessons[0].objective
-    return objective.beside if isinstance(objective, Prediction) else ()
+    return objective.auxiliary if isinstance(objective, Prediction) else ()
 
 
 def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
@@ -290,7 +289,7 @@ def corrupt_text(found: EvaluatedModel, ids: list[int], number: int, sentences: 
     rows = make_text_rows(tokens, np.array([len(ids)]), row=here, item=here,
                           sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
     languages = list_languages(found.recipe.data)
-    if languages and needs_language_ids(found.lessons[0].config, found.model.config):
+    if languages and found.lessons[0].config.needs_language_ids(found.model.config):
         rows = told_language(rows, number % len(languages))
     batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
     return move_batch(batch, next(found.model.parameters()).device)

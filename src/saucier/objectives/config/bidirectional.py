@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import SingleObjective
+from saucier.objectives.config.base import Mismatch, SingleObjective
 from saucier.text.rows.kinds import RowRequest
 
 
@@ -41,6 +43,7 @@ class Bidirectional(SingleObjective):
     """
 
     kind: Literal["bidirectional"] = "bidirectional"
+    bodies: ClassVar[tuple[str, ...]] = ("encoder",)
     softmax: Softmax = WholeSoftmax()
     """Over which tokens the training loss is; what is measured is over all of them."""
 
@@ -48,3 +51,16 @@ class Bidirectional(SingleObjective):
     def rows_read(self) -> RowRequest:
         """Running text, its documents in a language model's frame."""
         return RowRequest("running", "document")
+
+    def check_parts(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Are the two directions kept apart?"""
+        if not architecture.keeps_directions_apart(model):
+            yield Mismatch(("kind",), "one direction would see what the other is to predict",
+                           "use family: elmo, or an encoder of recurrent layers with direction: {kind: apart}",
+                           own=True)
+
+    def check_head(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Is there a head for both directions?"""
+        if not isinstance(model.head, architecture.BidirectionalHead):
+            yield Mismatch(("model", "head"), "bidirectional needs a head that reads both directions apart",
+                           "use head: {kind: bidirectional}")

@@ -4,12 +4,14 @@ stacks. Needs no torch.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import SingleObjective
+from saucier.objectives.config.base import Mismatch, SingleObjective
 from saucier.text.rows.kinds import ConsecutiveRows, DocumentRows, RowRequest, ShuffledRows
 
 
@@ -45,6 +47,7 @@ class Causal(SingleObjective):
     """Predict each next token from those before it. Source: Radford et al. 2018 (GPT), §3.1."""
 
     kind: Literal["causal"] = "causal"
+    bodies: ClassVar[tuple[str, ...]] = ("decoder",)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Share of the target's probability that is spread over the whole vocabulary."""
     positions: Annotated[EveryPosition | LastPosition, Field(discriminator="kind")] = EveryPosition()
@@ -58,6 +61,12 @@ class Causal(SingleObjective):
     def rows_read(self) -> RowRequest:
         """Rows of documents in a language model's frame."""
         return RowRequest("running" if self.rows.kind == "shuffled" else self.rows.kind, "document")
+
+    def check_parts(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Is there a token for each prediction?"""
+        if isinstance(self.positions, LastPosition) and self.deeper is not None and self.deeper.further:
+            yield Mismatch(("deeper", "further"), "no token stands behind the last position of a row",
+                           "set it to 0, or positions to {kind: every}", own=True)
 
     @property
     def reads_all(self) -> bool:

@@ -6,12 +6,14 @@ and the target is the original text (BART, and T5's other objectives).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.base import SingleObjective
+from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective
+from saucier.text.config import LanguageData, list_languages
 from saucier.text.rows.kinds import RowRequest
 
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -21,6 +23,8 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 class NoisyObjective(SingleObjective):
     """An objective that makes a source and a target of a text."""
+
+    bodies: ClassVar[tuple[str, ...]] = ("decoder", "encoder and decoder")
 
     @property
     def steps_of_noise(self) -> tuple[TextNoise, ...]:
@@ -33,11 +37,6 @@ class NoisyObjective(SingleObjective):
         return ()
 
     @property
-    def needs_mask(self) -> bool:
-        """Whether there must be a mask token."""
-        return any(isinstance(step, TokenMasking | TextInfilling) for step in self.steps_of_noise)
-
-    @property
     def rows_read(self) -> RowRequest:
         """Running text, with its sentences where they change places."""
         return RowRequest("running", sentences=any(isinstance(step, SentencePermutation)
@@ -46,6 +45,20 @@ class NoisyObjective(SingleObjective):
     def count_needed_sentinels(self, length: int) -> int:
         """Return how many sentinels rows of `length` tokens need."""
         return 0
+
+    def check_tokens(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Are there a mask, sentinels and the tokens of tasks?"""
+        special = setting.special
+        masks = any(isinstance(step, TokenMasking | TextInfilling) for step in self.steps_of_noise)
+        if masks and special.mask is None:
+            yield Mismatch(("tokenizer", "special", "mask"), f"{self.kind} needs a mask token",
+                           "name one, such as [MASK]")
+        if special.sentinels < (needed := self.count_needed_sentinels(setting.length)):
+            yield Mismatch(("tokenizer", "special", "sentinels"),
+                           f"{self.kind} needs {needed} sentinel tokens or more", f"set it to {max(100, needed)}")
+        if unknown := [token for token in self.mode_tokens if token not in special.extra]:
+            yield Mismatch(("tokenizer", "special", "extra"), f"{self.kind} names tokens that are not there",
+                           f"add {', '.join(map(repr, unknown))}")
 
 
 class SpanCorruption(NoisyObjective):
@@ -233,6 +246,7 @@ class MultilingualDenoising(NoisyObjective):
     """
 
     kind: Literal["multilingual_denoising"] = "multilingual_denoising"
+    names_languages: ClassVar[bool] = True
     tokens: tuple[str, ...] = Field(default=("<python>", "<english>"), min_length=2)
     """The token of each language, in the order of `data.languages`; all of them are in `special.extra`."""
     noises: tuple[TextNoise, ...] = Field(
@@ -248,6 +262,16 @@ class MultilingualDenoising(NoisyObjective):
     def mode_tokens(self) -> tuple[str, ...]:
         """Those of the languages."""
         return self.tokens
+
+    def check_tokens(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Is there a token for each language of the data, too?"""
+        yield from super().check_tokens(setting)
+        named = list_languages(setting.data)
+        if not isinstance(setting.data, LanguageData):
+            yield Mismatch(("data", "kind"), f"{self.kind} learns from several languages", "use kind: languages")
+        elif len(self.tokens) != len(named):
+            yield Mismatch(("tokens",), f"{len(self.tokens)} tokens for {len(named)} languages", "name one for each",
+                           own=True)
 
 
 Noisy = Denoiser | MixtureOfDenoisers | MultilingualDenoising

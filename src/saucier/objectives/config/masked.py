@@ -4,13 +4,17 @@ in running text or in parallel texts. Needs no torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import SingleObjective
-from saucier.text.rows.kinds import MaskedRows, RowRequest, RunningRows, SegmentPairs
+from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
+from saucier.text.config import Bytes, Characters, list_languages
+from saucier.text.rows.kinds import MaskedRows, RowRequest, RunningRows, SegmentPairs, SentencePairs
 
 
 class RandomTokenMasking(Config):
@@ -149,8 +153,125 @@ class Masked(SingleObjective):
         return RowRequest(self.cut.kind, real=1.0 if self.relation is None else self.relation.real,
                           wrong="swapped" if isinstance(self.relation, SentenceOrder) else "elsewhere")
 
+    def check_body(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Does the model have the stacks? What is learned of sentences and spans needs an encoder."""
+        stacks = name_stacks(model)
+        if (self.relation or self.boundary) and stacks != "encoder":
+            yield self.report_wrong_body("encoder", stacks)
+        else:
+            yield from super().check_body(model)
 
-class TranslationMasked(SingleObjective):
+    def check_parts(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Does the model see both sides of a hidden token?"""
+        if model.encoder is None and not architecture.sees_prefix(model.decoder):
+            yield Mismatch(("kind",), "a decoder that only looks back cannot fill in what it has passed",
+                           "use causal or span_corruption, or give the decoder the visibility kind: prefix", own=True)
+
+    def check_head(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Does the model have the heads?"""
+        yield from super().check_head(model)
+        segments = model.embed.segments
+        two = isinstance(segments, architecture.SegmentTable) and segments.count > 1
+        if self.relation is not None and not (isinstance(model.head, architecture.PretrainingHead) and two):
+            name = "next_sentence" if self.next_sentence else "sentence_order"
+            yield Mismatch((name,), "needs a pretraining head and two segments", f"set {name}: null, or add them",
+                           own=True)
+
+    def check_tokens(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Is there a mask token?"""
+        if setting.special.mask is None:
+            yield Mismatch(("tokenizer", "special", "mask"), f"{self.kind} needs a mask token",
+                           "name one, such as [MASK]")
+
+    def check_text(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Do rows, selection and languages go together?"""
+        yield from self.check_rows(setting)
+        yield from self.check_selection(setting)
+        yield from self.check_languages(setting)
+
+    def check_rows(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Are there two pieces where their relation is learned, and what stands around them?"""
+        cut, special = self.cut, setting.special
+        pairs = isinstance(cut, SegmentPairs | SentencePairs)
+        if self.next_sentence and self.sentence_order:
+            yield Mismatch(("sentence_order",), "next sentence and sentence order are two answers of one classifier",
+                           "set one of them to null", own=True)
+        if pairs and self.relation is None:
+            yield Mismatch(("rows", "kind"), f"{cut.kind} are there to learn how two pieces belong together",
+                           "add next_sentence or sentence_order, or use full_sentences", own=True)
+        if not pairs and self.relation is not None:
+            yield Mismatch(("rows", "kind"), f"{cut.kind} rows have no two pieces to tell a relation of",
+                           "use segment_pairs or sentence_pairs", own=True)
+        if not isinstance(cut, RunningRows) and (special.cls is None or special.sep is None):
+            yield Mismatch(("tokenizer", "special"), f"{cut.kind} need the tokens cls and sep",
+                           "name them, such as [CLS] and [SEP]")
+
+    def check_selection(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Do the shares add up, and does the tokenizer show words where they are asked for?"""
+        tokenizer = setting.tokenizer
+        if self.mask + self.random > 1:
+            yield Mismatch(("random",), f"mask + random is {self.mask + self.random:g}, more than 1",
+                           "lower one of them", own=True)
+        if not isinstance(self.choice, RandomTokenMasking) and isinstance(tokenizer, Bytes | Characters):
+            yield Mismatch(("choice", "kind"),
+                           f"{self.choice.kind} needs to know where words begin, and {tokenizer.kind} do not tell",
+                           "use a tokenizer of kind wordpiece, byte_bpe, bpe or unigram, or choice.kind: tokens",
+                           own=True)
+
+    def check_languages(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """What is not made for several languages yet?"""
+        if not list_languages(setting.data):
+            return
+        if not isinstance(self.cut, RunningRows | SegmentPairs):
+            yield Mismatch(("rows", "kind"), f"{self.cut.kind} are not cut from several languages",
+                           "use running or segment_pairs", own=True)
+        if isinstance(self.choice, PMIMasking):
+            yield Mismatch(("choice", "kind"), "n-grams are counted in one language, and the data are in several",
+                           "use another choice, such as whole_words", own=True)
+
+
+class ParallelObjective(SingleObjective):
+    """An objective that hides tokens in the texts of pairs."""
+
+    masking: Masked
+
+    @property
+    def rows_read(self) -> RowRequest:
+        """Pairs, none without a side."""
+        return RowRequest("text_pairs", whole=True)
+
+    def check_body(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Are rows of pairs enough for the masking, and does the body fit it?"""
+        if self.masking.rows_read.kind != "running":
+            yield Mismatch(("masking",), "the rows are the texts of the pairs, and have no sentences of their own",
+                           "leave out what is learned of sentences", own=True)
+        yield from self.masking.check_body(model)
+
+    def check_head(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """As the masking."""
+        return self.masking.check_head(model)
+
+    def check_tokens(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """As the masking."""
+        return self.masking.check_tokens(setting)
+
+    def check_text(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """As the masking, which is a part of it."""
+        return check_inner_masking(self.masking, setting)
+
+    def list_reminders(self, model: architecture.Transformer) -> Iterator[str]:
+        """Say where the model does not know the language of a token."""
+        if not self.needs_language_ids(model):
+            yield f"{self.kind}: the model has no vectors for languages, and is not told which token is of which"
+
+
+def check_inner_masking(masking: Masked, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+    """Yield what does not fit of a masking that is a part of another objective."""
+    for found in masking.check_text(setting):
+        yield replace(found, path=("masking", *found.path)) if found.own else found
+
+
+class TranslationMasked(ParallelObjective):
     """Predict tokens hidden in a text and in its translation, which stand in one row: translation language modelling.
 
     Source: Lample and Conneau 2019 (XLM), §3.4 and figure 1, arXiv:1901.07291.
@@ -160,13 +281,14 @@ class TranslationMasked(SingleObjective):
     masking: Masked = Masked()
     """Which tokens are hidden on both sides, and what stands in their place."""
 
-    @property
-    def rows_read(self) -> RowRequest:
-        """Pairs, none without a side."""
-        return RowRequest("text_pairs", whole=True)
+    def list_reminders(self, model: architecture.Transformer) -> Iterator[str]:
+        """Say also where the model has no places that begin again."""
+        yield from super().list_reminders(model)
+        if isinstance(model.embed.positions, architecture.NoPositions):
+            yield f"{self.kind}: the model has no table of positions; how far both sides are apart stays as it is"
 
 
-class MaskedSides(SingleObjective):
+class MaskedSides(ParallelObjective):
     """Predict tokens hidden in the texts of pairs, each side a row of its own: what XLM learns in turns with TLM.
 
     Source: Lample and Conneau 2019 (XLM), §3.3 and §3.5, arXiv:1901.07291; there the texts are not those of the pairs.
@@ -175,11 +297,6 @@ class MaskedSides(SingleObjective):
     kind: Literal["masked_sides"] = "masked_sides"
     masking: Masked = Masked()
     """Which tokens are hidden, and what stands in their place."""
-
-    @property
-    def rows_read(self) -> RowRequest:
-        """Pairs, none without a side."""
-        return RowRequest("text_pairs", whole=True)
 
 
 Parallel = TranslationMasked | MaskedSides

@@ -4,12 +4,16 @@ modelling. Needs no torch.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import SingleObjective
+from saucier.config.questions import packs_pairs
+from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
+from saucier.text.config import Ready
 from saucier.text.rows.kinds import RowRequest
 
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -42,6 +46,8 @@ class InverseSigmoidTruth(Config):
     """k: the larger, the later it falls."""
 
 
+SPECIAL_TOKEN_ORDER = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
+"""Special tokens in the order of their ids."""
 TruthSchedule = LinearTruth | ExponentialTruth | InverseSigmoidTruth
 
 
@@ -61,6 +67,35 @@ class ConditionalMasked(SingleObjective):
     def rows_read(self) -> RowRequest:
         """Pairs."""
         return RowRequest("text_pairs")
+
+    def check_body(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Does the model write whole texts?"""
+        stacks = name_stacks(model)
+        if stacks != "encoder and decoder" or not isinstance(model.head, architecture.LengthHead):
+            yield self.report_wrong_body("encoder and decoder that writes whole texts", stacks)
+
+    def check_text(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """Does the head reach far enough, and do tokenizer and model agree on the tokens for lengths and masks?"""
+        head, tokenizer = setting.model.head, setting.tokenizer
+        if not isinstance(head, architecture.LengthHead):
+            return  # check_body has said so
+        if head.longest < setting.length:
+            yield Mismatch(("model", "longest"), f"lengths are told up to {head.longest}, "
+                           f"and targets have up to {setting.length}",
+                           f"use longest: {setting.length}")
+        special, token = tokenizer.special, self.length_token
+        if special.mask is None:
+            yield Mismatch(("tokenizer", "special", "mask"), f"{self.kind} needs a mask token", "name one: <mask>")
+        if isinstance(tokenizer, Ready):
+            return
+        if token not in special.extra or not special.single.startswith(token):
+            yield Mismatch(("tokenizer", "special", "single"), f"a source does not begin with {token}",
+                           f"use extra: ['{token}'], single: '{token} $A </s>'")
+        told = head.language.predicts
+        number = sum(getattr(special, name) is not None for name in SPECIAL_TOKEN_ORDER[:-1])
+        if isinstance(told, architecture.WholeText) and told.mask != number:
+            yield Mismatch(("model", "mask"), f"the model hides with token {told.mask}, and the mask token is {number}",
+                           f"use mask: {number}")
 
 
 class FirstStage(Config):
@@ -88,6 +123,7 @@ class SequenceToSequence(SingleObjective):
     """Predict the target from the source and the true target so far. Source: Vaswani et al. 2017, §3.1 and §5.4."""
 
     kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
+    bodies: ClassVar[tuple[str, ...]] = ("decoder", "encoder and decoder")
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Share of the target's probability that is spread over the whole vocabulary."""
     truth: Annotated[TruthSchedule, Field(discriminator="kind")] | None = None
@@ -101,3 +137,22 @@ class SequenceToSequence(SingleObjective):
     def rows_read(self) -> RowRequest:
         """Pairs."""
         return RowRequest("text_pairs")
+
+    def check_parts(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Can a decoder read its own predictions, and pairs share rows?"""
+        if self.truth is not None and model.encoder is None:
+            yield Mismatch(("truth",), "only an encoder-decoder reads its own predictions in training",
+                           "leave it out, or use such a model", own=True)
+        elif self.packing is not None:
+            yield from check_packing(model, alone=self.truth is not None)
+
+
+def check_packing(model: architecture.Transformer, *, alone: bool) -> Iterator[Mismatch]:
+    """Can pairs share the rows of a model? `alone`: the decoder reads its own predictions, one pair a row."""
+    if not packs_pairs(model):
+        yield Mismatch(("packing",),
+                       "only the two sides of softmax attention over the order of places keep pairs apart",
+                       "leave it out, or use an encoder-decoder such as T5 or BART", own=True)
+    if alone:
+        yield Mismatch(("packing",), "a decoder that reads its own predictions has one pair in a row",
+                       "leave packing or truth out", own=True)

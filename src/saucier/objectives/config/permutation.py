@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from saucier.objectives.config.base import SingleObjective
+from saucier import config as architecture
+from saucier.objectives.config.base import Mismatch, SingleObjective
 from saucier.text.rows.kinds import ConsecutiveRows, RowRequest, RunningText, TwoPieces
 
 
@@ -18,6 +20,7 @@ class Permutation(SingleObjective):
     """
 
     kind: Literal["permutation"] = "permutation"
+    bodies: ClassVar[tuple[str, ...]] = ("encoder",)
     every: int = Field(default=6, ge=2)
     """One token in so many is predicted (K). Source: Yang et al. 2019, §2.3, "partial prediction"."""
     longest: int = Field(default=5, ge=1)
@@ -31,3 +34,22 @@ class Permutation(SingleObjective):
         if isinstance(self.rows, TwoPieces):
             return RowRequest("segment_pairs", real=self.rows.real)
         return RowRequest(self.rows.kind, "segment")
+
+    def check_parts(self, model: architecture.Transformer) -> Iterator[Mismatch]:
+        """Is there a second stream to ask with, and a memory where one is read?"""
+        stack = model.encoder
+        assert stack is not None, "asked of encoders"
+        attentions = [one.inner for block in stack.blocks() for one in block.sublayers
+                      if isinstance(one.inner, architecture.SelfAttention)]
+        if stack.queries is None or not all(architecture.hides_keys(one.visibility) for one in attentions):
+            yield Mismatch(("kind",),
+                           "permutation needs a second stream of queries, and attention that hides keys from some",
+                           "use family: xlnet, or encoder.queries and visibility kind: permutation", own=True)
+        wanted = self.rows.memory if isinstance(self.rows, RunningText) else None
+        kept = 0 if stack.memory is None else stack.memory.length
+        if wanted is not None and kept is not None and wanted > kept:
+            yield Mismatch(("rows", "memory"), f"the model remembers {kept} tokens, and not {wanted}",
+                           f"use {kept or 'null'}, or a longer memory (model.memory={wanted})", own=True)
+        if isinstance(self.rows, TwoPieces) and model.embed.segments is None:
+            yield Mismatch(("rows", "kind"), "the model does not tell two pieces of text apart", "use kind: running",
+                           own=True)

@@ -4,15 +4,16 @@ parts, narrower and shallower, with a language head. Needs no torch. Letters: D 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from saucier import config as c
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.objectives.config.base import SingleObjective
-from saucier.objectives.config.masked import Masked
+from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective
+from saucier.objectives.config.masked import Masked, check_inner_masking
 from saucier.text.rows.kinds import RowRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -99,6 +100,7 @@ class Replaced(SingleObjective):
     """
 
     kind: Literal["replaced"] = "replaced"
+    bodies: ClassVar[tuple[str, ...]] = ("encoder",)
     masking: Masked = Masked(mask=0.85, random=0.0)
     """Which tokens are chosen, and what the generator sees of them; a token that it sees is drawn anew too.
 
@@ -118,6 +120,36 @@ class Replaced(SingleObjective):
         """Those of the masking."""
         return self.masking.rows_read
 
+    def check_parts(self, model: c.Transformer) -> Iterator[Mismatch]:
+        """Can there be a generator beside the model, and is all else as replaced-token detection wants it?"""
+        try:
+            derive_generator(model, self)
+        except InputError as error:
+            where = error.where or ""
+            path = where.split(".") if where.startswith("objective") else ("objective", "generator")
+            yield Mismatch(tuple(path), error.what, error.remedy or "change the model")
+        for name in ("next_sentence", "sentence_order", "boundary"):
+            if getattr(self.masking, name) is not None:
+                inside = ("choice", name) if name == "boundary" else (name,)
+                yield Mismatch(("masking", *inside), "nothing is learned beside replaced tokens", "set it to null",
+                               own=True)
+
+    def check_head(self, model: c.Transformer) -> Iterator[Mismatch]:
+        """Does the head answer what the model is asked?"""
+        if isinstance(self.learns, Originals):
+            yield from super().check_head(model)
+        elif not isinstance(model.head, c.ReplacedTokenHead):
+            yield Mismatch(("model", "head"), "replaced needs a head that gives one logit for each token",
+                           "use head: {kind: replaced_token}")
+
+    def check_tokens(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """As the masking."""
+        return self.masking.check_tokens(setting)
+
+    def check_text(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
+        """As the masking, which is a part of it."""
+        return check_inner_masking(self.masking, setting)
+
 
 Layers = c.Repeat | c.Cycle | c.Share
 
@@ -133,12 +165,16 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     if body.encoder is None or body.decoder is not None:
         raise InputError("only an encoder has a generator beside it", where="objective.kind",
                          remedy="use the model's encoder alone")
-    heads = scale_count(count_first_heads(body), size.width)
+    attentions = (residual.inner for block in body.encoder.blocks() for residual in block.sublayers
+                  if isinstance(residual.inner, c.SelfAttention))
+    heads = scale_count(next((one.projection.heads for one in attentions), 1), size.width)
     dim = heads * round(body.dim * size.width / heads) if size.width < 1 else body.dim
     found = body.model_copy(update={
         "dim": dim, "embed": narrow_embedding(body.embed, body.embed.widths(body.dim)[0], dim), "pooler": None,
         "encoder": body.encoder.model_copy(update={"layers": shrink_layers(body.encoder.layers, size)})})
-    found = found.model_copy(update={"head": build_generator_head(found)})
+    # its words are told at the width of the token table, to which the output is tied
+    table = c.Transform(width=found.embed.widths(dim)[0], norm=found.embed.norm or c.LayerNorm())
+    found = found.model_copy(update={"head": c.LanguageHead(bias=True, transform=table)})
     c.check(found)
     return found
 
@@ -151,19 +187,6 @@ def refuse_other_size(objective: Replaced) -> None:
         where = "objective.generator"
         raise InputError("a generator with all the model's weights is as large as the model", where=where,
                          remedy="use width: 1 and depth: 1")
-
-
-def build_generator_head(tree: c.Transformer) -> c.LanguageHead:
-    """Return the head that tells words: back to the width of the token table, to which the output is tied."""
-    width = tree.embed.widths(tree.dim)[0]
-    return c.LanguageHead(bias=True, transform=c.Transform(width=width, norm=tree.embed.norm or c.LayerNorm()))
-
-
-def count_first_heads(body: c.Transformer) -> int:
-    """Return the heads of the first attention; 1 where there is none."""
-    inner = [residual.inner for block in (body.encoder.blocks() if body.encoder else ()) for residual in
-             block.sublayers]
-    return next((part.projection.heads for part in inner if isinstance(part, c.SelfAttention)), 1)
 
 
 def scale_count(count: int, share: float) -> int:

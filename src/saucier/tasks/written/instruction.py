@@ -299,7 +299,7 @@ def encode_conversations(task: InstructionTask, examples: Sequence[Conversation]
 def encode_conversation(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
     """Return the ids of a conversation, and which of them are learned. Shapes: [L]."""
     text = render_conversation(messages, template, encoding.tokenizer)
-    found = encoding.tokenizer.located([text.text])[0]
+    found = encoding.tokenizer.encode_with_offsets([text.text])[0]
     learned = [any(start < last and first < end for start, end in text.answers) for first, last in found.offsets]
     begin = begin_token(encoding.tokenizer) if isinstance(template, Markers) else []
     ids = [*begin, *encoding.tokenizer.published_ids(found.ids)]

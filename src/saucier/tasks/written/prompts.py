@@ -117,7 +117,7 @@ class EncodedPiece:
 def encode_pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[EncodedPiece]:
     """Encode prompts, in the tokenizer's frame or without any."""
     surrounded = any(one.text != one.whole for one in prompts)
-    encode = tokenizer.located if surrounded else tokenizer.encodings
+    encode = tokenizer.encode_with_offsets if surrounded else tokenizer.encodings
     found = encode([one.whole for one in prompts], framed) if prompts else []
     return [EncodedPiece(set_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
                          text_token_places(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]

@@ -172,7 +172,7 @@ class StepByStepTask(WritingTask):
     def objective(self) -> Prediction:
         """The tokens of the answers, and λ times those of the reasons, each a mean of its own."""
         reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
-        return Prediction(beside=reasons)
+        return Prediction(auxiliary=reasons)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
         """A text from the command line."""

@@ -29,7 +29,7 @@ class Amount(_Counted):
     documents: int = 0
     """How many texts."""
     words: int = 0
-    """What stands between white space."""
+    """What is between white space."""
     bytes: int = 0
     """In UTF-8."""
 
@@ -135,7 +135,7 @@ def shorten_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a document stands."""
+    """Where a document is."""
 
     source: str
     line: int

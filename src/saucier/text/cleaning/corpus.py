@@ -107,14 +107,8 @@ def _sort_lines(file: IO[bytes]) -> Iterator[bytes]:
     yield from (line for _, _, line in found)
 
 
-def write_line(record: dict[str, Any]) -> bytes:
-    """Return a document as a line of a shard: its text, and where it comes from."""
-    kept = {name: record[name] for name in ("text", "source", "line")}
-    return json.dumps(kept, ensure_ascii=False).encode("utf-8") + b"\n"
-
-
 REJECTED = "rejected"
-"""The folder of what was dropped, so that `*.jsonl` beside it is the corpus alone."""
+"""The folder of what was dropped, so that `*.jsonl` next to it is the corpus alone."""
 REJECTED_FILE = "documents.jsonl"
 
 
@@ -162,7 +156,8 @@ class _CorpusWriter:
             dropped = self._repeats(number) or self._shorten_text(number, record)
             if dropped is None:
                 self._tally.after.add(record["text"], record["words"])
-                yield number, write_line(record)
+                kept = {name: record[name] for name in ("text", "source", "line")}
+                yield number, json.dumps(kept, ensure_ascii=False).encode("utf-8") + b"\n"
                 continue
             self._dropped.append((number, dropped))
             found = self._tally.rules[dropped.rule]
@@ -193,7 +188,9 @@ class _CorpusWriter:
         gone = sorted({int(first) + place for first in spans[begin:end, 1] for place in range(self._span)})
         found = self._tally.rules["repeated_spans"]
         found.sentences += len(gone)
-        found.show(_locate(record).example(_list_sentences(page, gone[:self._span]), f"{len(gone)} sentences removed"))
+        starts, ends = [0, *page.sentence_ends], page.sentence_ends
+        shown = " ".join(page.text[starts[number]:ends[number]].strip() for number in gone[:self._span])
+        found.show(_locate(record).example(shown, f"{len(gone)} sentences removed"))
         page.text = record["text"] = remove_sentences(page, set(gone))
         record["words"] = len(page.words)
         if not page.text:
@@ -202,11 +199,6 @@ class _CorpusWriter:
             if fault := judge(page):
                 return Dropped(kind, Fault(f"{fault.reason}, after repeated ones were removed"))
         return None
-
-
-def _list_sentences(page: Page, numbers: Sequence[int]) -> str:
-    starts = [0, *page.sentence_ends]
-    return " ".join(page.text[starts[number]:page.sentence_ends[number]].strip() for number in numbers)
 
 
 def _locate(record: dict[str, Any]) -> Place:

@@ -102,7 +102,7 @@ class Survivors:
 Shingled = Callable[[int], Hashes]
 Alike = Callable[[int, int], bool]
 CANDIDATES = 50
-"""A document is compared with at most so many others that agree with it in one band."""
+"""A document is compared with at most this number of others that agree with it in one band."""
 REMEMBERED = 4096
 """Documents whose runs of words are kept for comparing."""
 
@@ -167,20 +167,15 @@ def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Su
     clusters, shingled = Clusters(len(survivors)), build_shingle_reader(survivors, rule.words)
     more: set[int] = set()
     for keys in buckets:
-        for group in group_documents(keys):
+        edges = np.append(np.flatnonzero(find_run_starts(keys) == np.arange(len(keys))), len(keys))
+        for place in np.flatnonzero(np.diff(edges) > 1):  # documents of keys that occur more than once
+            group = keys["document"][edges[place]:edges[place + 1]].tolist()
             more |= join_clusters(group, clusters, lambda left,
                                   right: compute_jaccard(shingled(left), shingled(right)) >= rule.similarity)
     first = clusters.all_first()
     later = np.flatnonzero(first != np.arange(len(first)))
     found.drop(later, first[later], rule.kind)
     found.unchecked = len(more)
-
-
-def group_documents(keys: Keys) -> Iterator[list[int]]:
-    """Yield the documents of keys that occur more than once."""
-    edges = np.append(np.flatnonzero(find_run_starts(keys) == np.arange(len(keys))), len(keys))
-    for place in np.flatnonzero(np.diff(edges) > 1):
-        yield keys["document"][edges[place]:edges[place + 1]].tolist()
 
 
 def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:

@@ -6,15 +6,18 @@ Axes: W words, N runs of words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from saucier.config.base import Config
 from saucier.text.cleaning.config import (
     AlphabeticWords,
     Bullets,
     Ellipses,
+    FewSentences,
     RepeatedLines,
     RepeatedNgrams,
     RepeatedParagraphs,
@@ -28,46 +31,36 @@ from saucier.text.cleaning.page import ENDLESS, Fault, Hashes, Page, PageJudge, 
 ELLIPSES = ("...", "…")
 
 
-def build_word_count_judge(rule: WordCount) -> PageJudge:
-    """Count words."""
-    return lambda page: check_range("words", len(page.words), rule.least, rule.most)
+Count = Callable[[Page, Any], float]
+"""What a page has of something, by its rule."""
+Bound = Callable[[Any], float]
+COUNTED: Mapping[type[Config], tuple[tuple[str, Count, Bound, Bound], ...]] = {
+    WordCount: (("words", lambda page, _: len(page.words), lambda rule: rule.least, lambda rule: rule.most),),
+    WordLength: (("characters a word", lambda page, _: int(page.lengths.sum()) / max(1, len(page.words)),
+                  lambda rule: rule.least, lambda rule: rule.most),),
+    Symbols: (("hash signs a word", lambda page, _: page.text.count("#") / max(1, len(page.words)),
+               lambda _: 0.0, lambda rule: rule.ratio),
+              ("ellipses a word", lambda page, _: sum(map(page.text.count, ELLIPSES)) / max(1, len(page.words)),
+               lambda _: 0.0, lambda rule: rule.ratio)),
+    Bullets: (("of the lines start with a bullet",
+               lambda page, rule: sum(line.startswith(rule.marks) for line in page.lines) / max(1, len(page.lines)),
+               lambda _: 0.0, lambda rule: rule.share),),
+    Ellipses: (("of the lines end with an ellipsis",
+                lambda page, _: sum(line.endswith(ELLIPSES) for line in page.lines) / max(1, len(page.lines)),
+                lambda _: 0.0, lambda rule: rule.share),),
+    FewSentences: (("sentences", lambda page, _: len(page.sentence_ends), lambda rule: rule.sentences,
+                    lambda _: ENDLESS),),
+}
+"""What is counted for a rule, and between which bounds it has to be."""
 
 
-def build_word_length_judge(rule: WordLength) -> PageJudge:
-    """Average the characters of words."""
+def build_count_judge(rule: Config) -> PageJudge:
+    """Count what the rule is about; the first count out of its bounds is the fault."""
+    counted = [(what, count, least(rule), most(rule)) for what, count, least, most in COUNTED[type(rule)]]
+
     def judge(page: Page) -> Fault | None:
-        mean = int(page.lengths.sum()) / max(1, len(page.words))
-        return check_range("characters a word", mean, rule.least, rule.most)
-
-    return judge
-
-
-def build_symbol_judge(rule: Symbols) -> PageJudge:
-    """Count hash signs and ellipses for each word."""
-    def judge(page: Page) -> Fault | None:
-        words = max(1, len(page.words))
-        signs = page.text.count("#")
-        dots = sum(page.text.count(mark) for mark in ELLIPSES)
-        return (check_range("hash signs a word", signs / words, 0.0, rule.ratio)
-                or check_range("ellipses a word", dots / words, 0.0, rule.ratio))
-
-    return judge
-
-
-def build_bullet_judge(rule: Bullets) -> PageJudge:
-    """Count lines that start with a bullet."""
-    def judge(page: Page) -> Fault | None:
-        found = sum(line.startswith(rule.marks) for line in page.lines)
-        return check_range("of the lines start with a bullet", found / max(1, len(page.lines)), 0.0, rule.share)
-
-    return judge
-
-
-def build_ellipsis_judge(rule: Ellipses) -> PageJudge:
-    """Count lines that end with an ellipsis."""
-    def judge(page: Page) -> Fault | None:
-        found = sum(line.endswith(ELLIPSES) for line in page.lines)
-        return check_range("of the lines end with an ellipsis", found / max(1, len(page.lines)), 0.0, rule.share)
+        faults = (check_range(what, count(page, rule), least, most) for what, count, least, most in counted)
+        return next((fault for fault in faults if fault), None)
 
     return judge
 
@@ -85,7 +78,7 @@ def build_alphabetic_judge(rule: AlphabeticWords) -> PageJudge:
 
 
 def build_stop_word_judge(rule: StopWords) -> PageJudge:
-    """Count which of the commonest words there are; mostly they stand there in lower case, without punctuation."""
+    """Count which of the commonest words there are; mostly they are in lower case, without punctuation."""
     wanted = set(rule.words)
 
     def judge(page: Page) -> Fault | None:
@@ -97,35 +90,26 @@ def build_stop_word_judge(rule: StopWords) -> PageJudge:
     return judge
 
 
-def build_repeated_line_judge(rule: RepeatedLines) -> PageJudge:
-    """Ask how much stands in lines that stood there before."""
-    return lambda page: _build_repetition_judge(page.lines, "lines", rule)
+def build_repetition_judge(rule: RepeatedLines | RepeatedParagraphs) -> PageJudge:
+    """Ask how much is in lines, or in paragraphs (an empty line between), that came before."""
+    name = "lines" if isinstance(rule, RepeatedLines) else "paragraphs"
 
-
-def build_paragraph_judge(rule: RepeatedParagraphs) -> PageJudge:
-    """Ask how much stands in paragraphs (an empty line between) that stood there before."""
     def judge(page: Page) -> Fault | None:
-        if "\n\n" not in page.text:
+        parts = page.lines if name == "lines" else [*filter(None, map(str.strip, page.text.split("\n\n")))]
+        different = set(parts)
+        if len(different) == len(parts):
             return None
-        return _build_repetition_judge([part for part in map(str.strip, page.text.split("\n\n")) if part],
-                                       "paragraphs", rule)
+        characters = sum(map(len, parts))
+        again = characters - sum(map(len, different))
+        return (check_range(f"of the {name} stood there before", 1 - len(different) / len(parts), 0.0, rule.share)
+                or check_range(f"of the characters are in {name} that stood there before", again / characters, 0.0,
+                               rule.characters))
 
     return judge
 
 
-def _build_repetition_judge(parts: Sequence[str], name: str, rule: RepeatedLines | RepeatedParagraphs) -> Fault | None:
-    different = set(parts)
-    if len(different) == len(parts):
-        return None
-    characters = sum(map(len, parts))
-    again = characters - sum(map(len, different))
-    return (check_range(f"of the {name} stood there before", 1 - len(different) / len(parts), 0.0, rule.share)
-            or check_range(f"of the characters are in {name} that stood there before", again / characters, 0.0,
-                           rule.characters))
-
-
 def build_ngram_judge(rule: RepeatedNgrams) -> PageJudge:
-    """Ask how much stands in the commonest n-gram of words, and in n-grams that stood there before.
+    """Ask how much is in the commonest n-gram of words, and in n-grams that came before.
 
     A word in a repeated n-gram is in a repeated shorter one as well, so that longer ones need no counting where the
     share of the shortest is below all limits.
@@ -165,17 +149,13 @@ def count_commonest(words: Hashes, characters: NDArray[np.int64], length: int) -
     most = int(counts.max())
     if most < 2:
         return 0
-    first = int(np.argmax(_mark_among(found, ordered[starts[counts == most]])))
+    few = ordered[starts[counts == most]]  # most often that is one, which is quicker to look for
+    first = int(np.argmax(found == few[0] if len(few) == 1 else np.isin(found, few)))
     return most * int(characters[first:first + length].sum())
 
 
-def _mark_among(values: Hashes, few: Hashes) -> NDArray[np.bool_]:
-    """Tell which values are among a few; most often that is one, which is quicker to see."""
-    return values == few[0] if len(few) == 1 else np.isin(values, few)
-
-
 def count_repeated(words: Hashes, characters: NDArray[np.int64], length: int) -> int:
-    """Count the characters in runs that stood there before, each once. Shapes: words, characters [W]."""
+    """Count the characters in runs that came before, each once. Shapes: words, characters [W]."""
     found = hash_runs(words, length)
     order = np.argsort(found, kind="stable")
     again = order[1:][found[order[1:]] == found[order[:-1]]]

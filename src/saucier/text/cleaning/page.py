@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 WORDS = re.compile(r"\w+")
 REMEMBERED = 1_000_000
-"""Words whose numbers are kept; when there are more, remembering starts anew."""
+"""Words whose numbers are kept; when there are more, remembering starts again."""
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 MIXER = np.uint64(0xBF58476D1CE4E5B9)
 
@@ -67,7 +67,7 @@ FULL_STOPS = re.compile(r"[.!?…。！？]+[\"'”’)\]」』]*(?:(?<=[。！�
 
 
 class Page:
-    """The text of a document as it stands, and views of it. Setting `text` drops the views."""
+    """The text of a document as it is, and views of it. Setting `text` drops the views."""
 
     def __init__(self, text: str) -> None:
         """Start with a raw text."""
@@ -95,7 +95,7 @@ class Page:
 
     @cached_property
     def words(self) -> list[str]:
-        """What stands between white space."""
+        """What is between white space."""
         return self._text.split()
 
     @cached_property
@@ -120,12 +120,12 @@ class Page:
 
     @cached_property
     def sentence_ends(self) -> list[int]:
-        """Where sentences end: behind a full stop, at the end of a line, at the end of the text."""
+        """Where sentences end: after a full stop, at the end of a line, at the end of the text."""
         return find_sentence_ends(self._text)
 
 
 def find_sentence_ends(text: str) -> list[int]:
-    """Return the places in a text behind its sentences, in order. Abbreviations count as ends."""
+    """Return the places in a text after its sentences, in order. Abbreviations count as ends."""
     ends = {match.end() for match in FULL_STOPS.finditer(text)}
     place = text.find("\n")
     while place >= 0:
@@ -176,11 +176,6 @@ def format_number(value: float) -> str:
 ENDLESS = float("inf")
 
 
-def normalize_text(text: str) -> str:
-    """Return a text as it is compared: letter case and white space do not count."""
-    return " ".join(text.lower().split())
-
-
 def compute_exact_key(page: Page) -> tuple[Hashes, Hashes]:
     """Return the key of a whole text. Shapes: two of [1]."""
     lanes = np.frombuffer(hash_text(" ".join(page.lower.split())), np.uint64)
@@ -188,9 +183,9 @@ def compute_exact_key(page: Page) -> tuple[Hashes, Hashes]:
 
 
 def compute_span_keys(page: Page, sentences: int) -> tuple[Hashes, Hashes]:
-    """Return a key for every run of so many sentences, by the number of its first one. Shapes: two of [runs]."""
+    """Return a key for every run of `sentences` sentences, by the number of its first one. Shapes: two of [runs]."""
     ends = page.sentence_ends
-    texts = (normalize_text(page.text[start:end]) for start, end in zip([0, *ends], ends, strict=False))
+    texts = (" ".join(page.text[start:end].lower().split()) for start, end in zip([0, *ends], ends, strict=False))
     lanes = np.frombuffer(b"".join(map(hash_text, texts)), np.uint64).reshape(-1, 2)
     return hash_runs(np.ascontiguousarray(lanes[:, 0]), sentences), hash_runs(np.ascontiguousarray(lanes[:, 1]),
                                                                               sentences)
@@ -200,13 +195,10 @@ def remove_sentences(page: Page, removed: Collection[int]) -> str:
     """Return a text without the sentences of these numbers; an empty line is not left doubled."""
     ends = page.sentence_ends
     pieces = [page.text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    kept = [_line_ends(piece) if number in removed else piece for number, piece in enumerate(pieces)]
+    # the line ends before a sentence stay when it goes
+    kept = ["\n" * piece[:len(piece) - len(piece.lstrip())].count("\n") if number in removed else piece
+            for number, piece in enumerate(pieces)]
     return join_lines([line.strip() for line in "".join(kept).split("\n")])
-
-
-def _line_ends(piece: str) -> str:
-    """Return the line ends before a sentence, which stay when it goes."""
-    return "\n" * piece[:len(piece) - len(piece.lstrip())].count("\n")
 
 
 def join_lines(lines: list[str]) -> str:

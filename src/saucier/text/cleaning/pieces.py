@@ -94,18 +94,14 @@ def read_sorted_buckets(parts: Sequence[KeyPart], dropped: NDArray[np.int64], sc
     files = [(scratch / f"bucket-{number:05}").open("w+b") for number in range(1 << bits)]
     for part in parts:
         for keys in part.blocks(dropped):
-            _distribute_keys(keys, files, bits)
+            buckets = keys["key"] >> np.uint64(64 - bits)
+            for bucket in np.unique(buckets):
+                files[int(bucket)].write(keys[buckets == bucket].tobytes())
     for file in files:
         file.seek(0)
         yield _sort_keys([np.frombuffer(file.read(), KEY)])
         file.close()
         Path(file.name).unlink()
-
-
-def _distribute_keys(keys: Keys, files: Sequence[IO[bytes]], bits: int) -> None:
-    numbers = keys["key"] >> np.uint64(64 - bits)
-    for number in np.unique(numbers):
-        files[int(number)].write(keys[numbers == number].tobytes())
 
 
 def _sort_keys(blocks: Sequence[Keys]) -> Keys:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
 from saucier.text.cleaning.config import (
     AlphabeticWords,
@@ -43,29 +45,23 @@ from saucier.text.cleaning.config import (
 )
 from saucier.text.cleaning.gopher import (
     build_alphabetic_judge,
-    build_bullet_judge,
-    build_ellipsis_judge,
+    build_count_judge,
     build_ngram_judge,
-    build_paragraph_judge,
-    build_repeated_line_judge,
+    build_repetition_judge,
     build_stop_word_judge,
-    build_symbol_judge,
-    build_word_count_judge,
-    build_word_length_judge,
 )
 from saucier.text.cleaning.page import (
-    ENDLESS,
     WORDS,
     Fault,
     Hashes,
     Page,
     PageJudge,
-    check_range,
     hash_runs,
     hash_words,
 )
 from saucier.text.reading.sources import SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import read_rows
+from saucier.text.rows.batch import mark_members
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]", re.IGNORECASE)
 LineJudge = Callable[[str], str | None]
@@ -78,7 +74,8 @@ def build_line_judge(rule: LineRule) -> LineJudge:
         case Citations():
             return remove_citations
         case LongWords(characters=characters):
-            return lambda line: line if len(line) <= characters or _longest(line) <= characters else None
+            return lambda line: None if len(line) > characters and any(
+                len(word) > characters for word in line.split()) else line
         case TerminalPunctuation(marks=marks, not_marks=not_marks):
             return lambda line: line if line.endswith(marks) and not line.endswith(not_marks) else None
         case ShortLines(words=words):
@@ -90,10 +87,6 @@ def build_line_judge(rule: LineRule) -> LineJudge:
 def remove_citations(line: str) -> str:
     """Return a line without the marks of citations and editing."""
     return CITATION.sub("", line).strip() if "[" in line else line
-
-
-def _longest(line: str) -> int:
-    return max(map(len, line.split()), default=0)
 
 
 def _without(phrases: tuple[str, ...]) -> LineJudge:
@@ -156,19 +149,13 @@ def build_contamination_judge(rule: Contamination) -> PageJudge:
 
     def judge(page: Page) -> Fault | None:
         for length, known in forbidden.runs.items():
-            found = np.flatnonzero(_in_sorted(hash_runs(page.token_hashes, length), known))
+            found = np.flatnonzero(mark_members(hash_runs(page.token_hashes, length), known))
             if len(found):
                 words = " ".join(page.tokens[found[0]:found[0] + length])
                 return Fault(f"shares {length} words with the evaluation text: {words!r}")
         return None
 
     return judge
-
-
-def _in_sorted(values: Hashes, known: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = known[places] == values
-    return found
 
 
 def read_forbidden_runs(rule: Contamination) -> Forbidden:
@@ -204,52 +191,10 @@ def _read_texts(source: SourceFile) -> Iterator[str]:
         yield from (cell for cell in row.cells.values() if isinstance(cell, str))
 
 
-def build_page_judge(rule: PageRule) -> PageJudge:
-    """Return the function that asks what a rule says. Raises `InputError` where a file or an extra is missing."""
-    match rule:
-        case LoremIpsum(phrases=phrases) | CurlyBrackets(phrases=phrases):
-            return build_phrase_judge(phrases)
-        case BadWords(file=file):
-            return build_bad_word_judge(file)
-        case FewSentences(sentences=sentences):
-            return build_sentence_judge(sentences)
-        case Language():
-            return build_language_judge(rule)
-        case Contamination():
-            return build_contamination_judge(rule)
-        case _:
-            return _build_quality_judge(rule)
-
-
-def _build_quality_judge(rule: WordCount | WordLength | Symbols | Bullets | Ellipses | AlphabeticWords | StopWords
-                         | RepeatedLines | RepeatedParagraphs | RepeatedNgrams) -> PageJudge:
-    match rule:
-        case WordCount():
-            return build_word_count_judge(rule)
-        case WordLength():
-            return build_word_length_judge(rule)
-        case Symbols():
-            return build_symbol_judge(rule)
-        case Bullets():
-            return build_bullet_judge(rule)
-        case Ellipses():
-            return build_ellipsis_judge(rule)
-        case AlphabeticWords():
-            return build_alphabetic_judge(rule)
-        case StopWords():
-            return build_stop_word_judge(rule)
-        case RepeatedLines():
-            return build_repeated_line_judge(rule)
-        case RepeatedParagraphs():
-            return build_paragraph_judge(rule)
-        case RepeatedNgrams():
-            return build_ngram_judge(rule)
-
-
-def build_phrase_judge(phrases: tuple[str, ...]) -> PageJudge:
+def build_phrase_judge(rule: LoremIpsum | CurlyBrackets) -> PageJudge:
     """Drop what holds one of some phrases, which are written in lower case."""
     def judge(page: Page) -> Fault | None:
-        for phrase in phrases:
+        for phrase in rule.phrases:
             place = page.lower.find(phrase)
             if place >= 0:
                 return Fault(f"holds {phrase!r}", page.lower.count("\n", 0, place) + 1)
@@ -258,28 +203,18 @@ def build_phrase_judge(phrases: tuple[str, ...]) -> PageJudge:
     return judge
 
 
-def build_sentence_judge(sentences: int) -> PageJudge:
-    """Drop what has few sentences."""
-    return lambda page: check_range("sentences", len(page.sentence_ends), sentences, ENDLESS)
-
-
-def compile_phrase(phrase: str) -> re.Pattern[str]:
-    """Return what finds a phrase between word ends, whatever white space is between its words."""
-    words = r"\s+".join(map(re.escape, phrase.split()))
-    return re.compile(rf"(?<!\w){words}(?!\w)")
-
-
-def build_bad_word_judge(file: str) -> PageJudge:
+def build_bad_word_judge(rule: BadWords) -> PageJudge:
     """Drop what holds a listed word on its own, or a listed phrase between word ends.
 
     Raises `InputError` where the list cannot be read, or is empty.
     """
-    listed = {" ".join(line.lower().split()) for source in find_sources([file])
+    listed = {" ".join(line.lower().split()) for source in find_sources([rule.file])
               for _, line in read_lines(source)} - {""}
     if not listed:
-        raise InputError("lists no bad word", where=file, remedy="write one on each line, or leave the rule out")
+        raise InputError("lists no bad word", where=rule.file, remedy="write one on each line, or leave the rule out")
     words = {entry for entry in listed if WORDS.fullmatch(entry)}
-    phrases = [(entry, compile_phrase(entry)) for entry in sorted(listed - words)]
+    spaced = {entry: r"\s+".join(map(re.escape, entry.split())) for entry in sorted(listed - words)}
+    phrases = [(entry, re.compile(rf"(?<!\w){pattern}(?!\w)")) for entry, pattern in spaced.items()]
 
     def judge(page: Page) -> Fault | None:
         if found := sorted(words.intersection(page.tokens)):
@@ -290,3 +225,19 @@ def build_bad_word_judge(file: str) -> PageJudge:
         return None
 
     return judge
+
+
+BUILDERS: Mapping[type[Config], Callable[[Any], PageJudge]] = {
+    LoremIpsum: build_phrase_judge, CurlyBrackets: build_phrase_judge, BadWords: build_bad_word_judge,
+    Language: build_language_judge, Contamination: build_contamination_judge, FewSentences: build_count_judge,
+    WordCount: build_count_judge, WordLength: build_count_judge, Symbols: build_count_judge,
+    Bullets: build_count_judge, Ellipses: build_count_judge, AlphabeticWords: build_alphabetic_judge,
+    StopWords: build_stop_word_judge, RepeatedLines: build_repetition_judge,
+    RepeatedParagraphs: build_repetition_judge, RepeatedNgrams: build_ngram_judge,
+}
+"""What builds the function that asks what a rule says."""
+
+
+def build_page_judge(rule: PageRule) -> PageJudge:
+    """Return the function that asks what a rule says. Raises `InputError` where a file or an extra is missing."""
+    return BUILDERS[type(rule)](rule)

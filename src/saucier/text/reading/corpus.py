@@ -28,17 +28,17 @@ Part = Literal["train", "held_out"]
 HeldOutTest = Callable[[int], bool]
 """Tells whether document (or pair) number n is held out."""
 Measure = Callable[[int | None], tuple[int, int]]
-"""Counts documents, stopping behind so many, and their characters (pairs count as one character each)."""
+"""Counts documents, stopping after a number of them, and their characters (pairs count as one character each)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPoint:
-    """The place (in characters, or pairs) behind which everything is held out."""
+    """The place (in characters, or pairs) after which everything is held out."""
 
     at: int
 
     def documents(self, documents: Iterator[Document], part: Part) -> Iterator[Document]:
-        """Give the documents before or behind the cut; one that it goes through is parted at a line end."""
+        """Give the documents before or after the cut; one that it goes through is parted at a line end."""
         end = 0
         renumber = 0
         for document in documents:
@@ -163,7 +163,7 @@ class TextCorpus(SplitData[Document]):
         self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
 
     def _measure(self, most: int | None) -> tuple[int, int]:
-        """Count documents (stopping behind `most`) and characters."""
+        """Count documents (stopping after `most`) and characters."""
         documents = characters = 0
         for document in _read_data_documents(self.data, self.data.files, self._own, Counts()):
             documents += document.part == 0
@@ -196,7 +196,7 @@ class PairCorpus(SplitData[Pair]):
 
     `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those of
     one side; `how` says in words what is held out. Where languages are told, `train` and `held_out` have each pair both
-    ways (as the data says), and no text of a held-out pair stands in a pair of `train`, whatever its table.
+    ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
     """
 
     def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
@@ -317,7 +317,7 @@ def _read(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -
 
 def _read_synthetic(data: PairData, synthetic: SyntheticPairs, counts: Counts,
                     skip: Callable[[Pair], bool]) -> Iterator[Pair]:
-    """Read synthetic pairs, each source behind the tag where there is one. Their columns may be called otherwise."""
+    """Read synthetic pairs, each source after the tag where there is one. Their columns may be called otherwise."""
     named = data.source is not None and set(list_columns(find_sources(synthetic.files)[0])) >= {data.source,
                                                                                                 data.target}
     source, target = (data.source, data.target) if named else (None, None)

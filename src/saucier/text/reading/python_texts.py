@@ -28,7 +28,7 @@ def read_python_documentation(counts: Counts | None = None) -> Iterator[Document
     """Yield a document per help topic and per module: its docstrings in the order of the source, an empty line between.
 
     A paragraph that was seen before is skipped and counted, since topic pages quote each other at length: text that is
-    held out must not stand in the training text as well. So is a module whose source this Python cannot parse.
+    held out must not be in the training text as well. So is a module whose source this Python cannot parse.
     Errors: `InputError` where this Python has no source files.
     """
     counts = counts if counts is not None else Counts()
@@ -70,7 +70,9 @@ def _topics_and_modules(counts: Counts) -> Iterator[tuple[str, list[str]]]:
         yield f"topic {name}", [text.strip()]
     for name, path in list_modules():
         if path != find_topics_file():
-            yield name, _collect_docstrings(path, counts)
+            nodes = [node for node in ast.walk(parse_module(path, counts)) if isinstance(node, DOCUMENTED)]
+            found = map(ast.get_docstring, nodes)
+            yield name, [text.strip() for text in found if text and text.strip()]
 
 
 def read_help_topics() -> dict[str, str]:
@@ -108,12 +110,6 @@ def _parse_topics(path: Path) -> dict[str, str]:
             topics: dict[str, str] = ast.literal_eval(statement.value)
             return topics
     return {}
-
-
-def _collect_docstrings(path: Path, counts: Counts) -> list[str]:
-    tree = parse_module(path, counts)
-    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, DOCUMENTED))
-    return [text.strip() for text in found if text and text.strip()]
 
 
 def parse_module(path: Path, counts: Counts) -> ast.Module:
@@ -166,21 +162,14 @@ def _all_heads() -> tuple[tuple[Pair, ...], Counts]:
     for name, path in list_modules():
         counts.files += 1
         for node in ast.walk(parse_module(path, counts)):
-            if isinstance(node, Function) and (paragraph := find_first_paragraph(node)):
-                pair = Pair(write_head(node), paragraph, f"{name}, line {node.lineno}")
+            if not isinstance(node, Function):
+                continue
+            paragraph = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+            if paragraph and not paragraph.startswith(EXAMPLE):
+                parameters = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+                pair = Pair(f"{node.name}({', '.join(parameters)})", paragraph, f"{name}, line {node.lineno}")
                 new = not seen.intersection((pair.source, pair.target))
                 seen.update((pair.source, pair.target))
                 counts.duplicates += not new
                 pairs += [pair] if new else []
     return tuple(pairs), counts
-
-
-def write_head(node: Function) -> str:
-    """Return a function's name and the names of its parameters: `get(self, key)`."""
-    return f"{node.name}({', '.join(argument.arg for argument in (*node.args.posonlyargs, *node.args.args))})"
-
-
-def find_first_paragraph(node: Function) -> str:
-    """Return what the documentation of a function begins with, in one line; nothing where that is an example."""
-    text = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
-    return "" if text.startswith(EXAMPLE) else text

@@ -152,7 +152,7 @@ def read_blocks(source: SourceFile) -> Iterator[str]:
 
 
 def _byte_blocks(source: SourceFile) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, bytes), cut behind a line end, or else before the last unfinished UTF-8 character."""
+    """Yield (offset, bytes), cut after a line end, or else before the last unfinished UTF-8 character."""
     with open_bytes(source) as stream:
         offset, rest, chunk = 0, b"", stream.read(BLOCK)
         while chunk:

@@ -34,11 +34,12 @@ def read_rows(source: SourceFile, columns: Sequence[str] | None) -> Iterator[Tab
     """
     match source.format:
         case "jsonl":
-            return _jsonl(source)
+            return (TableRow(_json_object(line, number, source), number) for number, line in read_lines(source)
+                    if line.strip())
         case "csv":
-            return _csv(source)
+            return _with_header(_csv_cells(source), source)
         case "tsv":
-            return _tsv(source)
+            return _with_header(((number, line.split("\t")) for number, line in read_lines(source) if line), source)
         case "parquet":
             return _parquet(source, columns)
         case "txt":
@@ -77,12 +78,6 @@ def make_missing_column_error(column: str, known: list[str], where: str) -> Inpu
     return InputError(f"no column {column!r}{listed}", where=where, remedy=close.replace("known", "columns"))
 
 
-def _jsonl(source: SourceFile) -> Iterator[TableRow]:
-    for number, line in read_lines(source):
-        if line.strip():
-            yield TableRow(_json_object(line, number, source), number)
-
-
 def _json_object(line: str, number: int, source: SourceFile) -> dict[str, Any]:
     where = f"{source.name}, line {number}"
     try:
@@ -95,21 +90,10 @@ def _json_object(line: str, number: int, source: SourceFile) -> dict[str, Any]:
     except ValueError as error:  # a number of thousands of digits
         raise InputError(f"not readable JSON: {error}", where=where, remedy="write such a number as a text") from error
     if not isinstance(value, dict):
-        raise InputError(f"holds a JSON {_json_kind(value)}, not an object", where=where,
+        kind = {list: "array", str: "string", bool: "true or false", type(None): "null"}.get(type(value), "number")
+        raise InputError(f"holds a JSON {kind}, not an object", where=where,
                          remedy='write one object per line, such as {"text": "..."}')
     return value
-
-
-def _json_kind(value: object) -> str:
-    return {list: "array", str: "string", bool: "true or false", type(None): "null"}.get(type(value), "number")
-
-
-def _tsv(source: SourceFile) -> Iterator[TableRow]:
-    return _with_header(((number, line.split("\t")) for number, line in read_lines(source) if line), source)
-
-
-def _csv(source: SourceFile) -> Iterator[TableRow]:
-    return _with_header(_csv_cells(source), source)
 
 
 def _csv_cells(source: SourceFile) -> Iterator[tuple[int, list[str]]]:
@@ -172,14 +156,11 @@ def _parquet(source: SourceFile, columns: Sequence[str] | None) -> Iterator[Tabl
         if column not in names:
             raise make_missing_column_error(column, names, source.name)
     number, batches = 0, file.iter_batches(batch_size=PARQUET_ROWS, columns=list(columns) if columns else None)
-    while (found := _parquet_rows(batches, source)) is not None:
-        for cells in found:
-            number += 1
-            yield TableRow(cells, number)
-
-
-def _parquet_rows(batches: Iterator[Any], source: SourceFile) -> list[dict[str, Any]] | None:
-    """Read the next rows; None at the end. Raises `InputError` for damaged ones."""
-    with _whole(source):
-        batch = next(batches, None)
-        return None if batch is None else batch.to_pylist()
+    while True:
+        with _whole(source):
+            batch = next(batches, None)
+            cells = None if batch is None else batch.to_pylist()
+        if cells is None:
+            return
+        yield from map(TableRow, cells, range(number + 1, number + 1 + len(cells)))
+        number += len(cells)

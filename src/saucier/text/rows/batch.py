@@ -11,7 +11,7 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Rows:
     documents: Ints
     """A number per document, equal for tokens that may attend to each other; -1 at padding."""
     positions: Ints
-    """Positions counted anew from 0 at every document start; 0 at padding."""
+    """Positions counted again from 0 at every document start; 0 at padding."""
     segments: Ints
     """Token types: 0, or 1 in the second text of a sentence pair."""
     context: Ints
@@ -135,6 +135,7 @@ class Batches(Protocol[R_co]):
 
     def __getitem__(self, step: int) -> R_co:
         """Give the whole batch of one step."""
+        return self.rows(step)
 
 
 def compute_padding_share(counts: Mapping[str, int]) -> float:
@@ -176,7 +177,7 @@ class DrawnRows:
 
 
 class ShuffledRowOrder:
-    """The order in which rows come, shuffled anew in every epoch; a pure function of (seed, step)."""
+    """The order in which rows come, shuffled again in every epoch; a pure function of (seed, step)."""
 
     def __init__(self, count: int, *, batch: int, seed: int) -> None:
         """Let `count` rows come, `batch` at a step."""
@@ -233,7 +234,7 @@ def pack_texts(lengths: Ints, room: int) -> list[Ints]:
 
 @dataclass(frozen=True, slots=True)
 class PackedTexts:
-    """Where the tokens of one side stand in rows that several texts share. Shapes: [R, L] each."""
+    """Where the tokens of one side are in rows that several texts share. Shapes: [R, L] each."""
 
     text: Ints
     """The text of each token; PADDING where there is none."""
@@ -242,10 +243,10 @@ class PackedTexts:
 
     @classmethod
     def of(cls, bins: Sequence[Ints], lengths: Ints) -> PackedTexts:
-        """Put the texts of each row one behind another. Shapes: lengths [N]."""
+        """Put the texts of each row one after another. Shapes: lengths [N]."""
         texts = [np.repeat(row, lengths[row]) for row in bins]
         places = [np.concatenate([np.arange(length) for length in lengths[row]]) for row in bins]
-        return cls(_fill_rows(texts, PADDING), _fill_rows(places, 0))
+        return cls(pad_ids(texts, PADDING)[0], pad_ids(places, 0)[0])
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -253,14 +254,25 @@ class PackedTexts:
         return np.not_equal(self.text, PADDING)
 
     def taken(self, values: Ints, fill: int) -> Ints:
-        """Return what stands at the tokens of texts. Shapes: [N, longest] -> [R, L]."""
+        """Return what is at the tokens of texts. Shapes: [N, longest] -> [R, L]."""
         return np.where(self.mask, values[self.text, self.place], fill)
 
 
-def _fill_rows(rows: Sequence[Ints], fill: int) -> Ints:
-    found = np.full((len(rows), max(map(len, rows), default=1)), fill, dtype=np.int64)
+def pad_ids(rows: Sequence[Ints], filler: int) -> tuple[Ints, Ints]:
+    """Put rows of unequal length into one array, one place wide at least. Shapes: -> [B, longest], [B] lengths."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    found = np.full((len(rows), int(lengths.max(initial=1))), filler, dtype=np.int64)
     for line, values in zip(found, rows, strict=True):
         line[:len(values)] = values
+    return found, lengths
+
+
+def mark_members(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which values are among `known`, which grow; a large list of them stays on the disk. Shapes: any -> same."""
+    if not len(known):
+        return np.zeros(values.shape, dtype=np.bool_)
+    places = np.searchsorted(known, values)
+    found: NDArray[np.bool_] = known[np.minimum(places, len(known) - 1)] == values
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.text.rows.batch import PADDING, Ints, PairRows, Rows, make_generator, take_share
+from saucier.text.rows.batch import PADDING, Ints, PairRows, Rows, make_generator, pad_ids, take_share
 from saucier.text.rows.store import PairStore, TokenStore
 
 TooLong = Literal["truncate", "drop"]
@@ -23,7 +23,7 @@ TooLong = Literal["truncate", "drop"]
 
 @dataclass(frozen=True, slots=True)
 class TextEnds:
-    """How a text ends, and what stands behind it."""
+    """How a text ends, and what comes after it."""
 
     last: int | None = None
     """The id of the token that ends a text: where a text that has it is cut, it stays at the end."""
@@ -120,12 +120,7 @@ def _cut_batches(lengths: Ints, limits: BatchLimits) -> Ints:
 
 def pad_texts(store: TokenStore, items: Ints, length: int | None, ends: TextEnds) -> tuple[Ints, Ints]:
     """Read texts and fill them up to the longest. Shapes: items [B]; gives tokens [B, L] and lengths [B]."""
-    texts = [_cut(store.document(int(item)), length, ends) for item in items]
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    tokens = np.full((len(texts), int(lengths.max(initial=1))), ends.pad, dtype=np.int64)
-    for row, text in zip(tokens, texts, strict=True):
-        row[:len(text)] = text
-    return tokens, lengths
+    return pad_ids([_cut(store.document(int(item)), length, ends) for item in items], ends.pad)
 
 
 def _cut(text: Ints, length: int | None, ends: TextEnds) -> Ints:
@@ -195,7 +190,7 @@ class BucketedPairs(BucketedBatches[PairRows]):
     """Endless batches of pairs of about equal lengths. Source: Vaswani et al. 2017, §5.1, arXiv:1706.03762."""
 
     def __init__(self, store: PairStore, limits: BatchLimits, *, seed: int = 0, times: Ints | None = None) -> None:
-        """Plan batches over the pairs of `store`, each of which comes so many `times` [N] in an epoch.
+        """Plan batches over the pairs of `store`, each of which comes `times` [N] in an epoch.
 
         Errors: `InputError` where every pair would be dropped.
         """

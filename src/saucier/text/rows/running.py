@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.text.rows.batch import (
     PADDING,
+    Batches,
     Ints,
     PackedTexts,
     Rows,
     ShuffledRowOrder,
     make_generator,
+    mark_members,
     pack_texts,
     scale_batch,
     take_share,
@@ -27,10 +28,10 @@ from saucier.text.rows.batch import (
 from saucier.text.rows.store import TokenStore
 
 
-class PackedBatches:
+class PackedBatches(Batches[Rows]):
     """Endless shuffled rows of a store, without padding.
 
-    Every epoch lays the row borders anew (by a random shift, the text taken as a ring) and shuffles the rows, so that
+    Every epoch lays the row borders again (by a random shift, the text taken as a ring) and shuffles the rows, so that
     every token comes exactly once, but for the last row, which reads over the end into the beginning.
     """
 
@@ -38,7 +39,7 @@ class PackedBatches:
                  shift: bool = True) -> None:
         """Cut `store` into rows of `length` tokens, `batch` of them for each step.
 
-        `overlap`: so many tokens of the next row are added to each; with 1 (causal language models) every token is a
+        `overlap`: tokens of the next row are added to each; with 1 (causal language models) every token is a
         target once. `shift`: off keeps the row borders the same in all epochs (static masks).
         """
         self._store, self._length, self._seed, self._overlap, self._shift = store, length, seed, overlap, shift
@@ -68,10 +69,6 @@ class PackedBatches:
         places = starts[:, None] + np.arange(self._length + self._overlap)
         return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=draw.numbers,
                         item=draw.items)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 class PackedEvaluation:
@@ -139,14 +136,8 @@ def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item:
     return Rows(tokens=tokens, documents=np.where(padding, PADDING, documents),
                 positions=np.where(padding, 0, positions), segments=np.zeros_like(tokens),
                 context=context.astype(np.int64), sentence_label=np.zeros(len(places), dtype=np.int64),
-                row=row, item=item, sentence_starts=mark_places(inside, store.sentences) & ~padding
+                row=row, item=item, sentence_starts=mark_members(inside, store.sentences) & ~padding
                 if len(store.sentences) else None)
-
-
-def mark_places(places: Ints, marks: Ints) -> NDArray[np.bool_]:
-    """Say which places are marked; `marks` grow, and a large list of them stays on the disk. Shapes: [B, L] -> same."""
-    found = np.searchsorted(marks, places)
-    return np.equal(marks[np.minimum(found, len(marks) - 1)], places)
 
 
 def number_documents(document: Ints) -> tuple[Ints, Ints]:
@@ -161,18 +152,18 @@ def number_documents(document: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(starts, axis=1) - 1, place - begin
 
 
-class ConsecutiveBatches:
+class ConsecutiveBatches(Batches[Rows]):
     """Endless rows of a store, each a piece of the stretch that its number in the batch reads.
 
-    Every epoch turns the text, taken as a ring, by a random shift, and all stretches begin anew. What is read at a step
-    is a pure function of (seed, step). Source: Dai et al. 2019, code release (an ordered iterator), which does not
+    Every epoch turns the text, taken as a ring, by a random shift; all stretches begin again. What is read at a step is
+    a pure function of (seed, step). Source: Dai et al. 2019, code release (an ordered iterator), which does not
     shift.
     """
 
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0) -> None:
         """Cut `store` into `batch` stretches, and each into pieces of `length` tokens.
 
-        `overlap`: so many tokens of the next piece are added to each; with 1 every token is a target once.
+        `overlap`: tokens of the next piece are added to each; with 1 every token is a target once.
         """
         self._store, self._length, self._batch, self._seed, self._overlap = store, length, batch, seed, overlap
         self._pieces = -(-len(store.tokens) // (length * batch))
@@ -198,10 +189,6 @@ class ConsecutiveBatches:
         places = shift + items[:, None] * self._length + np.arange(self._length + self._overlap)
         found = cut_rows(self._store, places, context=np.full(len(items), self._overlap), row=numbers, item=items)
         return replace(found, continues=np.full(len(items), piece > 0))
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 class ConsecutiveEvaluation:
@@ -242,8 +229,8 @@ class ConsecutiveEvaluation:
         return replace(found, continues=np.full(len(items), step > 0))
 
 
-class DocumentBatches:
-    """Endless rows of a store that begin with a document and end with one, shuffled anew in every epoch.
+class DocumentBatches(Batches[Rows]):
+    """Endless rows of a store that begin with a document and end with one, shuffled again in every epoch.
 
     What a row has left is padded. A document that is longer than a row is divided: into rows that are full, and a rest
     that may share one. Source: Ding et al. 2024, §2, arXiv:2404.10830.
@@ -252,7 +239,7 @@ class DocumentBatches:
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0) -> None:
         """Lay `store` into rows of `length` + `overlap` tokens.
 
-        `batch`: rows, if all were full; there are more of them where they are not. `overlap`: so many tokens of a
+        `batch`: rows, if all were full; there are more of them where they are not. `overlap`: tokens of a
         divided document's next piece are added to each; with 1 every token but a document's first is a target once.
         """
         self._store, self._length, self._overlap = store, length, overlap
@@ -286,10 +273,6 @@ class DocumentBatches:
         draw = self._order.draw(step, rank, world)
         return self._read_rows(draw.items, draw.numbers)
 
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
-
     def _read_rows(self, items: Ints, numbers: Ints) -> Rows:
         """Read the rows `items`. Shapes: items, numbers [B]."""
         bins = [self._bins[item] for item in items]
@@ -301,7 +284,7 @@ class DocumentBatches:
                     positions=shared.place, segments=np.zeros_like(tokens),
                     context=np.full(len(items), self._overlap, dtype=np.int64),
                     sentence_label=np.zeros(len(items), dtype=np.int64), row=numbers, item=items,
-                    sentence_starts=mark_places(places, self._store.sentences) & shared.mask
+                    sentence_starts=mark_members(places, self._store.sentences) & shared.mask
                     if len(self._store.sentences) else None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.text.rows.batch import Ints, Rows, ShuffledRowOrder, make_generator, scale_batch
+from saucier.text.rows.batch import Batches, Ints, Rows, ShuffledRowOrder, make_generator, pad_ids, scale_batch
 from saucier.text.rows.bucketed import make_text_rows
 from saucier.text.rows.kinds import RowKind, RowRequest
 from saucier.text.rows.store import TokenStore
@@ -53,8 +53,8 @@ SENTENCE_ROW_SPECIALS = 2
 """Places of a row that [CLS] and [SEP] take."""
 
 
-class SentenceBatches:
-    """Endless rows `[CLS] sentences [SEP]`, shuffled anew in every epoch; their borders stay.
+class SentenceBatches(Batches[Rows]):
+    """Endless rows `[CLS] sentences [SEP]`, shuffled again in every epoch; their borders stay.
 
     Rows that go on into the next document have a further [SEP] between both, and all of a row sees itself.
     Source: Liu et al. 2019, §4.2 and table 2, arXiv:1907.11692.
@@ -97,16 +97,8 @@ class SentenceBatches:
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         draw = self._order.draw(step, rank, world)
-        made = [self._row(int(item)) for item in draw.items]
-        lengths = np.array([len(one) for one in made], dtype=np.int64)
-        tokens = np.zeros((len(made), int(lengths.max(initial=1))), dtype=np.int64)
-        for number, one in enumerate(made):
-            tokens[number, :len(one)] = one
+        tokens, lengths = pad_ids([self._row(int(item)) for item in draw.items], 0)
         return make_text_rows(tokens, lengths, row=draw.numbers, item=draw.items)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
     def _row(self, chunk: int) -> Ints:
         """Read one row, with its special tokens."""
@@ -121,8 +113,8 @@ SENTENCE_PAIR_SPECIALS = 3
 """Places of a row that [CLS] and two [SEP] take."""
 
 
-class SentencePairBatches:
-    """Endless rows `[CLS] A [SEP] B [SEP]`, a chunk of a document each, shuffled anew in every epoch.
+class SentencePairBatches(Batches[Rows]):
+    """Endless rows `[CLS] A [SEP] B [SEP]`, a chunk of a document each, shuffled again in every epoch.
 
     The other rows have a piece of another document for B (next-sentence prediction), or A and B swapped (sentence
     order; Lan et al. 2020, §3.1, arXiv:1909.11942).
@@ -136,7 +128,7 @@ class SentencePairBatches:
                  seed: int = 0, where: str = "data") -> None:
         """Pair the sentences of `store` (written with `sentences=True`) into rows of at most `length` tokens.
 
-        A second piece from elsewhere also stands behind a chunk of a single sentence, always; where the pieces would be
+        A second piece from elsewhere also comes after a chunk of a single sentence, always; where the pieces would be
         swapped, such chunks are left out.
         `batch`: rows, if all were full; there are more of them where they are two single sentences.
         `where`: the key path of the text, for errors.
@@ -183,7 +175,7 @@ class SentencePairBatches:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows of an epoch and of a batch, the documents, tokens and units (sentences, long ones cut) behind them.
+        """Rows of an epoch and of a batch, the documents, tokens and units (long sentences cut) of them.
 
         `single`: chunks of one unit; `left_out`: those of them that are not used.
         """
@@ -197,10 +189,6 @@ class SentencePairBatches:
         made = [self._row(int(item), make_generator(self._seed, step, int(number), 2))
                 for item, number in zip(draw.items, draw.numbers, strict=True)]
         return self._pad_pairs(made, draw.numbers, draw.items)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
     def _row(self, chunk: int, random: np.random.Generator) -> tuple[Ints, Ints, bool]:
         """Draw one pair. Gives A, B and whether B is a wrong one."""
@@ -227,14 +215,11 @@ class SentencePairBatches:
         return self._read(first, find_last_unit(self._units, first, int(self._document_units[other + 1]), room))
 
     def _pad_pairs(self, made: list[tuple[Ints, Ints, bool]], row: Ints, item: Ints) -> Rows:
-        lengths = np.array([len(first) + len(second) + SENTENCE_PAIR_SPECIALS for first, second, _ in made],
-                           dtype=np.int64)
-        tokens = np.zeros((len(made), int(lengths.max(initial=1))), dtype=np.int64)
-        segments = np.zeros_like(tokens)
-        for number, (first, second, _) in enumerate(made):
-            text = np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
-            tokens[number, :len(text)] = text
-            segments[number, len(first) + 2:len(text)] = 1
+        tokens, lengths = pad_ids([np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
+                                   for first, second, _ in made], 0)
+        second_starts = np.array([[len(first) + 2] for first, *_ in made])
+        place = np.arange(tokens.shape[1])
+        segments = ((place >= second_starts) & (place < lengths[:, None])).astype(np.int64)
         rows = make_text_rows(tokens, lengths, row=row, item=item)
         is_random = np.array([drawn for *_, drawn in made], dtype=np.int64)
         return replace(rows, segments=segments, sentence_label=is_random)

@@ -286,7 +286,7 @@ def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
 
 
 def find_sentence_starts(text: str) -> list[int]:
-    """Find where sentences start: at the beginning, and behind `.`, `!`, `?` and line ends, in any language."""
+    """Find where sentences start: at the beginning, and after `.`, `!`, `?` and line ends, in any language."""
     return [0, *(match.end() for match in SENTENCE_END.finditer(text))]
 
 
@@ -316,23 +316,20 @@ def _encode_pieces(documents: Iterable[Document], tokenizer: Tokenizer, sentence
 
 def encode_sentences(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Encode sentence by sentence, so that a sentence starts with a token of its own. Gives ids and sentence starts."""
-    cut = [_split_sentences(text) for text in texts]
+    starts = [find_sentence_starts(text) for text in texts]
+    cut = [[text[start:end] for start, end in zip(each, [*each[1:], len(text)], strict=True)]
+           for text, each in zip(texts, starts, strict=True)]
     encoded = iter(tokenizer.encode_batch([one for text in cut for one in text], add_special_tokens=False))
     result = []
     for sentences in cut:
         ids: list[int] = []
-        starts = []
+        places: list[int] = []
         for _ in sentences:
             sentence = next(encoded)
-            starts += [len(ids)] if sentence else []
+            places += [len(ids)] if sentence else []
             ids += sentence
-        result.append((ids, starts))
+        result.append((ids, places))
     return result
-
-
-def _split_sentences(text: str) -> list[str]:
-    starts = find_sentence_starts(text)
-    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
 def _count_unknown(ids: list[int], tokenizer: Tokenizer) -> int:

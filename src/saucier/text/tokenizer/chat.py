@@ -123,7 +123,7 @@ def build_sandbox() -> Environment:
         tags = {"generation"}  # noqa: RUF012  # Jinja's own declaration
 
         def parse(self, parser: Any) -> nodes.Node | list[nodes.Node]:
-            """Give what stands inside."""
+            """Give what is inside."""
             next(parser.stream)
             return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
@@ -249,7 +249,7 @@ def estimate_result(name: str, values: Sequence[Any], sizes: Sequence[int], numb
             return sum(sizes) + largest[0] * max(number, *map(len, texts[1:]), 0, 0)
         case "format" if texts:
             return len(texts[0]) + texts[0].count("{") * (find_widest(texts[0]) + number + largest[0])
-        case "join":  # a list of texts, and what stands between them
+        case "join":  # a list of texts, and what is between them
             return sum(sizes) + max((len(value) for value in values if isinstance(value, list | tuple | dict | range)),
                                     default=largest[0] if largest else 0) * max(map(len, texts), default=0)
         case _:
@@ -257,7 +257,7 @@ def estimate_result(name: str, values: Sequence[Any], sizes: Sequence[int], numb
 
 
 def find_widest(form: str) -> int:
-    """Return the largest number that stands in a format, which may be a width."""
+    """Return the largest number in a format, which may be a width."""
     digits = "".join(one if one.isdecimal() else " " for one in form).split()
     return max((int(one) if len(one) < 9 else PRODUCT for one in digits), default=0)
 

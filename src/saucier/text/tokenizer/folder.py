@@ -31,20 +31,10 @@ LEGACY_FILES = ("vocab.txt", "vocab.json", "vocab.pkl", *FILES)
 """Files of which one makes a folder a tokenizer's, where there is no tokenizer.json."""
 
 
-def has_legacy_files(folder: Path) -> bool:
-    """Say whether a folder holds a tokenizer in the older files."""
-    return any((folder / name).is_file() for name in LEGACY_FILES)
-
-
-def has_target_files(folder: Path) -> bool:
-    """Say whether what is written has pieces of its own there."""
-    return (folder / TARGET_PIECES).is_file()
-
-
 def build_legacy_backend(folder: Path, *, target: bool = False) -> tuple[Backend, TokenizerSettings, TokenizerClass]:
     """Build a folder's tokenizer as its class does, special tokens and frame included.
 
-    `target`: that of what is written, where `has_target_files` says that there is one.
+    `target`: that of what is written, where there is one.
     Raises `InputError` for a class that is unknown or cannot be reproduced, and for a file that is not as it should be.
     """
     settings = read_tokenizer_settings(folder)
@@ -92,10 +82,12 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
             raise InputError(f"the added token {token.content!r} gets the id {given} instead of {number}",
                              where=str(settings.folder), remedy="the files do not belong together; fetch them again")
     stated = {token.content for token in settings.numbered.values()}
-    named = [set_mask_space(settings.token(role), role, settings, found) for role in ROLES if role in settings.names]
+    named = {role: settings.token(role) for role in ROLES if role in settings.names}
+    if "mask" in named and found.spaced_mask and not isinstance(settings.options.get("mask_token"), dict):
+        named["mask"] = AddedToken(named["mask"].content, lstrip=True, special=True)
     extra = [AddedToken(name, special=True) for name in found.extra(settings)]
     seen = set(stated)
-    for token in [*named, *settings.extra(), *extra]:
+    for token in [*named.values(), *settings.extra(), *extra]:
         if token.content not in seen:
             backend.add_tokens([token])
             seen.add(token.content)
@@ -104,19 +96,12 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
 
 
 def refuse_tokens_after_vocabulary(backend: Backend, settings: TokenizerSettings, added: Iterable[str]) -> None:
-    """Refuse special tokens that are no part of a vocabulary behind which unknown pieces have their ids."""
+    """Refuse special tokens that are no part of a vocabulary after which unknown pieces have their ids."""
     known = settings.known
     behind = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
     if behind:
         raise InputError(f"the special token {behind[0]!r} is not in vocab.json", where=str(settings.folder),
                          remedy="give a folder with tokenizer.json")
-
-
-def set_mask_space(token: AddedToken, role: str, settings: TokenizerSettings, found: TokenizerClass) -> AddedToken:
-    """Let the mask take the space before it along, where the class does and the folder says nothing else."""
-    if role == "mask" and found.spaced_mask and not isinstance(settings.options.get("mask_token"), dict):
-        return AddedToken(token.content, lstrip=True, special=True)
-    return token
 
 
 def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerClass) -> None:
@@ -133,7 +118,7 @@ def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerCla
 
 
 def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[str, str]:
-    """Return what stands around a text and around a pair, with the tokens filled in."""
+    """Return what is around a text and around a pair, with the tokens filled in."""
     frame, names = found.frame, settings.names
     if frame is not None:
         values = {**names, "source": settings.text("src_lang", found.source)}
@@ -149,7 +134,7 @@ NO_LIMIT = 1_000_000_000
 """transformers writes 10^30 for a tokenizer whose model takes any length."""
 SIDES = ("left", "right")
 TARGET = "target_tokenizer"
-"""Folder beside a tokenizer that holds the one of the side that writes, where that has its own."""
+"""Folder next to a tokenizer that holds the one of the side that writes, where that has its own."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                    "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json",
                    *PIECES)
@@ -212,8 +197,8 @@ def open_tokenizer_folder(folder: Path) -> TokenizerFiles:
             other = place / TARGET
             return replace(read_tokenizer_json(place), target=open_tokenizer_folder(other) if other.is_dir() else None)
     for place in (folder, folder / "tokenizer"):
-        if has_legacy_files(place):
-            written = read_legacy_tokenizer(place, target=True) if has_target_files(place) else None
+        if any((place / name).is_file() for name in LEGACY_FILES):
+            written = read_legacy_tokenizer(place, target=True) if (place / TARGET_PIECES).is_file() else None
             return replace(read_legacy_tokenizer(place), target=written)
     raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
                      remedy="put the model's tokenizer.json into it")

@@ -15,7 +15,7 @@ SPELLINGS = (re.compile(r"__([a-z]{2,3})__"), re.compile(r"([a-z]{2,3})_[A-Z]{2}
              re.compile(r"([a-z]{3})_[A-Z][a-z]{3}"))
 """How M2M-100, mBART and NLLB spell them; the group is the language's short name."""
 IN_FRONT = re.compile(r">>([\w-]+)<<")
-"""How multilingual Marian models spell the language to write, which stands before the source's text."""
+"""How multilingual Marian models spell the language to write, which comes before the source's text."""
 
 
 def find_language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
@@ -37,7 +37,7 @@ def shorten_language(token: str) -> str | None:
 
 
 def find_language_id(name: str, known: Mapping[str, int], where: str) -> int:
-    """Return the id of a language that a person names by its token, by what stands inside, or by its short name.
+    """Return the id of a language that a person names by its token, by what is inside, or by its short name.
 
     Raises `InputError` for a language that is unknown, and for a short name that several have.
     """

@@ -25,7 +25,7 @@ from saucier.text.tokenizer.legacy_files import (
 
 WORD_END = "</w>"
 GOES_ON = "@@"
-"""What CTRL's vocabulary writes behind a piece that does not end its word."""
+"""What CTRL's vocabulary writes after a piece that does not end its word."""
 INSIDE = "##"
 SEGMENTED = {"zh": "the Stanford segmenter", "ja": "KyTea", "th": "PyThaiNLP"}
 """Languages without spaces between words, and what cut them for XLM."""
@@ -147,7 +147,7 @@ def list_pieces(merges: Iterable[tuple[str, str]]) -> dict[str, None]:
 
 
 def add_piece_ids(vocab: Mapping[str, int], pieces: Iterable[str], settings: TokenizerSettings) -> dict[str, int]:
-    """Give pieces that are no tokens ids behind the vocabulary, which are unknown; sets `settings.known`.
+    """Give pieces that are no tokens ids after the vocabulary, which are unknown; sets `settings.known`.
 
     Raises `InputError` for a vocabulary whose ids leave gaps.
     """
@@ -174,7 +174,7 @@ BackendBuilder = Backend | tuple[Backend, list[AddedToken]]
 
 @dataclass(frozen=True, slots=True)
 class TokenFrame:
-    """What stands around a text and around a pair; roles in braces, `:n` is the token type."""
+    """What is around a text and around a pair; roles in braces, `:n` is the token type."""
 
     single: str
     pair: str
@@ -198,7 +198,7 @@ class TokenizerClass:
     extra: Callable[[TokenizerSettings], list[str]] = field(default=lambda settings: [])
     """Further special tokens."""
     left: bool = False
-    """Whether padding stands at the left."""
+    """Whether padding is at the left."""
     spaced_mask: bool = False
     """Whether the mask takes the space before it along."""
     source: str = "en_XX"

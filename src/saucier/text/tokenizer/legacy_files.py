@@ -49,7 +49,10 @@ class Moses:
         if self.language == "ro":
             shown = shown.translate(ROMANIAN)
         words = " ".join(split(shown))
-        return remove_accents(words) if self.plain else words
+        if not self.plain:
+            return words
+        apart = unicodedata.normalize("NFD", words.lower())
+        return "".join(letter for letter in apart if unicodedata.category(letter) != "Mn").lower()
 
     def around(self, text: str, kept: Iterable[str]) -> str:
         """Return a text prepared between the tokens to be kept, which stay as they are."""
@@ -57,12 +60,6 @@ class Moses:
         tokens = "|".join(re.escape(token) for token in sorted(kept, key=len, reverse=True))
         parts = re.split(f"({tokens})", text) if tokens else [text]
         return " ".join(part if place % 2 else self(part) for place, part in enumerate(parts) if part)
-
-
-def remove_accents(text: str) -> str:
-    """Return a text in small letters, without the marks over and under them."""
-    apart = unicodedata.normalize("NFD", text.lower())
-    return "".join(letter for letter in apart if unicodedata.category(letter) != "Mn").lower()
 
 
 @functools.cache
@@ -254,8 +251,8 @@ def read_merges(path: Path, vocab: Mapping[str, int]) -> list[tuple[str, str]]:
 def read_codes(path: Path, *, heading: bool) -> list[tuple[str, str]]:
     """Read merges as fastBPE writes them, whose products need not be tokens.
 
-    `heading`: the first line is none of them (CTRL); else how often a pair was seen may stand behind it (XLM). Of a
-    pair that stands twice the last place counts. Raises `InputError` for a line that is no pair.
+    `heading`: the first line is none of them (CTRL); else how often a pair was seen may follow it (XLM). Of a
+    pair that comes twice the last place counts. Raises `InputError` for a line that is no pair.
     """
     lines = [*enumerate(read_lines(path), start=1)][heading:]
     return [read_pair(line.split()[:None if heading else 2], line, f"{path}:{number}")

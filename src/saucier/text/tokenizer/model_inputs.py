@@ -9,7 +9,7 @@ import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,43 @@ from saucier.config.embedding import BEGIN_TEXT, BEGIN_WORD, END_TEXT, END_WORD,
 from saucier.errors import InputError, suggest_name
 
 if TYPE_CHECKING:
+    import tokenizers
     import torch
     from torch import Tensor
 
-    from saucier.text.tokenizer.tokenizer import Tokenizer
+    from saucier.text.tokenizer.folder import TextHandling
+
+class Encoder(Protocol):
+    """What is needed of a tokenizer to make rows of ids."""
+
+    backend: tokenizers.Tokenizer
+    handling: TextHandling
+
+    @property
+    def pad_id(self) -> int | None:
+        """Id of the padding token, if there is one."""
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the token that begins a text, if there is one."""
+
+    @property
+    def eos_id(self) -> int | None:
+        """Id of the token that ends a text, if there is one."""
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model wants token_type_ids."""
+
+    def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
+        """Return the backend's encodings of texts or pairs."""
+
+    def published_ids(self, ids: list[int]) -> list[int]:
+        """Return ids as the model knows them."""
+
+    def id_to_token(self, number: int) -> str | None:
+        """Return the token of an id."""
+
 
 PADDINGS = ("longest", "max_length", "none")
 TRUNCATIONS = ("longest_first", "only_first", "only_second", "refuse")
@@ -88,17 +121,9 @@ class EncodedRow:
     cut: int = 0
 
 
-def encode_to_tensors(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None, fit: LengthOptions, *,
-                      special: bool) -> Encoded:
-    """Encode texts, or pairs of texts. Raises `InputError` for what `Tokenizer.__call__` lists."""
-    rows = encode_rows(tokenizer, texts, pairs, fit, special=special)
-    warn_of_truncation(rows, fit)
-    return pad_rows(tokenizer, rows, fit)
-
-
-def encode_rows(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None, fit: LengthOptions, *,
+def encode_rows(tokenizer: Encoder, texts: Sequence[str], pairs: Sequence[str] | None, fit: LengthOptions, *,
                 special: bool = True) -> list[EncodedRow]:
-    """Encode texts, or pairs of texts, each in a row of its own length. Raises `InputError` as `encode_to_tensors`."""
+    """Encode texts, or pairs of texts, each in a row of its own length. Raises `InputError` as `Tokenizer`."""
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"{len(texts)} texts and {len(pairs)} pairs", where="pairs", remedy="give one for each text")
     if not texts:
@@ -113,7 +138,7 @@ def encode_rows(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str]
     return rows
 
 
-def encode_shortened(tokenizer: Tokenizer, first: str, second: str | None, length: int, fit: LengthOptions, *,
+def encode_shortened(tokenizer: Encoder, first: str, second: str | None, length: int, fit: LengthOptions, *,
                      special: bool) -> EncodedRow:
     """Encode one row again, with as many tokens of the text left out as are too many; its frame stays whole."""
     assert fit.limit is not None, "only called for rows over the limit"
@@ -153,18 +178,13 @@ def share_room(sizes: Sequence[int], room: int, truncation: str) -> list[int]:
     return [keep_large, small] if sizes[0] > sizes[1] else [small, min(keep_large, large)]
 
 
-def warn_of_truncation(rows: Sequence[EncodedRow], fit: LengthOptions) -> None:
-    """Say once how many texts were cut, and by how much."""
-    cut = [row.cut for row in rows if row.cut]
-    if cut:
-        warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {fit.limit} tokens; {sum(cut)} tokens are left out",
-                      stacklevel=4)
-
-
-def pad_rows(tokenizer: Tokenizer, rows: Sequence[EncodedRow], fit: LengthOptions) -> Encoded:
-    """Make rows one length, with padding at the side that the model wants."""
+def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], fit: LengthOptions) -> Encoded:
+    """Make rows one length, with padding at the side that the model wants; say once how many texts were cut."""
     import torch
 
+    if cut := [row.cut for row in rows if row.cut]:
+        warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {fit.limit} tokens; {sum(cut)} tokens are left out",
+                      stacklevel=3)
     longest = max(len(row.ids) for row in rows)
     width = fit.limit if fit.padding == "max_length" and fit.limit is not None else longest
     missing = [width - len(row.ids) for row in rows]
@@ -218,7 +238,7 @@ def write_symbols(row: Spellings, symbols: Sequence[int]) -> None:
     row[0], row[1:1 + len(kept)], row[1 + len(kept)] = BEGIN_WORD, kept, END_WORD
 
 
-def spell_tokens(tokenizer: Tokenizer, ids: Sequence[int], longest: int) -> Spellings:
+def spell_tokens(tokenizer: Encoder, ids: Sequence[int], longest: int) -> Spellings:
     """Spell tokens as the vocabulary writes them; those that begin and end a text have symbols of their own.
 
     Ids that no token has are spelled as the empty word. Shapes: -> [N, C].

@@ -1,4 +1,4 @@
-"""Backends from SentencePiece models, with each class's normalization and order of ids, also where the ids stand in a
+"""Backends from SentencePiece models, with each class's normalization and order of ids, also where the ids are in a
 `vocab.json` (Marian, M2M-100): pieces without an id there are unknown, tokens that the model never gives are
 marked.
 """
@@ -56,7 +56,7 @@ def order_camembert(scores: Scores, settings: TokenizerSettings) -> Scores:
 
 
 def order_sentinels_last(scores: Scores, settings: TokenizerSettings) -> Scores:
-    """Put T5's sentinels behind the model's pieces, the first one last."""
+    """Put T5's sentinels after the model's pieces, the first one last."""
     return scores + [(name, 0.0) for name in reversed(list_sentinels(settings))]
 
 
@@ -156,7 +156,7 @@ def use_named_unknown(otherwise: Unknown) -> Unknown:
 
 def choose_unigram(order: Order = keep_order, normal: Normal = build_normalizer, *, unk: Unknown = use_model_unknown,
                    words: bool = True) -> Build:
-    """Return the builder of a Unigram tokenizer. `unk`: where the unknown token stands.
+    """Return the builder of a Unigram tokenizer. `unk`: where the unknown token is.
 
     `words`: cut at every white space first, so that runs of it vanish. Source: Kudo 2018, arXiv:1804.10959.
     """
@@ -214,17 +214,12 @@ def choose_bpe(normal: Normal = normalize_nothing, *, space: str = "always", spl
         prefixed = settings.flag("add_prefix_space", True)
         scheme = space if prefixed else "never"
         backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=split)
-        backend.decoder = (decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme) if split
-                           else build_bytes_decoder(prefixed))
+        strip = [decoders.Strip(content=" ", left=1)] if prefixed else []
+        backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme) if split else decoders.Sequence(
+            [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
         return backend, list_own_tokens(model)
 
     return build
-
-
-def build_bytes_decoder(prefixed: bool) -> decoders.Decoder:
-    """Decode pieces of which some are bytes, and take the first space away where one was put."""
-    steps: list[decoders.Decoder] = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    return decoders.Sequence(steps + ([decoders.Strip(content=" ", left=1)] if prefixed else []))
 
 
 def find_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
@@ -284,7 +279,7 @@ def list_m2m_languages(settings: TokenizerSettings) -> list[str]:
 
 
 def build_renumbered(settings: TokenizerSettings, vocab: dict[str, int], plain: list[str]) -> Backend:
-    """Build the backend; `plain` are tokens that stand in texts as they are. Sets `settings.known`."""
+    """Build the backend; `plain` are tokens that are in texts as they are. Sets `settings.known`."""
     path = settings.folder / TARGET_PIECES if settings.target else find_model_file(settings.folder)
     model, unk = read_pieces(path), settings.names["unk"]
     if sorted(vocab.values()) != list(range(len(vocab))):

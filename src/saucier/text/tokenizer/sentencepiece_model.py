@@ -134,7 +134,7 @@ def decode_utf8(value: bytes, at: int) -> str:
 
 
 def read_fields(message: bytes, start: int = 0) -> Iterator[tuple[int, Value, int]]:
-    """Yield number, value and place of every field of a message; `start` is where the message stands in the file."""
+    """Yield number, value and place of every field of a message; `start` is where the message is in the file."""
     at = 0
     while at < len(message):
         key, at = read_number(message, at, start)
@@ -157,7 +157,7 @@ def read_fields(message: bytes, start: int = 0) -> Iterator[tuple[int, Value, in
 
 
 def read_number(message: bytes, at: int, start: int) -> tuple[int, int]:
-    """Read a variable-length number; give it and the place behind it."""
+    """Read a variable-length number; give it and the place after it."""
     value = 0
     for step in range(WIDEST):
         if at + step >= len(message):

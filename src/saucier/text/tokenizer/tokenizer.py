@@ -20,7 +20,7 @@ from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import write_json, write_text
 from saucier.text.tokenizer.folder import TARGET, TextHandling, TokenizerFiles, open_tokenizer_folder
 from saucier.text.tokenizer.legacy_files import write_vocabulary_and_merges
-from saucier.text.tokenizer.model_inputs import Encoded, LengthOptions, encode_to_tensors, frame_has_segments
+from saucier.text.tokenizer.model_inputs import Encoded, LengthOptions, encode_rows, frame_has_segments, pad_rows
 from saucier.text.tokenizer.sentencepiece import MARK
 from saucier.text.tokenizer.word_boundaries import mark_words
 
@@ -61,11 +61,11 @@ class Tokenizer:
         """Whether the sides of an encoder-decoder have tokenizers of their own."""
         return self._target is not None
 
-    def beside(self, target: Tokenizer) -> Tokenizer:
+    def with_target(self, target: Tokenizer) -> Tokenizer:
         """Return the tokenizers of two sides: this one for what is read, and `target` for what is written."""
         return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling, target=target.target)
 
-    def of_sources(self) -> Tokenizer:
+    def source_side(self) -> Tokenizer:
         """Return the tokenizer of what is read alone, for a model that writes nothing."""
         return Tokenizer(self.backend, self.names, clean_up=self.clean_up, handling=self.handling)
 
@@ -89,8 +89,8 @@ class Tokenizer:
         expect(padding, str, "padding", "give longest, max_length or none")
         expect(truncation, str, "truncation", "give longest_first, only_first, only_second or refuse")
         limit = self.handling.max_length if max_length is None else max_length
-        return encode_to_tensors(self, first, second, LengthOptions(limit, padding, truncation),
-                                 special=add_special_tokens)
+        options = LengthOptions(limit, padding, truncation)
+        return pad_rows(self, encode_rows(self, first, second, options, special=add_special_tokens), options)
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False,
                             tools: Sequence[Mapping[str, Any]] | None = None, template: str | None = None,
@@ -141,8 +141,8 @@ class Tokenizer:
         expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
         return self._encodings(items, add_special_tokens=add_special_tokens)
 
-    def located(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
-        """Give encodings whose `offsets` tell where in its text a token stands.
+    def encode_with_offsets(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
+        """Give encodings whose `offsets` tell where in its text a token is.
 
         Errors: as `encode`, and `InputError` for a tokenizer that rewrites texts before it splits them.
         """
@@ -154,9 +154,10 @@ class Tokenizer:
     def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
 
-        Every word is spelled as behind a space, the first one too. Errors: as `encode`.
+        Every word is spelled as after a space, the first one too. Errors: as `encode`.
         """
-        space = " " if b'"ByteLevel"' in _state(self.backend.pre_tokenizer) else ""
+        splitter = self.backend.pre_tokenizer
+        space = " " if splitter is not None and b'"ByteLevel"' in splitter.__getstate__() else ""
         return self._encodings([[space + word for word in words] for words in sentences], is_pretokenized=True,
                                add_special_tokens=False)
 
@@ -209,11 +210,11 @@ class Tokenizer:
 
     @cached_property
     def next_id(self) -> int:
-        """The id behind all others, also behind those that the model does not know."""
+        """The id after all others, also after those that the model does not know."""
         return 1 + max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def id_to_token(self, number: int) -> str | None:
-        """Give the token of an id, as it stands in the vocabulary."""
+        """Give the token of an id, as it is in the vocabulary."""
         token: str | None = self.backend.id_to_token(*whole_numbers([number]))
         return None if token is None else token.removeprefix(MARK)
 
@@ -292,7 +293,7 @@ class Tokenizer:
     def save(self, folder: Path | str) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them; XLM's in its older files.
 
-        That of the side that writes goes into the folder `target_tokenizer` beside them, where it is another one.
+        That of the side that writes goes into the folder `target_tokenizer` next to them, where it is another one.
         `tokenizer_config.json` is written last: with it all is there.
         """
         if self._target is not None:
@@ -339,11 +340,6 @@ def expect_tables(values: object, name: str) -> None:
     expect(values, (list, tuple), name, "give a list, such as [{'role': 'user', 'content': 'Hello!'}]")
     for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
         expect(one, Mapping, f"{name}[{place}]", "give a mapping, such as {'role': 'user', 'content': 'Hello!'}")
-
-
-def _state(part: Any) -> bytes:
-    """Return a part of the backend as the JSON that the library makes of it."""
-    return b"" if part is None else bytes(part.__getstate__())
 
 
 def _not_unicode(text: str, error: Exception) -> InputError | Exception:

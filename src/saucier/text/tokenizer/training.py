@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
@@ -73,13 +73,6 @@ def list_marked_symbols(backend: Backend, texts: Iterable[str], affixed: AddAffi
     return sorted(known)
 
 
-def make_ordinary(backend: Backend, keep: set[str]) -> Backend:
-    """Make added tokens ordinary ones again, all but those to `keep`."""
-    state: dict[str, Any] = json.loads(backend.to_str())
-    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in keep]
-    return Backend.from_str(json.dumps(state, ensure_ascii=False))
-
-
 def round_scores(backend: Backend, special: int) -> Backend:
     """Round a Unigram model's scores and sort its pieces by them, all but the first `special` ones.
 
@@ -108,46 +101,22 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     BPE and WordPiece read the texts twice; those of a one-way iterator go to a temporary file meanwhile.
     Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
     """
-    backend = _train_kind(config, texts)
-    special = config.special
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _sentinels(special)])
+    if isinstance(config, Ready):
+        raise InputError("a tokenizer of kind ready is taken from a model, not trained", where="tokenizer.kind",
+                         remedy="say which model with --from FOLDER")
+    backend, special = TRAINERS[type(config)](config, texts), config.special
+    # T5 numbers its sentinels from the end of the vocabulary backwards
+    backend.add_special_tokens([AddedToken(f"<extra_id_{number}>", special=True, normalized=False)
+                                for number in reversed(range(special.sentinels))])
     _add_template(backend, special)
     names = {role: name for role in ROLES if (name := getattr(special, role)) is not None}
     return Tokenizer(backend, names)
-
-
-def _train_kind(config: TokenizerConfig, texts: Iterable[str]) -> Backend:
-    match config:
-        case ByteBPE():
-            return _byte_bpe(config, texts)
-        case BPE():
-            return _bpe(config, texts)
-        case WordPiece():
-            return _wordpiece(config, texts)
-        case Unigram():
-            return _unigram(config, texts)
-        case Bytes():
-            return _bytes(config)
-        case Characters():
-            return _characters(config, texts)
-        case Words():
-            return _words(config, texts)
-        case Ready():
-            raise InputError("a tokenizer of kind ready is taken from a model, not trained", where="tokenizer.kind",
-                             remedy="say which model with --from FOLDER")
-        case _:
-            assert_never(config)
 
 
 def list_special_tokens(special: SpecialTokens) -> list[str]:
     """List the special tokens in the order of their ids, without the sentinels. Several roles may share one token."""
     named = [name for role in ROLES if (name := getattr(special, role)) is not None]
     return list(dict.fromkeys([*named, *special.extra]))
-
-
-def _sentinels(special: SpecialTokens) -> list[str]:
-    """T5 numbers its sentinels from the end of the vocabulary backwards."""
-    return [f"<extra_id_{number}>" for number in reversed(range(special.sentinels))]
 
 
 def _add_template(backend: Backend, special: SpecialTokens) -> None:
@@ -227,25 +196,22 @@ def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
     return round_scores(trained, len(list_special_tokens(config.special)))
 
 
-def _bytes(config: Bytes) -> Backend:
-    """The bytes keep their order: byte b has the id b + number of special tokens before."""
+def _bytes(config: Bytes, _: Iterable[str]) -> Backend:
+    """The bytes keep their order: byte b has the id b + number of special tokens before.
+
+    A byte is written as itself, or where it is unprintable as the next free character from U+0100 on.
+    Source: Radford et al. 2019, the `bytes_to_unicode` table of GPT-2's encoder.
+    """
     special = list_special_tokens(config.special)
-    vocab = {name: number for number, name in enumerate([*special, *_byte_characters()])}
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    free = iter(range(256, 512))
+    characters = [chr(byte if byte in printable else next(free)) for byte in range(BYTES)]
+    vocab = {name: number for number, name in enumerate([*special, *characters])}
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     return backend
-
-
-def _byte_characters() -> list[str]:
-    """The printable character that stands for each byte: itself, or for unprintable ones the next free from U+0100 on.
-
-    Source: Radford et al. 2019, the `bytes_to_unicode` table of GPT-2's encoder.
-    """
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    free = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(free)) for byte in range(BYTES)]
 
 
 def _characters(config: Characters, texts: Iterable[str]) -> Backend:
@@ -293,7 +259,10 @@ def _train_sorted(backend: Backend, trainer: Callable[[dict[str, Any]], Any], af
     texts = RepeatableTexts(texts)
     special = list_special_tokens(config.special)
     sizes = _list_sizes(config) | {"special_tokens": [*special, *list_marked_symbols(backend, texts, affixed)]}
-    return make_ordinary(_train(backend, trainer(sizes), config, texts), set(special))
+    state: dict[str, Any] = json.loads(_train(backend, trainer(sizes), config, texts).to_str())
+    # the marked symbols are ordinary tokens again
+    state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in special]
+    return Backend.from_str(json.dumps(state, ensure_ascii=False))
 
 
 def _not_empty(texts: Iterable[str]) -> Iterator[str]:
@@ -314,3 +283,10 @@ def _need_unk(special: SpecialTokens) -> str:
 def _too_small(asked: int, least: int, what: str) -> InputError:
     return InputError(f"a vocabulary of {asked} is too small: {what} take {least}", where="tokenizer.vocab",
                       remedy=f"set tokenizer.vocab to {least} or more")
+
+
+TRAINERS: Mapping[type, Callable[[Any, Iterable[str]], Backend]] = {
+    ByteBPE: _byte_bpe, BPE: _bpe, WordPiece: _wordpiece, Unigram: _unigram, Bytes: _bytes, Characters: _characters,
+    Words: _words,
+}
+"""What makes the backend of each kind."""

@@ -52,7 +52,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
 
     BPE goes on merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
     same texts give the same tokens. `where`: what asked for it, for errors.
-    Errors: `InputError` for a tokenizer of another kind, and where the texts have not so many words worth a token.
+    Errors: `InputError` for a tokenizer of another kind, and where the texts do not have enough words worth a token.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
     words = spell_counted_words(tokenizer.backend, count_words(tokenizer.backend, texts))
@@ -70,7 +70,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
 
 
 def keep_ids(state: TokenizerState) -> None:
-    """Write added tokens into the vocabulary too: those outside it would be numbered anew, behind its new words."""
+    """Write added tokens into the vocabulary too: those outside it would be numbered again, after its new words."""
     vocab = state["model"]["vocab"]
     if isinstance(vocab, dict):
         for token in state["added_tokens"]:
@@ -159,7 +159,7 @@ def extend_bpe(state: TokenizerState, words: list[CountedWord], count: int, firs
 
 
 def count_pairs(words: list[CountedWord]) -> tuple[Counter[Pair], dict[Pair, set[int]]]:
-    """Count neighbouring pieces, and remember the words in which they stand."""
+    """Count neighbouring pieces, and remember the words that they are in."""
     pairs: Counter[Pair] = Counter()
     places: dict[Pair, set[int]] = defaultdict(set)
     for number, word in enumerate(words):
@@ -171,7 +171,7 @@ def count_pairs(words: list[CountedWord]) -> tuple[Counter[Pair], dict[Pair, set
 
 def merge_pair(best: Pair, numbers: list[int], words: list[CountedWord], pairs: Counter[Pair],
                places: dict[Pair, set[int]]) -> None:
-    """Join a pair in the words that have it, and count their pairs anew."""
+    """Join a pair in the words that have it, and count their pairs again."""
     for number in numbers:
         word = words[number]
         for pair in pairwise(word.pieces):
@@ -216,7 +216,7 @@ def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], keep_first: int =
     """Leave out all tokens that the texts do not use, but for special ones and single characters.
 
     So no other text has unknown characters that it had not. What merges are needed to spell a token stays, too; ids
-    close up and keep their order. `keep_first`: so many first ids stay in any case.
+    close up and keep their order. `keep_first`: the number of first ids that stay in any case.
     Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be told.
     """
     state: TrimmedState = json.loads(tokenizer.backend.to_str())
@@ -298,7 +298,7 @@ def renumber(state: TrimmedState, new: Mapping[int, int]) -> None:
 
 
 def renumber_frame(frame: Any, new: Mapping[int, int]) -> None:
-    """Do the same in what stands around a text, in place."""
+    """Do the same in what is around a text, in place."""
     match frame:
         case {"type": "Sequence", "processors": list(parts)}:
             for part in parts:

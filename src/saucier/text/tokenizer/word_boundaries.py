@@ -24,7 +24,7 @@ Digit = Callable[[str], int]
 def mark_words(backend: Backend) -> str:
     """Return the digits of all ids, in order; "" where tokens do not tell (bytes, characters).
 
-    Punctuation is a word of its own, also where no white space stands before it; in RoBERTa's code it belongs to the
+    Punctuation is a word of its own, also where no white space is before it; in RoBERTa's code it belongs to the
     word before.
     """
     vocab: Mapping[str, int] = backend.get_vocab(with_added_tokens=True)

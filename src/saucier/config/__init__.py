@@ -4,6 +4,14 @@ No torch here.
 """
 
 from saucier.config.base import Config as Config
+from saucier.config.blocks import Block as Block
+from saucier.config.blocks import Bottleneck as Bottleneck
+from saucier.config.blocks import Cycle as Cycle
+from saucier.config.blocks import ReadsNarrow as ReadsNarrow
+from saucier.config.blocks import ReadsShared as ReadsShared
+from saucier.config.blocks import ReadsWide as ReadsWide
+from saucier.config.blocks import Repeat as Repeat
+from saucier.config.blocks import Share as Share
 from saucier.config.checks.model import check as check
 from saucier.config.counting import Node as Node
 from saucier.config.counting.model import MemoryEstimate as MemoryEstimate
@@ -189,23 +197,15 @@ from saucier.config.relative_positions import Shaw as Shaw
 from saucier.config.relative_positions import T5Bias as T5Bias
 from saucier.config.relative_positions import TransformerXL as TransformerXL
 from saucier.config.stack import Activations as Activations
-from saucier.config.stack import Block as Block
-from saucier.config.stack import Bottleneck as Bottleneck
 from saucier.config.stack import Convolution as Convolution
-from saucier.config.stack import Cycle as Cycle
 from saucier.config.stack import FromNothing as FromNothing
 from saucier.config.stack import FromZeros as FromZeros
 from saucier.config.stack import KeepActivations as KeepActivations
 from saucier.config.stack import OneStream as OneStream
 from saucier.config.stack import QueryVector as QueryVector
-from saucier.config.stack import ReadsNarrow as ReadsNarrow
-from saucier.config.stack import ReadsShared as ReadsShared
-from saucier.config.stack import ReadsWide as ReadsWide
 from saucier.config.stack import RecomputeActivations as RecomputeActivations
-from saucier.config.stack import Repeat as Repeat
 from saucier.config.stack import Reversible as Reversible
 from saucier.config.stack import SegmentMemory as SegmentMemory
-from saucier.config.stack import Share as Share
 from saucier.config.stack import Stack as Stack
 from saucier.config.visibility import AfterSeparator as AfterSeparator
 from saucier.config.visibility import And as And

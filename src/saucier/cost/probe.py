@@ -191,7 +191,7 @@ def shrink_model(model: c.Transformer, layers: int) -> c.Transformer:
     for name in ("encoder", "decoder"):
         stack = getattr(model, name)
         if stack is not None:
-            fewer = stack.layers.model_copy(update={"times": min(layers, stack.layers.times)})
+            fewer = stack.layers.resized(lambda block: block, lambda times: min(layers, times))
             stacks[name] = stack.model_copy(update={"layers": fewer})
     return model.model_copy(update=stacks)
 

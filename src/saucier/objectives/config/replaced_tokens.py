@@ -119,9 +119,6 @@ class Replaced(SingleObjective):
         return self.masking.rows_read
 
 
-Layers = c.Repeat | c.Cycle | c.Share
-
-
 def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     """Return the generator for a model. Raises `InputError` for a body or a size that gives none.
 
@@ -137,7 +134,8 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     dim = heads * round(body.dim * size.width / heads) if size.width < 1 else body.dim
     found = body.model_copy(update={
         "dim": dim, "embed": narrow_embedding(body.embed, body.embed.widths(body.dim)[0], dim), "pooler": None,
-        "encoder": body.encoder.model_copy(update={"layers": shrink_layers(body.encoder.layers, size)})})
+        "encoder": body.encoder.model_copy(update={"layers": body.encoder.layers.resized(
+            lambda block: shrink_block(block, size), lambda times: scale_count(times, size.depth))})})
     found = found.model_copy(update={"head": build_generator_head(found)})
     c.check(found)
     return found
@@ -176,17 +174,6 @@ def narrow_embedding(embed: c.Embedding, table: int, dim: int) -> c.Embedding:
     if table == dim:
         return embed.model_copy(update={"projection": None})
     return embed if embed.projection else embed.model_copy(update={"projection": c.ProjectNormed(width=table)})
-
-
-def shrink_layers(layers: Layers, size: Generator) -> Layers:
-    """Return fewer and narrower layers."""
-    times = scale_count(layers.times, size.depth)
-    match layers:
-        case c.Cycle(blocks=blocks):
-            return layers.model_copy(update={"blocks": tuple(shrink_block(one, size) for one in blocks),
-                                             "times": times})
-        case c.Repeat(block=block) | c.Share(block=block):
-            return layers.model_copy(update={"block": shrink_block(block, size), "times": times})
 
 
 def shrink_block(block: c.Block, size: Generator) -> c.Block:

@@ -42,6 +42,7 @@ from saucier.config.embedding import ProjectUndropped as ProjectUndropped
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.funnel import Funnel as Funnel
 from saucier.config.heads import AdaptiveHead as AdaptiveHead
 from saucier.config.heads import BidirectionalHead as BidirectionalHead
 from saucier.config.heads import ChoiceHead as ChoiceHead
@@ -110,6 +111,7 @@ from saucier.config.norms import Norm as Norm
 from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
 from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.nystrom import Nystrom as Nystrom
+from saucier.config.pooled_distances import PooledDistances as PooledDistances
 from saucier.config.pooling import Chosen as Chosen
 from saucier.config.pooling import DenseMap as DenseMap
 from saucier.config.pooling import EndToken as EndToken

@@ -18,6 +18,7 @@ from saucier.config.embedding import OneSegment as OneSegment
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.funnel import Funnel
 from saucier.config.layers import Activation, SelfAttention
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned
@@ -118,7 +119,7 @@ class Convolution(Config):
     """Dropout on the convolution's values."""
 
 
-Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
+Layers = Annotated[Repeat | Cycle | Share | Funnel, Field(discriminator="kind")]
 
 
 class Stack(Config):

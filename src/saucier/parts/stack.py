@@ -15,6 +15,7 @@ from saucier.config.questions import find_shared_biases, find_shared_positions
 from saucier.parts.block import build_block
 from saucier.parts.context import Context, RelativeBiases
 from saucier.parts.embedding import Embedding
+from saucier.parts.funnel import run_funnel
 from saucier.parts.kernels import build_shared_mixtures
 from saucier.parts.linear import Linear
 from saucier.parts.mixing import Convolution
@@ -145,7 +146,7 @@ def run_in_order(stack: Stack, x: Tensor, context: Context, record: list[Tensor]
 
 
 LAYOUTS: Mapping[type[c.Config], Callable[[Stack, Tensor, Context, list[Tensor] | None], Tensor]] = {
-    c.Repeat: run_in_order, c.Cycle: run_in_order, c.Share: run_in_order}
+    c.Repeat: run_in_order, c.Cycle: run_in_order, c.Share: run_in_order, c.Funnel: run_funnel}
 """Layout of blocks -> what runs them; it hands `record` what every block reads."""
 
 

@@ -16,7 +16,7 @@ from saucier.recipes import names, recipe
 MODELS = everything()
 LENGTH = 12
 EXTRA_PRODUCTS = ("shaw", "music", "relative", "longformer", "global", "disentangled", "deberta", "xlnet", "transfo",
-                  "part-xl", "pair-led", "led-nano", "crowded", "favor", "-etc")
+                  "part-xl", "pair-led", "led-nano", "crowded", "favor", "-etc", "funnel")
 """Positions with matrix products of their own, which the count leaves out; maps for global tokens, whose work depends
 on how many a batch has; experts that have no room for some tokens; and features,
 of which a pass makes the weights of pairs only where they are asked for."""

@@ -42,6 +42,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "reformer": {"head_dim": 6, "hidden": 40, "positions": c.Axial(shape=(4, 16), widths=(8, 16)),
                  "local": c.Chunks(length=3), "lsh": c.Hashing(chunks=c.Chunks(length=4), rounds=2, seed=1)},
     "nystromformer": {"length": LENGTH, "landmarks": 5, "shared_start": False},
+    "funnel": {"sizes": (1, 2), "head_dim": 6, "hidden": 40},
     "etc": {"global_tokens": 2, "radius": 2, "reach": 2, "stretch": 3},
     "sparse_transformer": {"length": LENGTH, "factors": FixedFactors(stride=3, count=1)},
     "big_bird": {"length": LENGTH, "visibility": build_bigbird_visibility(1, 1, LENGTH)},

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.stack import MAX_LAYERS
+from saucier.config.blocks import MAX_LAYERS
 
 Where = tuple[str, ...]
 Positive = Annotated[int, Field(gt=0, le=2**20)]

@@ -25,7 +25,7 @@ from saucier.checkpoints.fields import (
     put,
 )
 from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.config.stack import MAX_LAYERS
+from saucier.config.blocks import MAX_LAYERS
 from saucier.errors import InputError, suggest_name
 
 MODEL_TYPE = "saucier"

@@ -14,7 +14,7 @@ from saucier import config as c
 from saucier.checkpoints.fields import NEUTRAL, OLDER_GENERATION, Document, Key, look_up, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.config.stack import arrange_blocks
+from saucier.config.blocks import arrange_blocks
 from saucier.errors import InputError
 
 NormPlacement = type[c.PreNorm] | type[c.PostNorm] | type[c.FromNorm]

@@ -198,3 +198,21 @@ class Axis:
     def theirs(self, tensor: Tensor) -> list[Tensor]:
         """Put it back."""
         return [tensor.unsqueeze(self.place)]
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroRow:
+    """A table of which the reference sets one row to zero when it reads a file: that of padding, which is pooled."""
+
+    row: int | None
+    """None: there is none."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Set the row to zero."""
+        found = tensors[0].clone()
+        found[[] if self.row is None else self.row] = 0
+        return found
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Return the table as it is."""
+        return [tensor]

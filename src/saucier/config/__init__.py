@@ -4,6 +4,14 @@ No torch here.
 """
 
 from saucier.config.base import Config as Config
+from saucier.config.blocks import Block as Block
+from saucier.config.blocks import Bottleneck as Bottleneck
+from saucier.config.blocks import Cycle as Cycle
+from saucier.config.blocks import ReadsNarrow as ReadsNarrow
+from saucier.config.blocks import ReadsShared as ReadsShared
+from saucier.config.blocks import ReadsWide as ReadsWide
+from saucier.config.blocks import Repeat as Repeat
+from saucier.config.blocks import Share as Share
 from saucier.config.checks.model import check as check
 from saucier.config.counting import Node as Node
 from saucier.config.counting.model import MemoryEstimate as MemoryEstimate
@@ -34,6 +42,7 @@ from saucier.config.embedding import ProjectUndropped as ProjectUndropped
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.funnel import Funnel as Funnel
 from saucier.config.heads import AdaptiveHead as AdaptiveHead
 from saucier.config.heads import BidirectionalHead as BidirectionalHead
 from saucier.config.heads import ChoiceHead as ChoiceHead
@@ -102,6 +111,7 @@ from saucier.config.norms import Norm as Norm
 from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
 from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.nystrom import Nystrom as Nystrom
+from saucier.config.pooled_distances import PooledDistances as PooledDistances
 from saucier.config.pooling import Chosen as Chosen
 from saucier.config.pooling import DenseMap as DenseMap
 from saucier.config.pooling import EndToken as EndToken
@@ -189,23 +199,15 @@ from saucier.config.relative_positions import Shaw as Shaw
 from saucier.config.relative_positions import T5Bias as T5Bias
 from saucier.config.relative_positions import TransformerXL as TransformerXL
 from saucier.config.stack import Activations as Activations
-from saucier.config.stack import Block as Block
-from saucier.config.stack import Bottleneck as Bottleneck
 from saucier.config.stack import Convolution as Convolution
-from saucier.config.stack import Cycle as Cycle
 from saucier.config.stack import FromNothing as FromNothing
 from saucier.config.stack import FromZeros as FromZeros
 from saucier.config.stack import KeepActivations as KeepActivations
 from saucier.config.stack import OneStream as OneStream
 from saucier.config.stack import QueryVector as QueryVector
-from saucier.config.stack import ReadsNarrow as ReadsNarrow
-from saucier.config.stack import ReadsShared as ReadsShared
-from saucier.config.stack import ReadsWide as ReadsWide
 from saucier.config.stack import RecomputeActivations as RecomputeActivations
-from saucier.config.stack import Repeat as Repeat
 from saucier.config.stack import Reversible as Reversible
 from saucier.config.stack import SegmentMemory as SegmentMemory
-from saucier.config.stack import Share as Share
 from saucier.config.stack import Stack as Stack
 from saucier.config.visibility import AfterSeparator as AfterSeparator
 from saucier.config.visibility import And as And

@@ -44,6 +44,13 @@ class PositionsInAttention(Config):
     """
 
     kind: str
+    query_bias: ClassVar[bool] = True
+    """Whether queries may have a bias, where the maps have one; some positions have biases in its place."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether they look at more of a row than places, so that rows cannot be packed."""
+        return False
 
     def check(self, path: str, attention: AttentionParts, dim: int) -> None:
         """Raise `InputError` for an attention that cannot have these positions."""
@@ -103,12 +110,14 @@ class AttentionKernel(Config):
         """Return how many keys a query meets in an input of this length."""
         return visible_keys(visibility, length)
 
-    def map_nodes(self, projection: Projection, dim: int) -> list[Node]:
+    def map_nodes(self, attention: AttentionParts, dim: int) -> list[Node]:
         """Return the maps to queries, keys and values."""
-        query, key, _ = projection.widths(dim)
-        maps = linear("qkv", dim, query + 2 * key, bias=projection.bias)
-        if projection.bias and not projection.key_bias:
+        query, key, _ = attention.projection.widths(dim)
+        maps, biased = linear("qkv", dim, query + 2 * key, bias=attention.projection.bias), attention.projection.bias
+        if biased and not attention.projection.key_bias:
             maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
+        if biased and not attention.positions.query_bias:
+            maps = replace(maps, detail="queries without bias", parameters=maps.parameters - query)
         return [maps]
 
     def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:

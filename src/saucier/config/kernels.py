@@ -21,7 +21,6 @@ from saucier.config.base import Config, Part, rewrite_config
 from saucier.config.counting import Node, linear
 from saucier.config.norms import Probability
 from saucier.config.nystrom import Nystrom
-from saucier.config.projection import Projection
 from saucier.config.visibility import Causal, Full, Visibility, is_causal
 from saucier.errors import InputError
 
@@ -188,9 +187,9 @@ class Hashing(AttentionKernel):
             raise InputError("keys of length 1 have no other scale", where=f"{path}.projection.scale",
                              remedy="remove it")
 
-    def map_nodes(self, projection: Projection, dim: int) -> list[Node]:
+    def map_nodes(self, attention: AttentionParts, dim: int) -> list[Node]:
         """Queries and keys are one map."""
-        return [linear("qkv", dim, 2 * projection.widths(dim)[0], bias=projection.bias)]
+        return [linear("qkv", dim, 2 * attention.projection.widths(dim)[0], bias=attention.projection.bias)]
 
     def nodes(self, attention: AttentionParts, dim: int, length: int) -> list[Node]:
         """Return the hashes, and the scores."""

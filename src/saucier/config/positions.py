@@ -14,6 +14,7 @@ from saucier.config.attention_slots import AttentionParts, PositionsInAttention
 from saucier.config.base import Config
 from saucier.config.counting import Node
 from saucier.config.disentangled import Disentangled
+from saucier.config.pooled_distances import PooledDistances
 from saucier.config.projection import Projection
 from saucier.config.relative_positions import (
     Alibi,
@@ -318,6 +319,6 @@ EmbeddingPositions = Annotated[Learned | Sinusoidal | Axial | NoPositions, Field
 
 AttentionPositions = Annotated[
     Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL
-    | GlobalLocal | NoPositions,
+    | GlobalLocal | PooledDistances | NoPositions,
     Field(discriminator="kind"),
 ]

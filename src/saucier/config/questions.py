@@ -203,7 +203,8 @@ def reads_padding(config: Transformer) -> bool:
 
 def mixes_padding(stack: Stack) -> bool:
     """Say whether some sublayer mixes a row with its padding, as its published models do."""
-    return any(isinstance(residual.inner, FourierMixing) for block in stack.blocks() for residual in block.sublayers)
+    return stack.layers.mixes_padding or any(isinstance(residual.inner, FourierMixing) for block in stack.blocks()
+                                             for residual in block.sublayers)
 
 
 def keeps_directions_apart(config: Transformer) -> bool:

@@ -144,6 +144,11 @@ class TransformerXL(PositionsInAttention):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the vectors of the distances."""
 
+    @property
+    def reads_rows(self) -> bool:
+        """Segments are of a row, and the number of a row may turn its distances."""
+        return self.segments or self.mirrored
+
     def nodes(self, projection: Projection, dim: int) -> list[Node]:
         """Return the tables that one attention has."""
         query = projection.widths(dim)[0]

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.blocks import Block, Cycle, Repeat, Share
 from saucier.config.embedding import AfterToken as AfterToken
 from saucier.config.embedding import FirstSegment as FirstSegment
 from saucier.config.embedding import LanguageTable as LanguageTable
@@ -17,10 +18,10 @@ from saucier.config.embedding import OneSegment as OneSegment
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
-from saucier.config.layers import Activation, Residual, SelfAttention
+from saucier.config.funnel import Funnel
+from saucier.config.layers import Activation, SelfAttention
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned
-from saucier.errors import InputError
 
 
 class OneStream(Config):
@@ -118,110 +119,7 @@ class Convolution(Config):
     """Dropout on the convolution's values."""
 
 
-class ReadsNarrow(Config):
-    """Queries, keys and values are made of the narrow stream."""
-
-    kind: Literal["narrow"] = "narrow"
-
-
-class ReadsShared(Config):
-    """Queries and keys are made of a second narrow map of the wide stream, values of the wide stream itself."""
-
-    kind: Literal["shared"] = "shared"
-
-
-class ReadsWide(Config):
-    """Queries, keys and values are made of the wide stream."""
-
-    kind: Literal["wide"] = "wide"
-
-
-Reads = Annotated[ReadsNarrow | ReadsShared | ReadsWide, Field(discriminator="kind")]
-
-
-class Bottleneck(Config):
-    """A narrow stream inside a block: `norm(x + dropout(up(sublayers(norm(down(x))))))`.
-
-    Source: Sun et al. 2020 (MobileBERT), §3.1, fig 1c, arXiv:2004.02984.
-    """
-
-    width: int = Field(gt=0)
-    """Width of the stream inside the block."""
-    reads: Reads = ReadsShared()
-    """What the attention reads."""
-    norm: Norm = LayerNorm()
-    """The norms after the maps in and after the residual around the block."""
-    dropout: Probability = 0.0
-    """Dropout on what the block adds to the wide stream."""
-
-    def attention_inputs(self, dim: int) -> tuple[int, int]:
-        """Return the widths that queries and keys, and values, are made of."""
-        match self.reads:
-            case ReadsNarrow():
-                return self.width, self.width
-            case ReadsShared():
-                return self.width, dim
-            case ReadsWide():
-                return dim, dim
-
-
-MAX_LAYERS = 10_000
-"""More layers than any real model has: a hostile file cannot make us build for hours."""
-
-
-class Block(Config):
-    """Sublayers one after the other, each inside its own residual."""
-
-    sublayers: tuple[Residual, ...] = Field(min_length=1)
-    """In the order they are applied."""
-    bottleneck: Bottleneck | None = None
-    """What narrows the stream inside the block (MobileBERT)."""
-
-    def width(self, dim: int) -> int:
-        """Return the width of the stream inside the block."""
-        return dim if self.bottleneck is None else self.bottleneck.width
-
-
-class Repeat(Config):
-    """The same block `times` times, each with weights of its own."""
-
-    kind: Literal["repeat"] = "repeat"
-    block: Block
-    """The block that every layer has."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-
-
-class Cycle(Config):
-    """Different blocks in turn, the whole turn `times` times, each with weights of its own."""
-
-    kind: Literal["cycle"] = "cycle"
-    blocks: tuple[Block, ...] = Field(min_length=1)
-    """One turn, in order."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-
-
-class Share(Config):
-    """`times` layers that share weights: all of them, or those of a group; a layer is one block or several.
-
-    Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942; groups and inner blocks from its code release.
-    """
-
-    kind: Literal["share"] = "share"
-    block: Block
-    """What every block is."""
-    times: int = Field(gt=0, le=MAX_LAYERS)
-    groups: int = Field(default=1, gt=0, le=MAX_LAYERS)
-    """Sets of weights; the first layers use the first, and so on in equal parts."""
-    inner: int = Field(default=1, gt=0, le=100)
-    """Blocks in a layer, each with weights of its own."""
-
-    def order(self) -> list[int]:
-        """Return for each block that is applied the number of the weights that it uses, from 0."""
-        groups = [int(layer / (self.times / self.groups)) for layer in range(self.times)]
-        return [group * self.inner + place for group in groups for place in range(self.inner)]
-
-
-Layers = Annotated[Repeat | Cycle | Share, Field(discriminator="kind")]
+Layers = Annotated[Repeat | Cycle | Share | Funnel, Field(discriminator="kind")]
 
 
 class Stack(Config):
@@ -262,25 +160,9 @@ class Stack(Config):
 
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""
-        match self.layers:
-            case Repeat(block=block, times=times):
-                return [block] * times
-            case Share(block=block, times=times, inner=inner):
-                return [block] * (times * inner)
-            case Cycle(blocks=blocks, times=times):
-                return list(blocks) * times
+        return self.layers.applied()
 
     def attentions(self) -> list[SelfAttention]:
         """Return the self-attentions in the order they are applied."""
         return [inner for block in self.blocks() for residual in block.sublayers
                 if isinstance(inner := residual.inner, SelfAttention)]
-
-
-def arrange_blocks(blocks: tuple[Block, ...]) -> Repeat | Cycle:
-    """Return layers that give these blocks, in this order. Raises `InputError` where there are none."""
-    count = len(blocks)
-    for size in range(1, count + 1):
-        if count % size == 0 and blocks[:size] * (count // size) == blocks:
-            times = count // size
-            return Repeat(block=blocks[0], times=times) if size == 1 else Cycle(blocks=blocks[:size], times=times)
-    raise InputError("a stack has at least one layer", where="layers", remedy="give 1 or more")

@@ -151,11 +151,14 @@ def fits_memory(model: c.Transformer, tokens: int) -> bool:
 
 
 def shrink_model(model: c.Transformer, layers: int) -> c.Transformer:
-    """Return the same model with at most `layers` layers in each stack."""
-    stacks = {name: getattr(model, name) for name in ("encoder", "decoder")}
-    return model.model_copy(update={name: stack and stack.model_copy(update={
-        "layers": stack.layers.model_copy(update={"times": min(layers, stack.layers.times)})})
-        for name, stack in stacks.items()})
+    """Return the same model with at most so many layers a stack."""
+    stacks = {}
+    for name in ("encoder", "decoder"):
+        stack = getattr(model, name)
+        if stack is not None:
+            fewer = stack.layers.resized(lambda block: block, lambda times: min(layers, times))
+            stacks[name] = stack.model_copy(update={"layers": fewer})
+    return model.model_copy(update=stacks)
 
 
 def cut_micro_batches(batches: tuple[Rows | PairRows, ...], rows: int) -> list[Rows | PairRows]:

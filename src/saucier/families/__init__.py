@@ -23,6 +23,7 @@ from saucier.families.dpr import DPR_LAYOUT, dpr
 from saucier.families.electra import ELECTRA_LAYOUT, electra, electra_generator
 from saucier.families.encoder_decoder import ENCODER_DECODER_LAYOUT, bert2bert
 from saucier.families.fnet import FNET_LAYOUT, fnet
+from saucier.families.funnel import FUNNEL_LAYOUT, funnel
 from saucier.families.gpt import GPT_LAYOUT, gpt
 from saucier.families.gpt2 import GPT2_LAYOUT, gpt2
 from saucier.families.gpt_neo import GPT_NEO_LAYOUT, gpt_neo
@@ -69,7 +70,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
     "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
-    "sparse_transformer": sparse_transformer, "etc": etc, "nystromformer": nystromformer,
+    "sparse_transformer": sparse_transformer, "etc": etc, "nystromformer": nystromformer, "funnel": funnel,
 }
 """Family name -> function from hyper-parameters to a config."""
 
@@ -81,7 +82,7 @@ LAYOUTS: dict[str, Layout] = {layout.model_type: layout for layout in (
     REALM_LAYOUT, CAMEMBERT_LAYOUT, ROBERTA_LAYOUT, XLM_ROBERTA_LAYOUT, ROFORMER_LAYOUT, MT5_LAYOUT, T5_LAYOUT,
     SWITCH_LAYOUT, TRANSFO_XL_LAYOUT, XLM_LAYOUT, XLNET_LAYOUT, REFORMER_LAYOUT,
     BLOOM_LAYOUT, CTRL_LAYOUT, OPT_LAYOUT,
-    MOBILEBERT_LAYOUT, NYSTROMFORMER_LAYOUT,
+    MOBILEBERT_LAYOUT, NYSTROMFORMER_LAYOUT, FUNNEL_LAYOUT,
 )}
 """`model_type` of a config.json -> layout."""
 

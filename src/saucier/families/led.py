@@ -9,7 +9,7 @@ from saucier.checkpoints.fields import Key, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.checkpoints.weight_operations import Concat
-from saucier.config.stack import arrange_blocks
+from saucier.config.blocks import arrange_blocks
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
 from saucier.families.longformer import WINDOW, finding, reaches, windows

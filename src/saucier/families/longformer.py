@@ -9,7 +9,7 @@ from saucier import config as c
 from saucier.checkpoints.classes import encoder_classes, head_class
 from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.config.stack import arrange_blocks
+from saucier.config.blocks import arrange_blocks
 from saucier.errors import InputError
 from saucier.families import bert_lineage
 from saucier.families.roberta import PADDING

@@ -15,7 +15,7 @@ from saucier.families import bert_lineage
 
 
 def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30000, length: int = 510,
-                  hidden: int | None = None, landmarks: int = 64, shared_start: bool = True,
+                  landmarks: int = 64, shared_start: bool = True,
                   dropout: float = 0.1) -> c.Transformer:
     """Nyströmformer with its language head, for texts of up to `length` tokens.
 
@@ -26,7 +26,7 @@ def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: i
                         dropout=dropout, segments=c.SegmentTable(count=2))
     kernel = c.Nystrom(landmarks=landmarks, length=length, shared_start=shared_start)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=kernel)
-    forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
+    forward = c.FeedForward(hidden=4 * dim, activation="gelu_tanh")
     return c.Transformer(
         dim=dim, embed=embed, encoder=repeat_block(layers, attention, forward, norm=norm, dropout=dropout),
         head=c.LanguageHead(bias=True, transform=c.Transform(activation="gelu_tanh", norm=norm)))

@@ -7,7 +7,7 @@ from math import lcm
 from typing import Any, Literal
 
 from saucier import config as c
-from saucier.config.stack import arrange_blocks
+from saucier.config.blocks import arrange_blocks
 
 Kind = Literal["local", "lsh"]
 PAPER: tuple[Kind, ...] = ("local", "lsh") * 3

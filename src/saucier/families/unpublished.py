@@ -20,8 +20,8 @@ from saucier.config import (
     Transformer,
     UniformInit,
 )
+from saucier.config.blocks import arrange_blocks
 from saucier.config.factors import Factors, FixedFactors, Form, Merged
-from saucier.config.stack import arrange_blocks
 
 
 def deep_char(dim: int = 512, layers: int = 64, *, heads: int = 8, vocab: int = 256, length: int = 512,

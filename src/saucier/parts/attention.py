@@ -29,7 +29,7 @@ from saucier.parts.kernels import (
     merge_mask_and_bias,
     repeat_heads,
 )
-from saucier.parts.linear import Linear, PartlyBiased, linear
+from saucier.parts.linear import Linear, PartlyBiased, first_outputs, linear
 from saucier.parts.masks import Draw, Mask, Ragged
 from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
@@ -96,7 +96,7 @@ class SelfAttention(nn.Module):
         self.config = config
         self.widths = config.projection.widths(dim)
         query, key, self.head_dim = self.widths
-        self.qkv = build_qkv(config.projection, dim)
+        self.qkv = build_qkv(config, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_attention_positions(config, dim)
@@ -112,8 +112,10 @@ class SelfAttention(nn.Module):
         number = context.self_slot()
         query_width, key_width, _ = self.widths
         context.maps, read = self.qkv, x if context.read is None else context.read
-        query, key, value = (split_heads(part, self.head_dim)
-                             for part in self.qkv(read).split([query_width, key_width, key_width], dim=-1))
+        rows = self.qkv(read if context.key_rows is None else context.key_rows)
+        query, key, value = rows.split([query_width, key_width, key_width], dim=-1)
+        query = query if context.key_rows is None else first_outputs(self.qkv, read, query_width)
+        query, key, value = (split_heads(part, self.head_dim) for part in (query, key, value))
         query, key, value = split_streams(query, key, value, context)
         positions = self.config.positions
         if isinstance(positions, c.Rotary):
@@ -216,11 +218,12 @@ class SelfAttention(nn.Module):
         return self.config.kernel.rate if self.training else 0.0
 
 
-def build_qkv(projection: c.Projection, dim: int) -> Linear:
+def build_qkv(config: c.SelfAttention, dim: int) -> Linear:
     """Return the one map to queries, keys and values, in this order of rows."""
+    projection, biased = config.projection, (config.positions.query_bias, config.projection.key_bias, True)
     query, key, _ = projection.widths(dim)
-    if projection.bias and not projection.key_bias:
-        return PartlyBiased(dim, (query, key, key), biased=(True, False, True))
+    if projection.bias and not all(biased):
+        return PartlyBiased(dim, (query, key, key), biased=biased)
     return Linear(dim, query + 2 * key, bias=projection.bias)
 
 

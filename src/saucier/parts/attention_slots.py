@@ -14,6 +14,7 @@ from saucier.parts.favor import attend_by_features
 from saucier.parts.hashing import HashedAttention, attend_in_chunks
 from saucier.parts.kernels import attend_to_mixtures, build_mixtures
 from saucier.parts.nystrom import attend_by_landmarks, build_filter
+from saucier.parts.pooled_distances import PooledDistances
 from saucier.parts.relative_positions import (
     DisentangledPositions,
     GlobalLocalPositions,
@@ -61,6 +62,7 @@ POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]
     c.Shaw: lambda positions, heads, dim: ShawPositions(positions, heads.widths(dim)[2]),
     c.RelativeKey: lambda positions, heads, dim: RelativeKeys(positions, heads.widths(dim)[2]),
     c.RelativeKeyQuery: lambda positions, heads, dim: RelativeKeysAndQueries(positions, heads.widths(dim)[2]),
+    c.PooledDistances: PooledDistances,
     c.GlobalLocal: lambda positions, heads, dim: GlobalLocalPositions(positions, heads.widths(dim)[2]),
     c.MusicTransformer: lambda positions, heads, dim: SkewedPositions(positions, heads.heads, heads.widths(dim)[2]),
     c.TransformerXL: lambda positions, heads, dim: TransformerXLPositions(positions, heads.heads, heads.widths(dim)[2],

@@ -69,6 +69,10 @@ class Context:
     """[1, H, Q, K], T5's bias of all pairs; None where every layer adds it tile by tile."""
     read: Tensor | None = None
     """What an attention reads in place of its residual's stream, inside a bottleneck."""
+    key_rows: Tensor | None = None
+    """[B, K, D], what keys and values are made of, where they are not made of the same rows as queries."""
+    layout_state: object = None
+    """What the stack's layout knows of the rows that run now, for positions that go with it."""
     maps: nn.Module | None = None
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
     biases: RelativeBiases | None = None

@@ -63,11 +63,11 @@ def split_streams(query: Tensor, key: Tensor, value: Tensor, context: Context) -
     Shapes: each [B, H, M + L + P, E] -> queries [B, H, L + P, E], keys and values [B, G, M + L, E].
     """
     past = 0 if context.past is None else context.past.shape[1]
-    end = query.shape[2] - context.asking
+    rows, end = query.shape[2] - context.asking, key.shape[2] - context.asking
     query, key, value = query[:, :, past:], key[:, :, :end], value[:, :, :end]
     if context.asked is None or not context.want_weights:
         return query, key, value
-    text, asking = query.split([end - past, context.asking], dim=2)
+    text, asking = query.split([rows - past, context.asking], dim=2)
     at = context.asked[:, None, :, None].expand_as(asking)
     return torch.cat([text, torch.zeros_like(text).scatter(2, at, asking)], dim=2), key, value
 

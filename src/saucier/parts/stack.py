@@ -5,7 +5,7 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from saucier.config.questions import find_shared_biases, find_shared_positions
 from saucier.parts.block import build_block
 from saucier.parts.context import Context, RelativeBiases
 from saucier.parts.embedding import Embedding
+from saucier.parts.funnel import run_funnel
 from saucier.parts.kernels import build_shared_mixtures
 from saucier.parts.linear import Linear
 from saucier.parts.mixing import Convolution
@@ -57,13 +58,8 @@ class Stack(nn.Module):
         self.positions = build_layer_tables(config, dim)
         """Positions that each block adds to what it reads."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
-        match config.layers:
-            case c.Share(block=block, groups=groups, inner=inner) as shared:
-                blocks, self.order = [block] * (groups * inner), shared.order()
-            case _:
-                blocks = config.blocks()
-                self.order = list(range(len(blocks)))
-        self.blocks = nn.ModuleList(build_block(block, dim) for block in blocks)
+        self.order = config.layers.order()
+        self.blocks = nn.ModuleList(build_block(block, dim) for block in config.layers.stored())
         width = config.stream_width(dim)
         self.final_norm = build_norm(config.final_norm, width) if config.final_norm else None
         self.narrow = Linear(width, config.narrow, bias=False) if config.narrow else None
@@ -112,17 +108,14 @@ class Stack(nn.Module):
                 return run_reversible(x, blocks, context,
                                       [part for part in (self.biases, self.mixtures) if part is not None])
             return run_two_streams(x, blocks, context, record)
+        return LAYOUTS[type(self.config.layers)](self, x, context, record)
+
+    def apply_block(self, number: int, x: Tensor, context: Context) -> Tensor:
+        """Apply a block, the first being number 0. Shapes: x [B, L, D] -> [B, L, D]."""
         again = isinstance(self.activations, c.RecomputeActivations) and torch.is_grad_enabled()
-        apply = recompute_block if again else apply_block
-        for number, block in enumerate(self.blocks[place] for place in self.order):
-            record_streams(record, x, context)
-            self.remember(number, x, context)
-            x = x if self.positions is None else x + self.positions[number](context.positions).to(x.dtype)
-            given, x = x, apply(block, x, context)
-            if number == 0 and self.convolution is not None:
-                x = self.convolution(given, x, context)
-            x = self.zeroed(x, context)
-        return x
+        block = self.blocks[self.order[number]]
+        given: Tensor = recompute_block(block, x, context) if again else block(x, context)
+        return given
 
     def remember(self, number: int, x: Tensor, context: Context) -> None:
         """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
@@ -139,10 +132,22 @@ class Stack(nn.Module):
         return x * padding[:, -x.shape[1]:, None]
 
 
-def apply_block(block: nn.Module, x: Tensor, context: Context) -> Tensor:
-    """Apply a block. Shapes: x [B, L, D] -> [B, L, D]."""
-    given: Tensor = block(x, context)
-    return given
+def run_in_order(stack: Stack, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
+    """Apply all blocks one after the other. Shapes: x [B, L, D] -> [B, L, D]."""
+    for number in range(len(stack.order)):
+        record_streams(record, x, context)
+        stack.remember(number, x, context)
+        x = x if stack.positions is None else x + stack.positions[number](context.positions).to(x.dtype)
+        given, x = x, stack.apply_block(number, x, context)
+        if number == 0 and stack.convolution is not None:
+            x = stack.convolution(given, x, context)
+        x = stack.zeroed(x, context)
+    return x
+
+
+LAYOUTS: Mapping[type[c.Config], Callable[[Stack, Tensor, Context, list[Tensor] | None], Tensor]] = {
+    c.Repeat: run_in_order, c.Cycle: run_in_order, c.Share: run_in_order, c.Funnel: run_funnel}
+"""Layout of blocks -> what runs them; it hands `record` what every block reads."""
 
 
 def record_streams(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
@@ -154,10 +159,8 @@ def record_streams(record: list[Tensor] | None, x: Tensor, context: Context) -> 
 def may_pack(config: c.Stack) -> bool:
     """Say whether the stack's rows may be packed without padding: nothing looks at a row's number or place in it."""
     inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
-    relative = [part.positions for part in inner
-                if isinstance(part, c.SelfAttention) and isinstance(part.positions, c.TransformerXL)]
-    return (config.memory is None and config.queries is None and not c.mixes_padding(config)
-            and not any(positions.segments or positions.mirrored for positions in relative))
+    by_row = any(isinstance(part, c.SelfAttention) and part.positions.reads_rows for part in inner)
+    return config.memory is None and config.queries is None and not c.mixes_padding(config) and not by_row
 
 
 def is_repeatable(config: c.Stack) -> bool:

@@ -25,7 +25,7 @@ from saucier.adaptation.surgery.shape import ModelState, check_full_attention, t
 from saucier.adaptation.surgery.tables import count_from_zero, count_past_padding
 from saucier.config import longest_input
 from saucier.config.base import rewrite_config
-from saucier.config.stack import arrange_blocks
+from saucier.config.blocks import arrange_blocks
 from saucier.config.visibility import build_bigbird_visibility
 from saucier.errors import InputError
 
@@ -218,7 +218,7 @@ def reorder_layers(shape: ModelState, by: Layers) -> ModelState:
     if by.decoder and len(found) < 2:
         raise InputError("the model has one stack", where=option, remedy="use --layers")
     stack = found[name]
-    if isinstance(stack.layers, c.Share):
+    if not stack.layers.separate:
         raise InputError("the layers share their weights", where=option, remedy="leave it out")
     blocks = stack.blocks()
     if wrong := [one for one in by.order if one >= len(blocks)]:

@@ -72,14 +72,12 @@ def check_head_terms(path: str, attention: SelfAttention) -> None:
 
 def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:
     """Raise `InputError` where recurrent layers cannot work."""
-    for index, block in enumerate(stack.blocks()):
+    for index, block in enumerate(stack.layers.distinct()):
         for residual in block.sublayers:
             if isinstance(residual.inner, Recurrent):
                 where = f"{name}.blocks.{index}.recurrent"
                 check_recurrent_width(where, residual.inner, block.width(config.dim))
                 check_recurrent_place(where, name, residual.inner, config)
-        if index and stack.layers.kind != "cycle":
-            break  # the same block again
     if not (parts := list_recurrent_parts(stack)):
         return
     if stack.memory or stack.queries or not isinstance(stack.residual, OneStream):

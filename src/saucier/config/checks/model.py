@@ -20,6 +20,7 @@ from saucier.config.embedding import (
 )
 from saucier.config.heads import AdaptiveHead, BidirectionalHead, LengthHead, QueryStream, WholeText
 from saucier.config.model import Transformer
+from saucier.config.pooling import First
 from saucier.config.positions import Axial
 from saucier.config.questions import keeps_directions_apart, list_recurrent_parts, reads_pooled
 from saucier.config.stack import OneStream
@@ -66,6 +67,7 @@ def check(config: Transformer) -> None:
     check_head(config)
     check_directions(config)
     check_mix(config)
+    check_length(config)
     check_whole_text(config)
     check_source(config)
 
@@ -262,12 +264,21 @@ def check_directions(config: Transformer) -> None:
                              remedy="use an even dim")
 
 
+def check_length(config: Transformer) -> None:
+    """An encoder that gives fewer vectors than it read has none for single tokens."""
+    shorter = config.encoder is not None and not config.encoder.layers.keeps_length
+    if shorter and config.head is not None and not isinstance(getattr(config.head, "pick", None), First):
+        raise InputError("the encoder gives fewer vectors than tokens, and the head reads all", where="head",
+                         remedy="label texts by their first token, or let the layers end in the full length")
+
+
 def check_mix(config: Transformer) -> None:
     """The layers of a mix are those of one plain stack, all as wide."""
     if config.mix is None:
         return
     stack = config.encoder or config.decoder
     plain = stack is not None and not (stack.narrow or stack.queries) and isinstance(stack.residual, OneStream)
+    plain = plain and stack is not None and stack.layers.plain
     if not plain or (config.encoder and config.decoder):
         raise InputError("a mix is of the layers of one plain stack", where="mix",
                          remedy="leave it out, or use a model with one stack, without narrow, queries and streams")

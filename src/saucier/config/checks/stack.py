@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from saucier.config.blocks import Block
 from saucier.config.checks.layers import check_attention, check_projection
 from saucier.config.disentangled import Disentangled, SharedMaps
 from saucier.config.layers import (
@@ -21,7 +22,7 @@ from saucier.config.model import Transformer
 from saucier.config.positions import NoPositions, Rotary
 from saucier.config.questions import hides_keys, list_layerwise_kernels, mixes_padding, recurrence_reads_encoder
 from saucier.config.relative_positions import T5Bias, TransformerXL
-from saucier.config.stack import Block, FromZeros, OneStream, Reversible, Share, Stack
+from saucier.config.stack import FromZeros, OneStream, Reversible, Stack
 from saucier.config.visibility import Full
 from saucier.errors import InputError
 
@@ -30,7 +31,7 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     """Check every sublayer, what the layers share, and that a decoder beside an encoder looks at it."""
     width = config.reader_dim if name == "encoder" else config.dim
     check_layout(name, stack, width)
-    for index, block in enumerate(list_distinct_blocks(stack)):
+    for index, block in enumerate(stack.layers.distinct()):
         check_bottleneck(f"{name}.blocks.{index}.bottleneck", name, stack, block)
     found = {path: inner for path, inner, _ in iterate_sublayers(name, stack, width)}
     for path, inner, dim in iterate_sublayers(name, stack, width):
@@ -42,15 +43,9 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
                          remedy="add a cross_attention sublayer, or remove the encoder")
 
 
-def list_distinct_blocks(stack: Stack) -> list[Block]:
-    """Return the blocks that may differ: all of a cycle, else the first and what is repeated behind it."""
-    blocks = list(stack.blocks())
-    return blocks if stack.layers.kind == "cycle" else blocks[:2]
-
-
 def iterate_sublayers(name: str, stack: Stack, dim: int) -> Iterator[tuple[str, Sublayer, int]]:
     """Yield (path, sublayer, width of the vectors that it reads) for every sublayer that may differ."""
-    for index, block in enumerate(list_distinct_blocks(stack)):
+    for index, block in enumerate(stack.layers.distinct()):
         kinds = [residual.inner.kind for residual in block.sublayers]
         for place, residual in enumerate(block.sublayers):
             before = kinds[:place].count(kinds[place])
@@ -89,18 +84,20 @@ def check_shared_scores(attentions: Mapping[str, SelfAttention]) -> None:
 
 def check_layout(name: str, stack: Stack, dim: int) -> None:
     """What concerns a stack as a whole."""
-    check_groups(name, stack)
+    stack.layers.check(f"{name}.layers")
+    check_plain(name, stack)
     check_shared_map(name, stack)
     check_convolution(name, stack, dim)
     check_mixing(name, stack)
     check_parallel(name, stack)
 
 
-def check_groups(name: str, stack: Stack) -> None:
-    """Layers that share weights in groups are no fewer than the groups."""
-    if isinstance(stack.layers, Share) and stack.layers.groups > stack.layers.times:
-        raise InputError(f"{stack.layers.times} layers do not fill {stack.layers.groups} groups",
-                         where=f"{name}.layers.groups", remedy="use at most as many groups as layers")
+def check_plain(name: str, stack: Stack) -> None:
+    """What a stack has besides its blocks goes with blocks that each read one vector for every token."""
+    other = (stack.memory, stack.queries, stack.convolution, stack.layer_positions, stack.zero_padding)
+    if not stack.layers.plain and (any(other) or not isinstance(stack.residual, OneStream) or name != "encoder"):
+        raise InputError(f"layers of kind {stack.layers.kind} are those of a plain encoder", where=f"{name}.layers",
+                         remedy="leave out memory, queries, convolution, layer_positions, zero_padding and streams")
 
 
 def check_mixing(name: str, stack: Stack) -> None:

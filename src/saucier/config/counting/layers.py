@@ -26,7 +26,7 @@ from saucier.config.recurrent import (
 def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
     """Return the parts of a self-attention in a sequence of `length` tokens."""
     query, key, _ = part.projection.widths(dim)
-    nodes = [*part.kernel.map_nodes(part.projection, dim), *part.positions.nodes(part.projection, dim)]
+    nodes = [*part.kernel.map_nodes(part, dim), *part.positions.nodes(part.projection, dim)]
     if part.global_maps:  # their keys and values are made of all tokens, their queries of few
         maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
         nodes.append(replace(maps, flops=4.0 * dim * key))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from saucier.config.base import Config
+from saucier.config.blocks import Block, Bottleneck, ReadsShared
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
 from saucier.config.counting.heads import embedding_node, head_node, mix_node
 from saucier.config.counting.layers import attention_nodes, kept_values, recurrent_nodes
@@ -29,19 +30,7 @@ from saucier.config.model import Transformer
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import T5Bias
-from saucier.config.stack import (
-    Activations,
-    Block,
-    Bottleneck,
-    Cycle,
-    KeepActivations,
-    ReadsShared,
-    RecomputeActivations,
-    Repeat,
-    Reversible,
-    Share,
-    Stack,
-)
+from saucier.config.stack import Activations, KeepActivations, RecomputeActivations, Reversible, Stack
 
 
 @singledispatch
@@ -167,16 +156,6 @@ def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
     return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
 
 
-def shared_node(layers: Share, nodes: list[Node]) -> Node:
-    """Return layers that share weights: one node for each set of weights, with as many turns as it is applied."""
-    order, detail = layers.order(), "one set of weights"
-    if layers.groups * layers.inner == 1:
-        return group_nodes("blocks", "share", nodes, detail=detail, times=len(order), stored=1)
-    sets = [group_nodes(f"block {number}", "share", nodes, detail=detail, times=order.count(number), stored=1)
-            for number in range(layers.groups * layers.inner)]
-    return group_nodes("blocks", "groups", sets)
-
-
 def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
     """Return sublayers of a stack, those without parameters that use the weights of another stack's block."""
     names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers} if lender else set()
@@ -192,18 +171,8 @@ def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | N
     if found := list_layerwise_kernels(stack):
         rank, longest = found[0].rank, found[0].length
         children.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
-    match stack.layers:
-        case Repeat(block=block, times=times):
-            children.append(group_nodes("blocks", "repeat",
-                                        mark_shared_sublayers(block_nodes(block, dim, length), lender, 0), times=times))
-        case Share() as layers:
-            children.append(shared_node(layers, mark_shared_sublayers(block_nodes(layers.block, dim, length), lender,
-                                                                      0)))
-        case Cycle(blocks=blocks, times=times):
-            turns = [group_nodes(f"block {i}", "block",
-                                 mark_shared_sublayers(block_nodes(block, dim, length), lender, i))
-                     for i, block in enumerate(blocks)]
-            children.append(group_nodes("blocks", "cycle", turns, times=times))
+    children.append(stack.layers.nodes(lambda block, number, length: mark_shared_sublayers(
+        block_nodes(block, dim, length), lender, number), length))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
     if stack.narrow:

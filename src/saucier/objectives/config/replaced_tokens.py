@@ -151,9 +151,6 @@ class Replaced(SingleObjective):
         return check_inner_masking(self.masking, setting)
 
 
-Layers = c.Repeat | c.Cycle | c.Share
-
-
 def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     """Return the generator for a model. Raises `InputError` for a body or a size that gives none.
 
@@ -171,7 +168,8 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     dim = heads * round(body.dim * size.width / heads) if size.width < 1 else body.dim
     found = body.model_copy(update={
         "dim": dim, "embed": narrow_embedding(body.embed, body.embed.widths(body.dim)[0], dim), "pooler": None,
-        "encoder": body.encoder.model_copy(update={"layers": shrink_layers(body.encoder.layers, size)})})
+        "encoder": body.encoder.model_copy(update={"layers": body.encoder.layers.resized(
+            lambda block: shrink_block(block, size), lambda times: scale_count(times, size.depth))})})
     # its words are told at the width of the token table, to which the output is tied
     table = c.Transform(width=found.embed.widths(dim)[0], norm=found.embed.norm or c.LayerNorm())
     found = found.model_copy(update={"head": c.LanguageHead(bias=True, transform=table)})
@@ -199,17 +197,6 @@ def narrow_embedding(embed: c.Embedding, table: int, dim: int) -> c.Embedding:
     if table == dim:
         return embed.model_copy(update={"projection": None})
     return embed if embed.projection else embed.model_copy(update={"projection": c.ProjectNormed(width=table)})
-
-
-def shrink_layers(layers: Layers, size: Generator) -> Layers:
-    """Return fewer and narrower layers."""
-    times = scale_count(layers.times, size.depth)
-    match layers:
-        case c.Cycle(blocks=blocks):
-            return layers.model_copy(update={"blocks": tuple(shrink_block(one, size) for one in blocks),
-                                             "times": times})
-        case c.Repeat(block=block) | c.Share(block=block):
-            return layers.model_copy(update={"block": shrink_block(block, size), "times": times})
 
 
 def shrink_block(block: c.Block, size: Generator) -> c.Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +27,7 @@ from saucier.jobs.pretraining.data import (
     open_store,
     write_token_store,
 )
-from saucier.jobs.pretraining.held_out import EvaluatedModel, baseline_scores, held_out_loss, translation_scores
+from saucier.jobs.pretraining.held_out import baseline_scores, held_out_loss, translation_scores
 from saucier.objectives.build import join_objectives
 from saucier.objectives.config import Causal, ShuffledRows, Single, list_single_objectives
 from saucier.opened import RunFolder, open_model, run_folder_of
@@ -89,7 +89,7 @@ class Evaluation:
 def evaluate_again(question: EvaluationRequest) -> Evaluation:
     """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
     opened = open_model(question.run, dtype="float32", base=question.base)
-    recipe, model = override_recipe(opened.needed_recipe(), question), opened.model
+    recipe, model = override_recipe(opened.own_recipe, question), opened.model
     if question.memory is not None:
         model = rebuild_model(model, set_memory_length(model.config, question.memory))
         recipe = recipe.model_copy(update={"blueprint": model.config})
@@ -98,7 +98,7 @@ def evaluate_again(question: EvaluationRequest) -> Evaluation:
     _, objective = join_objectives(lessons, recipe.training.seed)
     objective.bind(model)
     load_modules(objective.modules, find_model_folder(resolve_folder(question.run)))
-    found = EvaluatedModel(recipe, model, opened.tokenizer, read_dtype(question.dtype), lessons)
+    found = replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype), objectives=lessons)
     folder = RunFolder(run_folder_of(question.run))
     with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()

@@ -26,7 +26,8 @@ from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
 from saucier.model import Transformer
-from saucier.recipes.catalogue import learned_length
+from saucier.opened import room
+from saucier.tasks.written.task import pad_rows
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import copy_tokenizer
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -123,13 +124,10 @@ def batch_inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | N
 def batch_ids(texts: Sequence[str], tokenizer: Tokenizer | None, config: c.Transformer,
               vocab: int) -> tuple[Tensor, Tensor]:
     """Return texts as ids, or ids that are drawn, and what of them is real. Shapes: -> [B, L], [B, L]."""
-    room = min(LENGTH, learned_length(config) or LENGTH)
     generator = torch.Generator().manual_seed(0)
     rows = [torch.randint(vocab, (16,), generator=generator).tolist() if tokenizer is None
-            else tokenizer.encode(one)[:room] for one in texts]
-    longest = max(len(row) for row in rows)
-    return (torch.tensor([row + [0] * (longest - len(row)) for row in rows]),
-            torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]))
+            else tokenizer.encode(one)[:room(config, LENGTH)] for one in texts]
+    return pad_rows(rows, 0, left=False)
 
 
 def compare_outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:

@@ -28,8 +28,8 @@ from saucier.jobs.finetuning.start import Start, build_task_model, open_start
 from saucier.jobs.run.console import RunConsole
 from saucier.jobs.run.passport import Passport, file_digest, start_passport, utc_now
 from saucier.model import Transformer
+from saucier.opened import room
 from saucier.plain import format_duration
-from saucier.recipes.catalogue import learned_length
 from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.prediction_files import write_predictions
@@ -134,11 +134,9 @@ def read_data(job: FinetuningJob) -> None:
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
     """Return how rows are made for the model that the fine-tuning begins with."""
     body = start.body(tokenizer)
-    room, ahead = learned_length(body), getattr(settings.tuning, "length", 0)
-    given = (settings.training.length or LONGEST_ROW, None if room is None else room - ahead,
-             tokenizer.handling.max_length)
-    return Encoding(tokenizer, min(limit for limit in given if limit is not None), body,
-                    start.says.get("decoder_start_token_id"))
+    length = room(body, settings.training.length or LONGEST_ROW, tokenizer.handling.max_length,
+                  ahead=getattr(settings.tuning, "length", 0))
+    return Encoding(tokenizer, length, body, start.says.get("decoder_start_token_id"))
 
 
 def prepare_model(job: FinetuningJob) -> None:

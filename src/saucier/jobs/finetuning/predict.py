@@ -21,9 +21,8 @@ from saucier.folders.load import check_tokenizer_fits, load
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
 from saucier.model import Transformer
-from saucier.opened import load_model_tokenizer
+from saucier.opened import OpenModel, load_model_tokenizer, room
 from saucier.plain import first_difference
-from saucier.recipes.catalogue import learned_length
 from saucier.tasks.build import build_task
 from saucier.tasks.config import (
     Classification,
@@ -37,7 +36,6 @@ from saucier.tasks.config import (
 )
 from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
-from saucier.text.tokenizer.tokenizer import Tokenizer
 
 SETTINGS_HEADER = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
 TASK_FILE = "task.json"
@@ -166,26 +164,17 @@ class TaskAnswers:
     """What was skipped, dropped or repaired in the files."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskModel:
-    """A model with what it was trained to do."""
-
-    model: Transformer
-    tokenizer: Tokenizer
-    task: Task[Any]
-    length: int
-
-    def ask(self, examples: Sequence[Any]) -> TaskAnswers:
-        """Answer for some examples."""
-        encoding = Encoding(self.tokenizer, self.length, self.model.config,
-                            self.model.generation.get("decoder_start_token_id"))
-        sheet = self.task.sheet(examples, encoding)
-        dtype = choose_autocast_dtype("auto", next(self.model.parameters()).device)[0]
-        answers = self.task.answers(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
-        return TaskAnswers(self.task, examples, answers, sheet.cut.rows)
+def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
+    """Answer for some examples of the task that a model was opened for (see `open_task`)."""
+    assert opened.task is not None and opened.length is not None, "open_task knows them"
+    encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
+                        opened.model.generation.get("decoder_start_token_id"))
+    sheet = opened.task.sheet(examples, encoding)
+    predictor = Predictor(opened.model, encoding, PREDICTION_BATCH, choose_autocast_dtype("auto", opened.device)[0])
+    return TaskAnswers(opened.task, examples, opened.task.answers(predictor, examples, sheet), sheet.cut.rows)
 
 
-def open_task(path: Path | str, base: str | None = None) -> TaskModel:
+def open_task(path: Path | str, base: str | None = None) -> OpenModel:
     """Open a fine-tuning's folder, its model, or a model that was published for a task.
 
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
@@ -195,10 +184,9 @@ def open_task(path: Path | str, base: str | None = None) -> TaskModel:
     model, tokenizer = load(folder, dtype="float32", base=base), load_model_tokenizer(folder, base)
     check_tokenizer_fits(model, tokenizer, str(path))
     saved = read_task(find_model_folder(resolve_folder(folder)))
-    room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST_ROW)
-            if one is not None]
-    config, length = saved if saved is not None else (task_of_published(model, str(path)), min(room))
-    return TaskModel(model, tokenizer, build_task(config), length)
+    config, length = saved or (task_of_published(model, str(path)),
+                               room(model.config, LONGEST_ROW, tokenizer.handling.max_length))
+    return OpenModel(Path(path), model, tokenizer, task=build_task(config), length=length)
 
 
 def task_of_published(model: Transformer, where: str) -> TaskConfig:
@@ -234,13 +222,9 @@ def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str]
     """
     opened = open_task(path, base)
     tally = Tally()
+    assert opened.task is not None, "open_task knows it"
     examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
-    asked = [*examples, *(parse_example(opened.task, text, number) for number, text in enumerate(texts, start=1))]
-    return replace(opened.ask(asked), counted=tally)
-
-
-def parse_example(task: Task[Any], text: str, number: int) -> Example:
-    """Make an example of a text from the command line; `|||` stands between two texts."""
-    place = Place("command line", number)
-    found: Example = task.typed(tuple(part.strip() for part in text.split("|||")), Example(place, f"text {number}"))
-    return found
+    for number, text in enumerate(texts, start=1):
+        parts = tuple(part.strip() for part in text.split("|||"))  # of a pair
+        examples.append(opened.task.typed(parts, Example(Place("command line", number), f"text {number}")))
+    return replace(answer_examples(opened, examples), counted=tally)

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saucier.devices import AutocastDtype, autocast
+from saucier.devices import autocast
 from saucier.generation.options import MaskPredict
 from saucier.jobs.pretraining.batching import RowSettings, make_evaluator, training_batches
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
 from saucier.jobs.writing.batches import map_in_batches
 from saucier.jobs.writing.writer import Writer
-from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, Batch
 from saucier.objectives.build import BuiltObjective
 from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
+from saucier.opened import OpenModel
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
 from saucier.tasks.language_baselines import Baseline, measure_baselines
@@ -126,29 +126,18 @@ def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator
             yield from leaf_evaluators(part)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedModel:
-    """A model to be measured, and all that belongs to it."""
-
-    recipe: Recipe
-    model: Transformer
-    tokenizer: Tokenizer
-    dtype: AutocastDtype
-    lessons: tuple[BuiltObjective, ...]
-    """What it has learned, with the objective's own modules as they were trained."""
-
-
-def held_out_loss(found: EvaluatedModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
+def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
     """Score all held-out targets once; return also what was learned beside the tokens."""
-    evaluate = make_evaluator(found.recipe, found.tokenizer, store, found.lessons, whole=True, processes=Processes())
-    with autocast(found.dtype, next(found.model.parameters()).device):
+    evaluate = make_evaluator(found.own_recipe, found.tokenizer, store, found.objectives, whole=True,
+                              processes=Processes())
+    with autocast(found.dtype, found.device):
         scores = evaluate(found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
-    likelihood = scores_whole_texts(found.recipe.objective)
+    likelihood = scores_whole_texts(found.own_recipe.objective)
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
                        bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
-    figures = {name: words for lesson in found.lessons for name, words in lesson.objective.figures.items()}
+    figures = {name: words for lesson in found.objectives for name, words in lesson.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
 
@@ -167,20 +156,20 @@ def baseline_scores(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
     return measure_baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
 
 
-def translation_scores(found: EvaluatedModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
+def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
     """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
 
     Where languages are told, each direction is scored by itself, with its target language; their mean stands first.
     """
-    if not isinstance(found.recipe.objective, SequenceToSequence | ConditionalMasked):
+    if not isinstance(found.own_recipe.objective, SequenceToSequence | ConditionalMasked):
         return ()
-    chosen = group_by_direction(pairs, found.recipe.evaluation.limit)
-    scores = [score for decoding in list_decodings(found.recipe) for way in chosen
+    chosen = group_by_direction(pairs, found.own_recipe.evaluation.limit)
+    scores = [score for decoding in list_decodings(found.own_recipe) for way in chosen
               for score in score_direction(found, chosen[way], decoding)]
     return tuple([*mean_scores(scores), *scores] if len(chosen) > 1 else scores)
 
 
-def score_direction(found: EvaluatedModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
     """Translate the sources of pairs of one direction, and score what is written."""
     references, way = [pair.target for pair in pairs], pairs[0].way
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
@@ -226,14 +215,12 @@ def with_iterations(count: int, lengths: int) -> Decoding:
     return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
 
 
-def translate_texts(found: EvaluatedModel, sources: Sequence[str], decoding: Decoding | None = None,
+def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding | None = None,
                     languages: tuple[str, str] | None = None) -> list[str]:
     """Translate texts, sorted by length so that little is padded; they come back in their order.
 
     Raises `InputError` for languages that the tokenizer has not.
     """
-    evaluation, decoding = found.recipe.evaluation, decoding or list_decodings(found.recipe)[-1]
-    way = None if languages is None else read_direction(found, *languages)
-    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
-                    learned=found.recipe.objective, direction=way)
-    return map_in_batches(sources, evaluation.batch, lambda some: writer.translate(some, decoding.options))
+    recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
+    writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options
+    return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))

@@ -24,9 +24,9 @@ from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.lens.subject import find_subject
 from saucier.model import Transformer
-from saucier.opened import RunFolder, run_folder_of
+from saucier.opened import RunFolder, room, run_folder_of
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import build_recipe, learned_length
+from saucier.recipes.catalogue import build_recipe
 from saucier.recipes.recipe import WarmStart
 from saucier.recipes.source import Source, apply_overrides
 from saucier.text.tokenizer.language_tokens import frames_with_language
@@ -63,10 +63,10 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     learned, data = (TWO_STAGES, {"kind": "pairs"}) if source_layers is not None \
         else choose_objective_and_data(model, tokenizer, folder)
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
-    length = min(LENGTH, learned_length(model) or LENGTH)
     values: dict[str, Any] = {"name": name_continued_run(start), "about": f"Goes on from {start.name}",
                               "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
-                              "objective": learned, "training": continued_training(overrides) | {"length": length}}
+                              "objective": learned,
+                              "training": continued_training(overrides) | {"length": room(model, LENGTH)}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge_vocabulary(source.values)
@@ -197,7 +197,6 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
-    length = min(WARM_START_LENGTH, learned_length(model) or WARM_START_LENGTH)
     warm = {"tokenizer": absolute_or_hub_id(given[0]), "encoder": absolute_or_hub_id(encoder),
             "decoder": absolute_or_hub_id(decoder),
             "target_tokenizer": absolute_or_hub_id(given[-1]) if tokenizer.has_own_target else None}
@@ -205,7 +204,7 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
         **tokenizer_settings(tokenizer), "objective": {"kind": "sequence_to_sequence"},
-        "training": WARM_START_TRAINING | {"length": length}}
+        "training": WARM_START_TRAINING | {"length": room(model, WARM_START_LENGTH)}}
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return build_recipe(source)

@@ -13,10 +13,9 @@ from saucier.devices import move_batch
 from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
-from saucier.jobs.pretraining.held_out import EvaluatedModel, translate_texts
+from saucier.jobs.pretraining.held_out import translate_texts
 from saucier.jobs.run.language_pairs import group_by_direction
 from saucier.jobs.writing.writer import Writer, special_token_options
-from saucier.model import Transformer
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.checks import needs_language_ids
 from saucier.objectives.config import (
@@ -35,6 +34,7 @@ from saucier.objectives.config import (
 from saucier.objectives.permutation import read_memory
 from saucier.objectives.prediction import AuxiliaryLoss, Prediction, select_model_inputs
 from saucier.objectives.replaced_tokens import ReplacedTokens
+from saucier.opened import OpenModel
 from saucier.report.results import Sample
 from saucier.text.config import list_languages
 from saucier.text.languages import LanguageCorpus
@@ -53,10 +53,10 @@ LONGEST_TOKEN = 20
 """Characters of a text that are looked at for each token that is wanted."""
 
 
-def make_samples(found: EvaluatedModel, prepared_data: PreparedData) -> tuple[Sample, ...]:
+def make_samples(found: OpenModel, prepared_data: PreparedData) -> tuple[Sample, ...]:
     """Let the model show what it has learned."""
-    wanted = found.recipe.sampling.samples
-    match found.lessons[0].config:
+    wanted = found.own_recipe.sampling.samples
+    match found.objectives[0].config:
         case Causal():
             return tuple(sample_continuations(found, sample_prompts(found, prepared_data)))
         case Bidirectional():
@@ -71,15 +71,10 @@ def make_samples(found: EvaluatedModel, prepared_data: PreparedData) -> tuple[Sa
             return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(prepared_data), wanted))))
         case Replaced(learns=EveryToken() | ChosenTokens()):
             return tuple(sample_replaced_tokens(found, spread_documents(prepared_data, wanted)))
-        case Masked() | Replaced() if not is_encoder_decoder(found.model):
+        case Masked() | Replaced() if not found.is_encoder_decoder:
             return tuple(sample_masked_tokens(found, spread_documents(prepared_data, wanted)))
         case _:
             return tuple(sample_denoised_texts(found, spread_documents(prepared_data, wanted)))
-
-
-def is_encoder_decoder(model: Transformer) -> bool:
-    """Say whether an encoder reads, and a decoder writes."""
-    return model.config.encoder is not None and model.config.decoder is not None
 
 
 def held_out_pairs(prepared_data: PreparedData) -> Iterator[Pair]:
@@ -101,9 +96,9 @@ def spread_documents(prepared_data: PreparedData, count: int) -> list[Document]:
     return list(islice(whole, every // 2, None, every))[:count]
 
 
-def sample_prompts(found: EvaluatedModel, prepared_data: PreparedData) -> list[tuple[str, str]]:
+def sample_prompts(found: OpenModel, prepared_data: PreparedData) -> list[tuple[str, str]]:
     """Return (prompt, where it comes from)."""
-    sampling = found.recipe.sampling
+    sampling = found.own_recipe.sampling
     if sampling.prompts:
         return [(prompt, "the recipe") for prompt in sampling.prompts]
     documents = spread_documents(prepared_data, sampling.samples)
@@ -112,11 +107,11 @@ def sample_prompts(found: EvaluatedModel, prepared_data: PreparedData) -> list[t
             for document in documents]
 
 
-def sample_continuations(found: EvaluatedModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
+def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
     """Write on from each prompt."""
-    writer = Writer(found.model, found.tokenizer, found.recipe.training.length, found.recipe.objective)
+    writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
     for number, (prompt, source) in enumerate(prompts):
-        text = writer.continue_text(prompt, found.recipe.sampling, seed=found.recipe.sampling.seed + number)
+        text = writer.continue_text(prompt, sampling, seed=sampling.seed + number)
         yield Sample(prompt=prompt, text=text, source=source)
 
 
@@ -126,7 +121,7 @@ def alternate_directions(groups: dict[str, list[Pair]], count: int) -> list[Pair
     return list(islice(turns, count))
 
 
-def sample_translations(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
     """Translate held-out sources."""
     written: dict[Pair, str] = {}
     for some in group_by_direction(iter(pairs), None).values():
@@ -138,9 +133,9 @@ def sample_translations(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sa
                      source=f"{pair.way}, {where}" if pair.way else where)
 
 
-def sample_masked_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_masked_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Hide words of held-out texts as in training, and let the model fill them in."""
-    tokenizer, length = found.tokenizer, found.recipe.training.length - 2
+    tokenizer, length = found.tokenizer, found.own_recipe.training.length - 2
     for number, document in enumerate(documents):
         ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length))
         batch = corrupt_text(found, ids, number)
@@ -155,26 +150,26 @@ def sample_masked_tokens(found: EvaluatedModel, documents: list[Document]) -> It
                      reference=tokenizer.decode(ids))
 
 
-def sample_next_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the model tell each token of held-out texts from those before it; the first ones it is given."""
     tokenizer = found.tokenizer
     for document in documents:
-        ids = encode_first_tokens(document.text, tokenizer, found.recipe.training.length)
+        ids = encode_first_tokens(document.text, tokenizer, found.own_recipe.training.length)
         with torch.no_grad():
-            told = found.model(torch.tensor([ids], device=next(found.model.parameters()).device)).logits[0].argmax(-1)
+            told = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
         written = [[ids[0], *told[:-1].tolist()], ids]
         text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
         yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
                      source=Path(document.source).name, reference=true)
 
 
-def describe_auxiliary_predictions(found: EvaluatedModel) -> tuple[AuxiliaryLoss, ...]:
+def describe_auxiliary_predictions(found: OpenModel) -> tuple[AuxiliaryLoss, ...]:
     """Return what is learned beside the tokens."""
-    objective = found.lessons[0].objective
+    objective = found.objectives[0].objective
     return objective.beside if isinstance(objective, Prediction) else ()
 
 
-def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+def sample_masked_pairs(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
     """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
     """
     tokenizer = found.tokenizer
@@ -182,11 +177,11 @@ def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sa
         source, target = (np.array([tokenizer.encode(text)], dtype=np.int64) for text in (pair.source, pair.target))
         here = np.array([number])
         rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
-        batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
-        yield fill_masked_row(found, move_batch(batch, next(found.model.parameters()).device), pair.where)
+        batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
+        yield fill_masked_row(found, move_batch(batch, found.device), pair.where)
 
 
-def fill_masked_row(found: EvaluatedModel, batch: Batch, source: str) -> Sample:
+def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
     """Let the model fill in the first row of a batch."""
     labels, tokenizer = batch.pop("labels")[0], found.tokenizer
     with torch.no_grad():
@@ -203,13 +198,13 @@ def count_real_tokens(batch: Batch) -> int:
     return int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
 
 
-def sample_replaced_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_replaced_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
-    tokenizer, objective = found.tokenizer, found.lessons[0].objective
+    tokenizer, objective = found.tokenizer, found.objectives[0].objective
     assert isinstance(objective, ReplacedTokens), "as the config says"
     for number, document in enumerate(documents):
         ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer,
-                                                              found.recipe.training.length - 2))
+                                                              found.own_recipe.training.length - 2))
         with torch.no_grad():
             filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
             flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
@@ -218,10 +213,10 @@ def sample_replaced_tokens(found: EvaluatedModel, documents: list[Document]) -> 
                      source=Path(document.source).name, reference=tokenizer.decode(ids))
 
 
-def sample_permuted_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_permuted_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
-    tokenizer, corruption = found.tokenizer, found.lessons[0].corruption
-    length = found.recipe.training.length - 2
+    tokenizer, corruption = found.tokenizer, found.objectives[0].corruption
+    length = found.own_recipe.training.length - 2
     for number, document in enumerate(documents):
         ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length + corruption.overlap))
         with torch.no_grad():
@@ -245,10 +240,10 @@ def decode_with_marks(tokenizer: Tokenizer, ids: list[int], marks: list[bool], i
     return " ".join((instead or f"[{text}]") if is_marked else text for is_marked, text in texts if text)
 
 
-def sample_denoised_texts(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Damage held-out texts as in training, and let the model write what it has learned to write of them."""
     tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
-    length = found.lessons[0].corruption.row_length(found.recipe.training.length)
+    length = found.objectives[0].corruption.row_length(found.own_recipe.training.length)
     for number, document in enumerate(documents):
         tokens, starts = encode_first_sentences(document.text, tokenizer, length)
         batch = corrupt_text(found, tokens, number, starts)
@@ -257,8 +252,8 @@ def sample_denoised_texts(found: EvaluatedModel, documents: list[Document]) -> I
         learned = (labels >= 0).nonzero()[:, 0]
         given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may stand in one row
         behind = 0 if whole else given.shape[1]
-        room = found.recipe.training.length - max(1, behind)
-        most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
+        room = found.own_recipe.training.length - max(1, behind)
+        most = min(found.own_recipe.sampling.tokens, 2 * len(learned), room)
         begun = {} if behind else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
         written = generate(found.model, given, max_new_tokens=max(1, most),
                            **special_token_options(ids) | begun)[0, behind:]
@@ -284,16 +279,16 @@ def add_frame_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     return [*begin, *ids, *end]
 
 
-def corrupt_text(found: EvaluatedModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
+def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
     """Make a batch of one text as in training; `sentences` is where they start."""
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
     rows = make_text_rows(tokens, np.array([len(ids)]), row=here, item=here,
                           sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
-    languages = list_languages(found.recipe.data)
-    if languages and needs_language_ids(found.lessons[0].config, found.model.config):
+    languages = list_languages(found.own_recipe.data)
+    if languages and needs_language_ids(found.objectives[0].config, found.model.config):
         rows = told_language(rows, number % len(languages))
-    batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
-    return move_batch(batch, next(found.model.parameters()).device)
+    batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
+    return move_batch(batch, found.device)
 
 
 def decode_spans(tokenizer: Tokenizer, ids: list[int]) -> str:

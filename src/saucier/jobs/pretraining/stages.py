@@ -18,7 +18,6 @@ from saucier.devices import AutocastDtype
 from saucier.jobs.pretraining.batching import make_evaluator
 from saucier.jobs.pretraining.data import PreparedData
 from saucier.jobs.pretraining.held_out import (
-    EvaluatedModel,
     baseline_scores,
     describe_measurements,
     held_out_loss,
@@ -33,7 +32,7 @@ from saucier.jobs.run.passport import Passport, RunOutcome, file_digest, utc_now
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer
 from saucier.objectives.build import BuiltObjective
-from saucier.opened import RunFolder
+from saucier.opened import OpenModel, RunFolder
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
 from saucier.report.results import DataCounts, LanguageCounts, Results, RunCost, Sample
@@ -159,8 +158,8 @@ def evaluate_run(job: PretrainingJob, trained: TrainingResult) -> None:
     checkpoint = usable_checkpoint(job.folder.path)
     load_weights_into(job.model, checkpoint)
     load_modules(job.study.objective.modules, checkpoint)
-    found = EvaluatedModel(job.recipe, job.model.eval(), job.prepared_data.tokenizer,
-                           cast(AutocastDtype, trained.dtype), job.lessons)
+    found = OpenModel(job.folder.path, job.model.eval(), job.prepared_data.tokenizer, job.recipe, job.lessons,
+                      cast(AutocastDtype, trained.dtype))
     with job.run_console.stage("evaluate"), torch.no_grad():
         results = measure_results(job, found, checkpoint, trained, peak)
         for line in describe_measurements(results.held_out, results.baselines, results.scores):
@@ -172,7 +171,7 @@ def evaluate_run(job: PretrainingJob, trained: TrainingResult) -> None:
     finish_run(job, results.model_copy(update={"samples": samples}), checkpoint)
 
 
-def measure_results(job: PretrainingJob, found: EvaluatedModel, checkpoint: Path, trained: TrainingResult,
+def measure_results(job: PretrainingJob, found: OpenModel, checkpoint: Path, trained: TrainingResult,
                     peak: int) -> Results:
     """Measure the model on held-out text, beside simpler methods."""
     prepared_data = job.prepared_data

@@ -89,7 +89,7 @@ def count_excess_tokens(task: PromptTask, prompted_model: PromptedModel, questio
     """Count the tokens that a text, and in a decoder the answer behind it, have over what the model takes."""
     if prompted_model.room is None:
         return 0
-    if prompted_model.is_encoder_decoder:
+    if prompted_model.opened.is_encoder_decoder:
         return len(prompted_model.encode(text)) - prompted_model.room
     match task.by:
         case Writing(tokens=tokens):
@@ -131,7 +131,7 @@ def generate_answer(prompted_model: PromptedModel, text: str, tokens: int, stop:
     found = generate(prompted_model.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
                      stop_strings=list(stop) or None, tokenizer=own, do_sample=False,
                      **{**special, **prompted_model.model.generation})
-    answer = own.decode(found[0, 1 if prompted_model.is_encoder_decoder else ids.shape[1]:].tolist())
+    answer = own.decode(found[0, 1 if prompted_model.opened.is_encoder_decoder else ids.shape[1]:].tolist())
     for one in stop:
         answer = answer.split(one, 1)[0]
     return answer.strip()

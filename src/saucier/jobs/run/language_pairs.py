@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import MultilingualDenoising, list_single_objectives
+from saucier.opened import OpenModel
 from saucier.recipes import Recipe
 from saucier.report.results import LanguageCounts, TextCounts
 from saucier.text.config import ColumnLanguages, PairData, TokenizerConfig
@@ -121,22 +121,6 @@ def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, lis
 SOURCE_OPTION, TARGET_OPTION = "--source-language", "--target-language"
 
 
-class TranslationModel(Protocol):
-    """A model, and what is known of it."""
-
-    @property
-    def model(self) -> Transformer:
-        """What writes."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """By which it was trained; None: nobody knows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Direction:
     """What a source gets, and with what the target begins."""
@@ -172,7 +156,7 @@ class Direction:
         return ids if forced is None else mark_language(ids, forced, self.known) or ids
 
 
-def read_direction(opened: TranslationModel, source: str | None, target: str | None) -> Direction | None:
+def read_direction(opened: OpenModel, source: str | None, target: str | None) -> Direction | None:
     """Understand what a person asks for; None where they ask for nothing.
 
     Raises `InputError` for a model that knows no languages, or not these, and for one that is told both, and is not.
@@ -182,7 +166,7 @@ def read_direction(opened: TranslationModel, source: str | None, target: str | N
     if source is None and target is None:
         return None
     where = SOURCE_OPTION if target is None else TARGET_OPTION
-    if opened.model.config.encoder is None or opened.model.config.decoder is None:
+    if not opened.is_encoder_decoder:
         raise InputError("only an encoder-decoder translates between languages", where=where, remedy="leave it out")
     for objective in list_single_objectives(opened.recipe.objective) if opened.recipe else ():
         if isinstance(objective, MultilingualDenoising):
@@ -209,7 +193,7 @@ def require_languages(source: str | None, target: str | None, known: Iterable[st
                          remedy=f"name one of {', '.join(token.strip('_<>') for token in known)}")
 
 
-def target_start_options(opened: TranslationModel, target: int, known: Mapping[str, int]) -> dict[str, Any]:
+def target_start_options(opened: OpenModel, target: int, known: Mapping[str, int]) -> dict[str, Any]:
     """Return how a target begins: with its language alone where the model begins so, else behind its start token.
 
     mBART's decoder starts with the language (Liu et al. 2020, §2.2); those of mBART-50, M2M-100 and NLLB start with
@@ -229,7 +213,7 @@ def marian_direction(known: Mapping[str, int], source: str | None, target: str |
     return Direction(before=(find_language_id(target, known, TARGET_OPTION),))
 
 
-def denoising_direction(opened: TranslationModel, objective: MultilingualDenoising, source: str | None,
+def denoising_direction(opened: OpenModel, objective: MultilingualDenoising, source: str | None,
                         target: str | None) -> Direction:
     """Tell a run that has learned to mend texts: the language ends the source, and begins the target."""
     ids = TokenIds.of(opened.tokenizer)

@@ -10,8 +10,7 @@ from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction
 from saucier.jobs.writing.writer import GenerationSettings, Writer
-from saucier.opened import OpenModel
-from saucier.recipes.catalogue import learned_length
+from saucier.opened import OpenModel, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.sources import find_sources, read_lines
 
@@ -75,10 +74,8 @@ class BatchWriter:
     @property
     def writer(self) -> Writer:
         """The model and its tokenizer, and how long a source may be."""
-        recipe = self.opened.recipe
-        room = learned_length(self.opened.model.config) or LONGEST_SOURCE
-        return Writer(self.opened.model, self.opened.tokenizer, min(room, recipe.training.length) if recipe else room,
-                      recipe.objective if recipe else None, self.direction)
+        longest = room(self.opened.model.config, None) or LONGEST_SOURCE
+        return Writer(self.opened, min(longest, self.opened.trained_length(longest)), self.direction)
 
     def write(self, sources: Sequence[str], told: Callable[[int], None] | None = None) -> WrittenTexts:
         """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""

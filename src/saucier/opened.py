@@ -13,7 +13,7 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.config import Transformer as Config
 from saucier.devices import AutocastDtype
 from saucier.errors import InputError
-from saucier.files import is_file, list_entries, path_exists
+from saucier.files import is_file, path_exists
 from saucier.folders.kinds import find_base
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.generation.prompt import find_max_positions
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from saucier.tasks.task import Task
 
 PASSPORT_FILE = "passport.json"
-
-UNSTARTED_FILES = ("recipe.yaml", PASSPORT_FILE)
-"""What is in the folder of a run that has read nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +70,6 @@ class RunFolder:
     def is_run(self) -> bool:
         """Whether a run was begun here."""
         return is_file(self.recipe_file)
-
-    @property
-    def is_unstarted(self) -> bool:
-        """Whether nothing came of a run that was begun: its text or its settings were refused."""
-        return all(one.name in UNSTARTED_FILES for one in list_entries(self.path))
 
     @property
     def is_finished(self) -> bool:

@@ -29,7 +29,7 @@ from saucier.jobs.pretraining.data import (
 )
 from saucier.jobs.pretraining.held_out import baseline_scores, held_out_loss, translation_scores
 from saucier.objectives.build import join_objectives
-from saucier.objectives.config import Causal, ShuffledRows, Single, list_single_objectives
+from saucier.objectives.config import Causal, ShuffledRows, list_single_objectives
 from saucier.opened import RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
@@ -118,17 +118,12 @@ def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
     """Return the recipe with what the person wants otherwise."""
     wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
     wanted |= {"stride": question.stride, "batch": question.rows}
-    if question.stride is not None and not all(has_overlapping_rows(one)
+    if question.stride is not None and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
                                                for one in list_single_objectives(recipe.objective)):
         raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
                          remedy="leave it out; a model with a memory takes --memory")
     changed = {name: value for name, value in wanted.items() if value is not None}
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
-
-
-def has_overlapping_rows(objective: Single) -> bool:
-    """Say whether held-out rows may overlap: some of their tokens are there to be read only."""
-    return isinstance(objective, Causal) and isinstance(objective.rows, ShuffledRows)
 
 
 def read_dtype(asked: str) -> AutocastDtype:

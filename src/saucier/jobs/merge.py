@@ -91,9 +91,11 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
         copy_tokenizer(folder, place) or copy_tokenizer(origin, place)
 
     write_atomically(out, write)
+    agreeing = None if model.config.language_head is None else \
+        float((apart.argmax(-1) == together.argmax(-1)).float().mean())
     effect = largest_difference(bare, together) if bare.shape == together.shape else None
     return Merged(out, layout, pairs, len(mask), int(mask.sum()), largest_difference(apart, together),
-                  float(together.abs().max()), effect, argmax_agreement(model, apart, together))
+                  float(together.abs().max()), effect, agreeing)
 
 
 def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:
@@ -146,10 +148,3 @@ def predicted_positions(batch: dict[str, Tensor]) -> Tensor:
 def largest_difference(one: Tensor, other: Tensor) -> float:
     """Return the largest difference."""
     return float((one - other).abs().max())
-
-
-def argmax_agreement(model: Transformer, one: Tensor, other: Tensor) -> float | None:
-    """Return at which share of the places two outputs find the same token likeliest."""
-    if model.config.language_head is None:
-        return None
-    return float((one.argmax(-1) == other.argmax(-1)).float().mean())

@@ -352,13 +352,9 @@ def disagreement_lines(found: ScoreReport) -> list[RenderableType]:
                          no_wrap=heading in ("id", "worth"), overflow="fold")
     for one in found.apart:
         cells = (one.gold, one.first, one.second, one.text)
-        table.add_row(Text(one.id, style="cyan"), format_worth(one), *(Text(shorten_value(value)) for value in cells))
+        worth = f"{one.worth:+.2g}".replace("-", "−")
+        table.add_row(Text(one.id, style="cyan"), worth, *(Text(shorten_value(value)) for value in cells))
     return [head, table]
-
-
-def format_worth(one: Disagreement) -> str:
-    """Write how much a row's answer is worth."""
-    return f"{one.worth:+.2g}".replace("-", "−")
 
 
 def shorten_value(value: Any) -> str:

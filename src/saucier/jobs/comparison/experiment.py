@@ -193,16 +193,12 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> ComparisonWords:
             changes.update([assignment(word)])
         elif colon and is_override(change) and "=" not in arm:
             own.setdefault(arm, {}).update([assignment(change)])
-        elif is_recipe(word) or not data or is_misspelt(word):
+        elif word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") or not data \
+                or is_misspelt(word):
             recipes.append(word)
         else:
             files.append(word)
     return ComparisonWords(tuple(recipes), tuple(files), changes, own)
-
-
-def is_recipe(word: str) -> bool:
-    """Whether a word is a recipe's name, its file, or a run folder."""
-    return word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml")
 
 
 def is_misspelt(word: str) -> bool:
@@ -229,15 +225,12 @@ def read_experiment(asked: ComparisonWords, options: dict[str, Any]) -> Experime
     own = values.get("changes") or {}
     values["changes"] = own | asked.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
     if options.get("judge"):
-        values["judge"] = choose_judge(source.values.get("judge"), options["judge"])
+        own, given = source.values.get("judge"), options["judge"]
+        values["judge"] = {"kind": given.kind} | given.model_dump(exclude_unset=True)
+        if isinstance(own, dict) and own.get("kind") == given.kind:  # a comparison's `epochs` or `limit` stay
+            values["judge"] = own | values["judge"]
     source.values = values
     return add_arm_changes(validate_config(source, Experiment), asked.own)
-
-
-def choose_judge(own: Any, given: Judge) -> dict[str, Any]:
-    """Return the judge that the command line gives; a study's settings of the same kind stay (`epochs`, `limit`)."""
-    values = {"kind": given.kind} | given.model_dump(exclude_unset=True)
-    return own | values if isinstance(own, dict) and own.get("kind") == given.kind else values
 
 
 def read_comparison_file(asked: ComparisonWords) -> Source | None:

@@ -27,10 +27,9 @@ from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.settings import Finetuning, LabelledFiles, make_finetuning
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator
-from saucier.jobs.pretraining.cook import cook
+from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.pretraining.data import Store, load_collocations
 from saucier.jobs.pretraining.held_out import scores_whole_texts
-from saucier.jobs.pretraining.stages import JobOptions
 from saucier.jobs.run.folder import open_run
 from saucier.model import Transformer
 from saucier.objectives.build import join_objectives
@@ -121,7 +120,7 @@ def continue_training(run: Path, recipe: Recipe) -> Path:
         shutil.rmtree(run / ADAPTATION_FOLDER)
     first, (own, _) = RunFolder(run), open_run(run / ADAPTATION_FOLDER, recipe)
     shutil.copytree(first.data_file.parent, own.data_file.parent)
-    cook(recipe, own.path, JobOptions(calibrate=False, judge=False, quiet=True, start=run))
+    cook(recipe, own.path, JobOptions(calibrate=False, evaluate=False, quiet=True, start=run))
     checkpoint = latest_checkpoint(own.path)
     if checkpoint is None:
         raise WorkError("has no whole checkpoint left to score", where=str(own.path), remedy="compare again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ from rich.text import Text
 
 from saucier.config import parameters
 from saucier.config.base import Config
-from saucier.files import write_text
 from saucier.jobs.comparison.budget import read_run_batches, step_cost
 from saucier.jobs.comparison.experiment import Experiment
 from saucier.jobs.comparison.judging import FinishedTrial, Measure, TrialScores, paired_values
@@ -118,16 +116,12 @@ def summarize_trials(wanted: Experiment, done: Sequence[FinishedTrial]) -> Outco
                                                           for name, runs in found.items()})
     published = {arm.name: arm.published for arm in wanted.arms}
     arms = tuple(arm_result(runs, published[name]) for name, runs in found.items())
-    measure = common_measure([one.scores.measure for one in done])
+    measure = done[0].scores.measure
+    names = list(dict.fromkeys(one.scores.measure.name for one in done))
+    if len(names) > 1:  # nothing is compared then
+        measure = measure.model_copy(update={"name": " or ".join(names)})
     return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
                    notes=tuple(reader_notes(wanted, recipes, incomparable)))
-
-
-def common_measure(measures: Sequence[Measure]) -> Measure:
-    """Return what all scores are; a name for several where they differ, as nothing is compared then."""
-    first = measures[0]
-    names = list(dict.fromkeys(one.name for one in measures))
-    return first if len(names) == 1 else first.model_copy(update={"name": " or ".join(names)})
 
 
 def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmResult:
@@ -200,11 +194,6 @@ def reader_notes(wanted: Experiment, recipes: Sequence[Recipe], incomparable: st
     if wanted.own_tokenizers:
         found.append("each arm has its own tokenizer: only seeds are paired, not blocks of text")
     return found
-
-
-def write_outcome(found: Outcome, folder: Path) -> None:
-    """Write `comparison.json`, atomically."""
-    write_text(folder / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
 
 
 ARMS = ("", "parameters", "steps", "tokens", "FLOPs", "6·N·D", "time")

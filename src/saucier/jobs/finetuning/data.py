@@ -20,7 +20,6 @@ from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Example, Tally
 from saucier.tasks.task import Task
 from saucier.text.reading.sources import find_sources
-from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 160
@@ -98,17 +97,14 @@ def hold_out_rows(task: Task[Any], examples: Examples, share: float, seed: int) 
     train: Examples = []
     held_out: Examples = []
     for one in examples:
-        (held_out if draw_by_text(task.apart(one), seed) < share else train).append(one)
+        texts = "\x00".join((str(seed), *task.apart(one)))
+        digest = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).digest()
+        drawn = int.from_bytes(digest[:7], "big") / (1 << 56)  # in [0, 1), by texts and seed alone
+        (held_out if drawn < share else train).append(one)
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")
     return train, held_out
-
-
-def draw_by_text(texts: tuple[str, ...], seed: int) -> float:
-    """Return a number in [0, 1) that depends on texts and seed alone."""
-    digest = hashlib.sha256("\x00".join((str(seed), *texts)).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:7], "big") / (1 << 56)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +131,6 @@ def count_repeats(task: Task[Any], examples: Sequence[Example], train: Sequence[
     leaked = [one for key, one in zip(keys, examples, strict=True) if key in known]
     return Repeats(len(keys) - len(said), sum(len(golds) > 1 for golds in said.values()), len(leaked),
                    str(leaked[0].place) if leaked else None)
-
-
-def class_counts(task: Task[Any], examples: Sequence[Example]) -> Counter[str]:
-    """Count the labels of a split, the commonest first."""
-    return Counter(dict(Counter(label for one in examples for label in task.classes(one)).most_common()))
 
 
 SHOWN_LABELS = 12
@@ -175,7 +166,7 @@ def describe_splits(splits: Splits, sheets: dict[str, EncodedExamples], length: 
 
 def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
     """List how often each label stands."""
-    counts = class_counts(splits.task, examples)
+    counts = dict(Counter(label for one in examples for label in splits.task.classes(one)).most_common())
     if not counts:
         return ""
     listed = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:SHOWN_LABELS])
@@ -187,7 +178,11 @@ def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
 
 def describe_lengths(sheet: EncodedExamples, length: int) -> str:
     """Say how long rows are, and what was cut."""
-    sides = " read, and to write: ".join(describe_side_lengths(side) for side in side_row_lengths(sheet))
+    read = [sheet.lengths[:, 0]]
+    read += [sheet.wide["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.wide else []  # a second stack's
+    quartiles = [np.quantile(lengths, QUARTILES).astype(int).tolist() for lengths in read]
+    sides = " read, and to write: ".join(f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
+                                         for middle, most, longest in quartiles)
     cut = sheet.cut
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
@@ -196,18 +191,6 @@ def describe_lengths(sheet: EncodedExamples, length: int) -> str:
     if len(sheet) > (rows := len(np.unique(sheet.item))):
         told += f"; {rows:,} rows make {len(sheet):,} of the model's"
     return f"tokens a row: {sides}; {told}"
-
-
-def side_row_lengths(sheet: EncodedExamples) -> list[Ints]:
-    """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
-    second = [sheet.wide["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.wide else []
-    return [sheet.lengths[:, 0], *second]
-
-
-def describe_side_lengths(lengths: Ints) -> str:
-    """Say how long rows are."""
-    middle, most, longest = np.quantile(lengths, QUARTILES).astype(int).tolist()
-    return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
 
 
 def describe_unknown_tokens(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from saucier import config as c
@@ -15,14 +14,14 @@ from saucier.checkpoints.hub import TUNED, resolve_folder
 from saucier.checkpoints.layout import label_names
 from saucier.devices import choose_autocast_dtype
 from saucier.errors import InputError
-from saucier.files import find_free_name, is_folder, is_taken, read_object, write_json, write_text
+from saucier.files import is_folder, read_object, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
+from saucier.jobs.run.folder import JobKind
 from saucier.model import Transformer
 from saucier.opened import OpenModel, load_model_tokenizer, room
-from saucier.plain import first_difference
 from saucier.tasks.build import build_task
 from saucier.tasks.config import (
     Classification,
@@ -37,9 +36,7 @@ from saucier.tasks.config import (
 from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
 
-SETTINGS_HEADER = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
 TASK_FILE = "task.json"
-DESCRIPTIVE_KEYS = ("name",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,51 +65,20 @@ class TaskFolder:
         return self.path / "predictions" / f"{split}.jsonl"
 
     @property
-    def is_started(self) -> bool:
-        """Whether a fine-tuning was begun here."""
-        return self.settings.is_file()
-
-    @property
     def is_finished(self) -> bool:
         """Whether it was measured, which is done last."""
         return self.scores.is_file()
 
 
-def open_or_create_task_folder(path: Path, wanted: Finetuning) -> TaskFolder:
-    """Return a new or empty folder, or that of the same fine-tuning to go on with; nothing is written (see `settle`).
-
-    Raises `InputError` for a folder with another one, or with anything else in it.
-    """
-    folder = TaskFolder(path)
-    if path.exists() and not path.is_dir():
-        raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
-    if folder.is_started:
-        old, new = (one.model_dump(mode="json", exclude=set(DESCRIPTIVE_KEYS))
-                    for one in (read_finetuning(folder.settings), wanted))
-        there, here = ({"task": {"kind": one["task"]["kind"]}} for one in (old, new))  # another kind has other keys
-        if found := first_difference(there, here) or first_difference(old, new):
-            raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
-                             where=str(path), remedy="give a new folder with --out")
-    elif is_taken(path):
-        raise InputError("holds files that are no fine-tuning", where=str(path), remedy="give a new folder with --out")
-    return folder
+def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
+    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
+    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
 
 
-def write_settings(folder: TaskFolder, wanted: Finetuning) -> None:
-    """Write the settings, once the rows were read: files that are refused leave no folder behind."""
-    if not folder.is_started:
-        write_text(folder.settings, SETTINGS_HEADER
-                   + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120))
-
-
-def default_task_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
-    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
-
-    def taken(path: Path) -> bool:
-        folder = TaskFolder(path)
-        return is_taken(path) and not (folder.is_started and read_finetuning(folder.settings) == wanted)
-
-    return find_free_name(parent / wanted.name, taken)
+FINETUNING = JobKind(
+    settings=TUNED, last="scores.json",
+    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
+    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
 
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:

@@ -156,20 +156,17 @@ CURVE_HEIGHT = 2.6
 
 
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task[Any], found: Sequence[SplitScores],
-                            told: Sequence[str]) -> Path:
-    """Write `report.html`, and return its path. `told`: what was said of the data before training."""
+                            data_lines: Sequence[str]) -> Path:
+    """Write `report.html`, and return its path. `data_lines`: what was said of the data before training."""
     target = folder / REPORT_FILE
     parts = [part for one in found for part in split_sections(task, one)]
-    write_text(target, html_document(settings.name, finetuning_title(settings), *parts, loss_section(folder / METRICS),
-                                     data_lines_section(told), section("Settings", record_table(settings.as_dict()))))
+    kind = settings.task.kind.replace("_", " ")
+    title = element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
+                    element("h1", settings.name), element("p", f"{kind}, from {settings.model}", class_="lead"))
+    lines = element("ul", *(element("li", line.strip()) for line in data_lines))
+    write_text(target, html_document(settings.name, title, *parts, loss_section(folder / METRICS),
+                                     section("Data", lines), section("Settings", record_table(settings.as_dict()))))
     return target
-
-
-def finetuning_title(settings: Finetuning) -> Html:
-    """Name the fine-tuning."""
-    return element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
-                   element("h1", settings.name),
-                   element("p", f"{settings.task.kind.replace('_', ' ')}, from {settings.model}", class_="lead"))
 
 
 def split_sections(task: Task[Any], found: SplitScores) -> list[Html]:
@@ -215,15 +212,12 @@ def class_parts(task: Task[Any], found: SplitScores) -> list[Html]:
     parts = [element("h3", "Class by class"),
              table(["", "precision", "recall", "F1", "rows"], rows, numbers=range(1, 5), class_="plain")]
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
-        parts += [element("h3", "Taken for"), count_confusions([str(one.name) for one in classes], golds, said)]
+        names, counts = [str(one.name) for one in classes], Counter(zip(golds, said, strict=True))
+        rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
+                for gold in names]
+        parts += [element("h3", "Taken for"), table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1),
+                                                    class_="plain")]
     return parts
-
-
-def count_confusions(names: Sequence[str], golds: Sequence[Any], said: Sequence[Any]) -> Html:
-    """Count which class (line) was taken for which (column)."""
-    counts = Counter(zip(golds, said, strict=True))
-    rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)] for gold in names]
-    return table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1), class_="plain")
 
 
 def loss_section(metrics: Path) -> Html:
@@ -243,8 +237,3 @@ def loss_section(metrics: Path) -> Html:
         return section("Training", element("figure", draw_inline(draw, CURVE_HEIGHT)))
     except InputError as error:
         return section("Training", element("p", str(error), class_="note"))
-
-
-def data_lines_section(told: Sequence[str]) -> Html:
-    """Repeat what was said of the data."""
-    return section("Data", element("ul", *(element("li", line.strip()) for line in told)))

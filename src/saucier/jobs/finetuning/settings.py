@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -218,8 +218,9 @@ def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
     overrides, files = sort_finetuning_words(words, files)
     place = Path(what)
     if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
-        settings = read_finetuning(place / TUNED if is_folder(place) else place,
-                                   [*option_words(model, files), *overrides])
+        given = [] if model is None else [f"model={locate_model(model)!r}"]
+        given += [f"data.{key}={names}" for key, names in files.as_dict().items()]
+        settings = read_finetuning(place / TUNED if is_folder(place) else place, [*given, *overrides])
         return settings, place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
@@ -244,12 +245,6 @@ def sort_finetuning_words(words: Iterable[str], files: DataFiles) -> tuple[list[
             raise InputError(f"{word!r} is no setting", where="command line",
                              remedy="write key.sub=value, or --data FILE for labelled rows")
     return overrides, DataFiles(tuple(more), files.held_out, files.test)
-
-
-def option_words(model: str | None, files: DataFiles) -> Sequence[str]:
-    """Return what options change in settings that are there, as words."""
-    found = [f"data.{key}={names}" for key, names in files.as_dict().items()]
-    return found if model is None else [f"model={locate_model(model)!r}", *found]
 
 
 def locate_model(model: str) -> str:

@@ -15,7 +15,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import Layout, classes_with, label_names, published_tree
+from saucier.checkpoints.layout import classes_with, label_names, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -149,15 +149,10 @@ def open_start(settings: Finetuning) -> Start:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
-    return RecipeStart(recipe(name, [*length_override(settings), *format_overrides(settings.recipe)]),
-                       settings.training.seed)
-
-
-def length_override(settings: Finetuning) -> Iterator[str]:
-    """Yield the word that cuts a recipe's rows to those of the task, so that its model may have as few positions."""
-    wanted = settings.training.length
-    if wanted is not None and wanted < recipe(settings.model).training.length:
-        yield f"training.length={wanted}"
+    length, words = settings.training.length, list(format_overrides(settings.recipe))
+    if length is not None and length < recipe(name).training.length:  # so that its model may have as few positions
+        words = [f"training.length={length}", *words]
+    return RecipeStart(recipe(name, words), settings.training.seed)
 
 
 def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
@@ -233,7 +228,7 @@ def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ..
     if classes is None:
         return wanted.labels
     names = label_names(other.published, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
-    if not are_default_labels(names):
+    if names != tuple(f"LABEL_{number}" for number in range(len(names))):  # those of a config without names
         return names
     if told and len(told) == classes:
         return told
@@ -245,11 +240,6 @@ def name_labels(model: Transformer, folder: Path) -> None:
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
         model.published = with_labels(model.published, labels)
-
-
-def are_default_labels(labels: tuple[str, ...]) -> bool:
-    """Say whether labels are only the numbers that a config has without names."""
-    return labels == tuple(f"LABEL_{number}" for number in range(len(labels)))
 
 
 def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:
@@ -272,20 +262,18 @@ def with_labels(document: dict[str, Any], labels: tuple[str, ...]) -> dict[str, 
 
 def published_task_config(wanted: RequiredHead, document: dict[str, Any], where: str) -> tuple[str,
                                                                                                c.Transformer] | None:
-    """Return the family's own class with such a head, and its tree; None where the family publishes none."""
+    """Return the family's own class with such a head, and its tree; None where the family publishes none.
+
+    Labels need a class that names them: BERT's next-sentence classifier, for one, does not.
+    """
     layout = LAYOUTS.get(str(document.get("model_type")))
     if layout is None:
         return None
     found = [name for name in classes_with(layout, document, wanted.kind, where)
-             if not wanted.labels or names_labels(layout, name)]
+             if not wanted.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys)]
     if not found:
         return None
     return found[0], published_tree(layout.spelled(layout, document), document, found[0], where)
-
-
-def names_labels(layout: Layout, published: str) -> bool:
-    """Say whether a class has labels with names; BERT's next-sentence classifier, for one, has none."""
-    return any(key.foreign == "id2label" for key in layout.classes[published].keys)
 
 
 def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:

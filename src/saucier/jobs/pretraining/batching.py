@@ -121,17 +121,13 @@ class RowSettings:
         return replace(self, recipe=self.recipe.model_copy(update={"training": one}))
 
 
-def objective_inputs(recipe: Recipe, tokenizer: Tokenizer, collocations: Collocations | None = None) -> ObjectiveInputs:
-    """Return what a recipe's objective is built from."""
-    training = recipe.training
-    return ObjectiveInputs(written_token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size),
-                           training.steps, training.length, training.seed, collocations)
-
-
 def build_run_objectives(recipe: Recipe, tokenizer: Tokenizer,
                          collocations: Collocations | None = None) -> tuple[BuiltObjective, ...]:
     """Build the objective of a recipe. Raises `InputError` where the tokenizer lacks a token that is needed."""
-    return build_objectives(recipe.objective, objective_inputs(recipe, tokenizer, collocations))
+    training = recipe.training
+    inputs = ObjectiveInputs(written_token_ids(recipe, tokenizer), recipe.model_for(tokenizer.vocab_size),
+                             training.steps, training.length, training.seed, collocations)
+    return build_objectives(recipe.objective, inputs)
 
 
 def make_training_data(recipe: Recipe, tokenizer: Tokenizer, store: Store,
@@ -151,7 +147,10 @@ def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: 
     parts = tuple(measuring.lesson(store, lesson) for lesson in lessons)
     if len(parts) == 1:
         return parts[0]
-    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(name_objectives(lessons)))
+    kinds = [one.config.kind for one in lessons]
+    names = (kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
+             for number, kind in enumerate(kinds))
+    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +190,6 @@ class EvaluatorBuilder:
         rows: Iterable[Any] = FirstBatches(batches, targets and max(1, targets // parts))
         return Evaluator(rows, lesson.corruption, lesson.objective.held_out(), self.row_settings.recipe.training.seed,
                          self.processes)
-
-
-def name_objectives(lessons: Sequence[BuiltObjective]) -> Iterator[str]:
-    """Call each lesson by its kind, with a number where there are several of a kind."""
-    kinds = [lesson.config.kind for lesson in lessons]
-    for number, kind in enumerate(kinds):
-        yield kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
 
 
 def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Batches[Any]:

@@ -43,15 +43,11 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
     perplexed = perplexity(held_out.loss, 1)
     yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
     if held_out.by_frequency is not None:
-        yield compare_with_frequencies(held_out.loss, held_out.by_frequency)
+        frequent, own = held_out.by_frequency, held_out.loss
+        known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+        yield f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
     for score in scores:
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
-
-
-def compare_with_frequencies(own: float, frequent: float) -> str:
-    """Say what the model knows beyond the frequencies of its targets."""
-    known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
-    return f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
 
 
 def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
@@ -203,16 +199,13 @@ def list_decodings(recipe: Recipe) -> tuple[Decoding, ...]:
     """Return the ways in which translations are scored; samples are written in the last of them."""
     evaluation = recipe.evaluation
     if isinstance(recipe.objective, ConditionalMasked):
-        return tuple(with_iterations(count, evaluation.length_candidates) for count in evaluation.iterations)
+        lengths = evaluation.length_candidates
+        return tuple(Decoding({"strategy": MaskPredict(iterations=count, length_candidates=lengths)},
+                              f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
+                     for count in evaluation.iterations)
     beams = evaluation.beams
     return (Decoding({"num_beams": beams, "length_penalty": evaluation.length_penalty, "early_stopping": beams > 1},
                      f"beam {beams}"),)
-
-
-def with_iterations(count: int, lengths: int) -> Decoding:
-    """Return Mask-Predict with so many iterations."""
-    strategy = MaskPredict(iterations=count, length_candidates=lengths)
-    return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
 
 
 def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding | None = None,

@@ -6,14 +6,15 @@ Either one model is trained further on other text, or an encoder-decoder is init
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import processors
+from torch import nn
 
 from saucier import config as c
-from saucier.adaptation.starting_weights import WarmStartReport, warm_start
+from saucier.adaptation.starting_weights import AddedTokens, WarmStartReport, initialize_from, warm_start
 from saucier.adaptation.tuning import RATES
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
@@ -22,15 +23,19 @@ from saucier.families.encoder_decoder import joined
 from saucier.files import read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
+from saucier.jobs.run.console import Console
 from saucier.lens.subject import find_subject
 from saucier.model import Transformer
 from saucier.opened import RunFolder, room, run_folder_of
+from saucier.parts.provenance import Origin
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import build_recipe
 from saucier.recipes.recipe import WarmStart
 from saucier.recipes.source import Source, apply_overrides
 from saucier.text.tokenizer.language_tokens import frames_with_language
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer, load_tokenizer
+from saucier.text.tokenizer.vocabulary import spell_new_tokens
+from saucier.training.resume import holds_module, load_modules
 
 LENGTH = 256
 """Tokens in a row, where the model can take more."""
@@ -258,3 +263,29 @@ def initialize_sides(model: Transformer, start: WarmStart) -> WarmStartReport:
     encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
                         for folder in (start.encoder, start.decoder))
     return warm_start(model, encoder=encoder, decoder=decoder)
+
+
+def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:
+    """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
+    other = load(start, dtype="float32", device="cpu")
+    known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
+                     for one in (load_tokenizer(start), tokenizer))
+    found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, wanted)))
+    model.origin = Origin.of(start, model, (*found.new, *found.wider))
+    for what, names in (("begins anew", found.new), ("is left behind", found.left)):
+        if names:
+            console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
+
+
+def load_start_modules(modules: Mapping[str, nn.Module], start: Path, recipe: Recipe, tokenizer: Tokenizer,
+                       console: Console) -> None:
+    """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
+    """
+    folder = find_model_folder(start)
+    same = read_learned_objective(start) == recipe.objective.model_dump(mode="json")
+    fits = same and load_tokenizer(start).vocab_size == tokenizer.vocab_size
+    for name, module in modules.items():
+        if fits and holds_module(folder, name):
+            load_modules({name: module}, folder)
+        else:
+            console.say(f"{name} begins anew")

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from saucier.devices import move_batch
-from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
 from saucier.jobs.pretraining.held_out import translate_texts
@@ -62,9 +61,9 @@ def make_samples(found: OpenModel, prepared_data: PreparedData) -> tuple[Sample,
         case Bidirectional():
             return tuple(sample_next_tokens(found, spread_documents(prepared_data, wanted)))
         case SequenceToSequence() | ConditionalMasked():
-            return tuple(sample_translations(found,
-                                             alternate_directions(group_by_direction(held_out_pairs(prepared_data),
-                                                                                     wanted), wanted)))
+            groups = group_by_direction(held_out_pairs(prepared_data), wanted).values()  # pairs of each in turns
+            turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
+            return tuple(sample_translations(found, list(islice(turns, wanted))))
         case Permutation():
             return tuple(sample_permuted_tokens(found, spread_documents(prepared_data, wanted)))
         case TranslationMasked() | MaskedSides():
@@ -113,12 +112,6 @@ def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> It
     for number, (prompt, source) in enumerate(prompts):
         text = writer.continue_text(prompt, sampling, seed=sampling.seed + number)
         yield Sample(prompt=prompt, text=text, source=source)
-
-
-def alternate_directions(groups: dict[str, list[Pair]], count: int) -> list[Pair]:
-    """Take pairs of each direction in turns."""
-    turns = (pair for together in zip_longest(*groups.values()) for pair in together if pair is not None)
-    return list(islice(turns, count))
 
 
 def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
@@ -186,16 +179,12 @@ def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
     labels, tokenizer = batch.pop("labels")[0], found.tokenizer
     with torch.no_grad():
         logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
-    given, labels, best = (one[:count_real_tokens(batch)]
+    count = int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
+    given, labels, best = (one[:count]
                            for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
     true, written = (torch.where(labels >= 0, one, given).tolist() for one in (labels, best))
     return Sample(prompt=tokenizer.decode(given.tolist(), skip_special_tokens=False), text=tokenizer.decode(written),
                   source=Path(source).name, reference=tokenizer.decode(true))
-
-
-def count_real_tokens(batch: Batch) -> int:
-    """Count the tokens of the first row."""
-    return int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
 
 
 def sample_replaced_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
@@ -245,7 +234,8 @@ def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterat
     tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
     length = found.objectives[0].corruption.row_length(found.own_recipe.training.length)
     for number, document in enumerate(documents):
-        tokens, starts = encode_first_sentences(document.text, tokenizer, length)
+        (tokens, starts), = encode_sentences([document.text[: LONGEST_TOKEN * length]], tokenizer)
+        tokens, starts = tokens[:length], [start for start in starts if start < length]
         batch = corrupt_text(found, tokens, number, starts)
         whole = batch.get("decoder_input_ids") is not None
         labels, given = batch["labels"][0], batch["input_ids"]
@@ -265,12 +255,6 @@ def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterat
 def encode_first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
     """Return the first ids of a text, without reading all of a long one."""
     return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
-
-
-def encode_first_sentences(text: str, tokenizer: Tokenizer, count: int) -> tuple[list[int], list[int]]:
-    """Return the first ids of a text, encoded sentence by sentence, and where sentences start."""
-    (ids, starts), = encode_sentences([text[: LONGEST_TOKEN * count]], tokenizer)
-    return ids[:count], [start for start in starts if start < count]
 
 
 def add_frame_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
@@ -306,8 +290,3 @@ def format_samples(samples: tuple[Sample, ...]) -> str:
         parts += [f"[true]    {sample.reference}"] if sample.reference else []
         parts.append("")
     return "\n".join(parts)
-
-
-def write_samples(path: Path, samples: tuple[Sample, ...]) -> None:
-    """Write samples.txt."""
-    write_text(path, format_samples(samples))

@@ -125,12 +125,8 @@ def read_task(path: Path) -> PromptTask:
         raise InputError("cannot be read as text", where=str(path), remedy="give a YAML file") from error
     source = read_yaml(text, str(path))
     found = validate_config(source, PromptTask)
-    return found.model_copy(update=resolve_data_files(found, path.parent))
-
-
-def resolve_data_files(task: PromptTask, folder: Path) -> dict[str, Any]:
-    """Return the task's files as seen from its own folder."""
-    return {name: str(folder / value) for name in ("evaluate", "train") if (value := getattr(task, name)) is not None}
+    return found.model_copy(update={name: str(path.parent / value) for name in ("evaluate", "train")
+                                    if (value := getattr(found, name)) is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.run.folder import default_folder, essential_settings, open_run
+from saucier.jobs.run.folder import PRETRAINING, default_folder, essential_settings, open_run
 from saucier.plain import first_difference
 from saucier.recipes import recipe
 
@@ -69,19 +69,19 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_folder_never_meets_another_run(tmp_path: Path) -> None:
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano"
     open_run(tmp_path / "gpt-nano", recipe("gpt-nano", ["training.steps=3"]))
     read(tmp_path / "gpt-nano")
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
     open_run(tmp_path / "gpt-nano-2", NANO)
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
 
 
 def test_a_run_that_was_refused_before_it_read_gives_its_folder_to_a_better_recipe(tmp_path: Path) -> None:
     path = tmp_path / "gpt-nano"
     open_run(path, recipe("gpt-nano", ["tokenizer.vocab=40000"]))
     (path / "passport.json").write_text("{}", encoding="utf-8")
-    assert default_folder(NANO, tmp_path) == path
+    assert default_folder(NANO, PRETRAINING, tmp_path) == path
     assert open_run(path, NANO)[0].recipe() == NANO
     assert not (path / "passport.json").exists()
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_refused_before_it_read_gives_its_folder_to_a_better_reci
 def test_a_damaged_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "gpt-nano").mkdir()
     (tmp_path / "gpt-nano" / "recipe.yaml").write_text("a: [", encoding="utf-8")
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
 
 
 def test_the_first_difference_has_its_path() -> None:

@@ -251,7 +251,9 @@ def render_report(found: ScoreReport) -> RenderableType:
     if found.classes:
         parts += [Text(), classes_table(found)]
     if found.compared:
-        parts += [Text(), comparison_table(found), *map(Text, verdict_lines(found)), Text(), *disagreement_lines(found)]
+        verdicts = [f"{said}: {', '.join(one.name for one in found.compared if one.verdict == said)}"
+                    for said in dict.fromkeys(one.verdict for one in found.compared)]
+        parts += [Text(), comparison_table(found), *map(Text, verdicts), Text(), *disagreement_lines(found)]
     return Group(*parts)
 
 
@@ -332,12 +334,6 @@ def comparison_table(found: ScoreReport) -> Table:
         table.add_row(one.name, format_score(one.difference, signed=True),
                       format_interval(one.low, one.high, signed=True), f"{one.p:.2g}", f"{one.bootstrap_p:.2g}")
     return table
-
-
-def verdict_lines(found: ScoreReport) -> list[str]:
-    """Say which file is better, by which metrics."""
-    said = dict.fromkeys(one.verdict for one in found.compared)
-    return [f"{verdict}: {', '.join(one.name for one in found.compared if one.verdict == verdict)}" for verdict in said]
 
 
 def disagreement_lines(found: ScoreReport) -> list[RenderableType]:

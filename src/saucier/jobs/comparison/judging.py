@@ -25,7 +25,7 @@ from saucier.jobs.comparison.preparation import Trial
 from saucier.jobs.comparison.transfer import score_classification
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.settings import Finetuning, LabelledFiles, make_finetuning
+from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.pretraining.data import Store, load_collocations
@@ -112,7 +112,7 @@ ADAPTATION_FOLDER = "adapted"
 
 
 def continue_training(run: Path, recipe: Recipe) -> Path:
-    """Let a run's model go on by another recipe on the same text, and return the checkpoint; it is always done anew.
+    """Let a run's model go on by another recipe on the same text, and return the checkpoint; it is always done again.
 
     Raises as `cook`.
     """
@@ -149,21 +149,17 @@ def check_tagged(judge: Tagging) -> None:
     read_splits(build_task(tasks.Tagging()), judge_files(judge))
 
 
-def tagging_settings(judge: Tagging, trial: Trial) -> Finetuning:
-    """Return the fine-tuning of a trial's model."""
-    return make_finetuning(
+def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
+    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done again. Raises as `finetune`."""
+    place = trial.folder / TAGGING_FOLDER
+    if place.exists():
+        shutil.rmtree(place)
+    settings = make_finetuning(
         {"name": TAGGING_FOLDER, "model": str(trial.folder), "task": {"kind": "tagging"},
          "data": judge_files(judge).model_dump(mode="json")},
         [f"training.epochs={judge.epochs}", f"training.batch={judge.batch}", f"training.seed={trial.seed}",
          f"training.optimizer.learning_rate={judge.learning_rate}"])
-
-
-def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
-    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done anew. Raises as `finetune`."""
-    place = trial.folder / TAGGING_FOLDER
-    if place.exists():
-        shutil.rmtree(place)
-    done = finetune(tagging_settings(judge, trial), place, quiet=True)
+    done = finetune(settings, place, quiet=True)
     rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
     right = (sum(told == gold for told, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
     return TaggedSentences(tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows))

@@ -149,17 +149,13 @@ def compare_arms(wanted: Experiment, scores: Mapping[str, list[TrialScores]]) ->
     corrected = holm([one.p for one in found])
     units = holm([one.units_p for one in found])
     higher = next(iter(scores.values()))[0].measure.better == "higher"
-    return tuple(pair_result(couple, one, p=p, units_p=units_p, higher=higher, wanted=wanted)
-                 for couple, one, p, units_p in zip(couples, found, corrected, units, strict=True))
-
-
-def pair_result(couple: tuple[str, str], found: Difference, *, p: float, units_p: float, higher: bool,
-                wanted: Experiment) -> PairResult:
-    """Say what a difference allows to say."""
-    verdict, reason = judge_pair(found, p, higher)
-    return PairResult(first=couple[0], second=couple[1], difference=found.value, low=found.low, high=found.high, p=p,
-                      units_p=units_p, effect=found.effect, verdict=verdict, reason=reason,
-                      published=agree_with_paper(wanted, couple, verdict))
+    pairs = []
+    for couple, one, p, units_p in zip(couples, found, corrected, units, strict=True):
+        verdict, reason = judge_pair(one, p, higher)
+        pairs.append(PairResult(first=couple[0], second=couple[1], difference=one.value, low=one.low, high=one.high,
+                                p=p, units_p=units_p, effect=one.effect, verdict=verdict, reason=reason,
+                                published=agree_with_paper(wanted, couple, verdict)))
+    return tuple(pairs)
 
 
 def judge_pair(found: Difference, p: float, higher: bool) -> tuple[Verdict, str]:

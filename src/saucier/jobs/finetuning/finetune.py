@@ -134,7 +134,7 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
     body = start.body(tokenizer)
     length = room(body, settings.training.length or LONGEST_ROW, tokenizer.handling.max_length,
                   ahead=getattr(settings.tuning, "length", 0))
-    return Encoding(tokenizer, length, body, start.says.get("decoder_start_token_id"))
+    return Encoding(tokenizer, length, body, start.generation_defaults.get("decoder_start_token_id"))
 
 
 def prepare_model(job: FinetuningJob) -> None:

@@ -228,7 +228,10 @@ def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
         if not value:
             raise InputError(f"{option} is missing", where="command line", remedy=f"add {option} {example}")
     assert model is not None, "looked at above"
-    values: dict[str, Any] = {"name": name_finetuning(what, model, files.train[0]), "model": locate_model(model),
+    path = Path(files.train[0]).absolute()
+    named = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
+    name = re.sub(r"[^a-z0-9._-]+", "-", named).strip("-._") or what
+    values: dict[str, Any] = {"name": name, "model": locate_model(model),
                               "task": {"kind": what}, "data": files.as_dict()}
     return make_finetuning(values, overrides), None
 
@@ -256,10 +259,3 @@ def task_kinds() -> list[str]:
     """Name the kinds of task."""
     union = get_args(TaskConfig)[0]
     return [str(one.model_fields["kind"].default) for one in get_args(union)]
-
-
-def name_finetuning(kind: str, model: str, file: str) -> str:
-    """Name a fine-tuning after its data and its model."""
-    path = Path(file).absolute()
-    words = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
-    return re.sub(r"[^a-z0-9._-]+", "-", words).strip("-._") or kind

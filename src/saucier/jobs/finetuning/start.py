@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -40,27 +40,6 @@ from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
 
 
-class Start(Protocol):
-    """What a fine-tuning begins with."""
-
-    @property
-    def place(self) -> Path | None:
-        """The folder or hub id of the weights; None: there are none."""
-
-    @property
-    def says(self) -> dict[str, Any]:
-        """How it writes, under the names of `saucier.generate`."""
-
-    def tokenizer(self, splits: Splits) -> Tokenizer:
-        """Return its tokenizer."""
-
-    def body(self, tokenizer: Tokenizer) -> c.Transformer:
-        """Return its config, for a tokenizer that may have had tokens added."""
-
-    def model(self, tokenizer: Tokenizer) -> Transformer:
-        """Return the model, in float32 on the processor."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrainedStart:
     """A model that is there: a folder, a run, or a hub id."""
@@ -78,8 +57,8 @@ class TrainedStart:
         return find_model_folder(resolve_folder(self.name))
 
     @property
-    def says(self) -> dict[str, Any]:
-        """What its generation_config.json says."""
+    def generation_defaults(self) -> dict[str, Any]:
+        """How it writes, under the names of `saucier.generate`."""
         return read_generation_defaults(self.folder, read_object(self.folder / "config.json"))
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
@@ -109,7 +88,7 @@ class RecipeStart:
         """There is none."""
 
     @property
-    def says(self) -> dict[str, Any]:
+    def generation_defaults(self) -> dict[str, Any]:
         """Nothing yet."""
         return {}
 
@@ -133,6 +112,10 @@ class RecipeStart:
         set_token_spellings(model, tokenizer)
         model.generation = dict(special_token_options(TokenIds.of(tokenizer.target)))
         return model
+
+
+Start = TrainedStart | RecipeStart
+"""What a fine-tuning begins with."""
 
 
 def open_start(settings: Finetuning) -> Start:
@@ -236,7 +219,7 @@ def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ..
 
 
 def name_labels(model: Transformer, folder: Path) -> None:
-    """Give a model the names of its outputs that stand beside it in a folder, where they are as many."""
+    """Give a model the names of its outputs that its folder has, where there are as many."""
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
         model.published = with_labels(model.published, labels)

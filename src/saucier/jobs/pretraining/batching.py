@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from saucier.config import Transformer, remembered_tokens
 from saucier.errors import InputError
 from saucier.jobs.pretraining.data import Store
-from saucier.jobs.run.language_pairs import pair_repeats, written_token_ids
+from saucier.jobs.run.language_pairs import pair_languages, written_token_ids
 from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.build import BuiltObjective, build_objectives, join_objectives, plan_turns
 from saucier.objectives.checks import needs_language_ids
@@ -21,7 +21,15 @@ from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
 from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, list_languages
-from saucier.text.languages import LanguageBatches, LanguageMember, LanguageStore, compute_sampling_shares, set_language
+from saucier.text.languages import (
+    LanguageBatches,
+    LanguageMember,
+    LanguageStore,
+    compute_sampling_shares,
+    count_repeats,
+    read_directions,
+    set_language,
+)
 from saucier.text.rows.batch import Batches
 from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, PairEvaluation, TextEnds
 from saucier.text.rows.kinds import (
@@ -194,13 +202,13 @@ class EvaluatorBuilder:
 
 def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Batches[Any]:
     """Return the endless batches of a lesson."""
-    training, corruption = row_settings.recipe.training, lesson.corruption
+    training, corruption, known = row_settings.recipe.training, lesson.corruption, pair_languages(row_settings.recipe)
     if isinstance(store, LanguageStore) and not isinstance(lesson.material, TextPairRequest):
         return language_batches(row_settings, store, lesson)
     match lesson.material, store:
         case TextPairRequest(), PairStore():
             return BucketedPairs(store, batch_limits(row_settings, lesson), seed=training.seed,
-                                 times=pair_repeats(row_settings.recipe, store))
+                                 times=None if known is None else count_repeats(read_directions(store), known.alpha))
         case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
             return SentencePairBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
         case (FullSentencesRequest() | DocumentSentencesRequest()) as kind, TokenStore():

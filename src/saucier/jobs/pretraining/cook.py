@@ -14,6 +14,7 @@ from typing import cast
 import torch
 
 from saucier.adaptation.rewrite import rewrite_and_report
+from saucier.adaptation.starting_weights import warm_start
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
@@ -22,7 +23,7 @@ from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step
 from saucier.devices import AutocastDtype, choose_device
 from saucier.errors import InputError
 from saucier.files import find_free_name, recover_all, write_text
-from saucier.folders.load import set_token_spellings
+from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
 from saucier.jobs.pretraining.data import PreparedData, prepare_data
 from saucier.jobs.pretraining.held_out import (
@@ -32,7 +33,7 @@ from saucier.jobs.pretraining.held_out import (
     loss_by_frequency,
     translation_scores,
 )
-from saucier.jobs.pretraining.initialization import initialize_sides, load_start_modules, load_start_weights
+from saucier.jobs.pretraining.initialization import load_start_modules, load_start_weights
 from saucier.jobs.pretraining.samples import (
     format_samples,
     held_out_documents,
@@ -201,9 +202,11 @@ def build_job_model(job: PretrainingJob) -> Transformer:
     if job.options.start is not None:
         load_start_weights(model, job.options.start, job.data.tokenizer, job.run.console)
     if job.recipe.warm_start is not None:
-        begun = initialize_sides(model, job.recipe.warm_start)
-        total = len(begun.taken) + len(begun.new)
-        job.run.console.say(f"{len(begun.taken)} of {total} tensors begin with loaded weights")
+        encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
+                            for folder in (job.recipe.warm_start.encoder, job.recipe.warm_start.decoder))
+        found = warm_start(model, encoder=encoder, decoder=decoder)
+        total = len(found.taken) + len(found.new)
+        job.run.console.say(f"{len(found.taken)} of {total} tensors begin with loaded weights")
     if job.recipe.tuning is not None:
         for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
             job.run.console.say(line)

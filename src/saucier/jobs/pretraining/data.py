@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.jobs.pretraining.initialization import warm_start_tokenizer
+from saucier.jobs.pretraining.initialization import add_target_tokens
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.language_pairs import check_language_tokens, count_directions, with_language_tokens
 from saucier.jobs.run.passport import Digest, file_digest
@@ -217,9 +217,11 @@ def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, c
 
 
 def make_tokenizer(recipe: Recipe, corpus: Corpus, start: Path | None) -> tuple[Tokenizer, str]:
-    """Return the tokenizer of a run that begins, with that of targets beside it, and words that say whose it is."""
+    """Return the tokenizer of a run that begins, with that of targets, and words that say whose it is."""
     if recipe.warm_start is not None:
-        return warm_start_tokenizer(recipe.warm_start), ", as the model has it"
+        first, other = load_tokenizer(recipe.warm_start.tokenizer), recipe.warm_start.target_tokenizer
+        return add_target_tokens(first) if other is None else \
+            first.beside(add_target_tokens(load_tokenizer(other))), ", as the model has it"
     if recipe.target_tokenizer is not None and isinstance(corpus, PairCorpus):
         known = None if start is None else load_tokenizer(start)
         source = make_side_tokenizer(recipe.tokenizer, known, corpus.sources)

@@ -78,20 +78,15 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
     train, held_out = stores
     row_settings, nats, targets = RowSettings(recipe, tokenizer), 0.0, 0
     for lesson in lessons:
-        surprise = -np.log(target_frequencies(one_training_epoch(row_settings, train, lesson),
-                                              tokenizer.target.vocab_size))
+        batches = training_batches(row_settings, train, lesson)
+        epoch = (lesson.corruption(batches[step], seed=recipe.training.seed, step=step)
+                 for step in range(batches.steps_per_epoch))
+        surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
         evaluator = make_evaluator(recipe, tokenizer, held_out, (lesson,), whole=True, processes=Processes())
         assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one lesson"
         for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)
-
-
-def one_training_epoch(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Iterator[Batch]:
-    """Yield the training batches of one epoch, corrupted as training does."""
-    batches, seed = training_batches(row_settings, store, lesson), row_settings.recipe.training.seed
-    for step in range(batches.steps_per_epoch):
-        yield lesson.corruption(batches[step], seed=seed, step=step)
 
 
 def target_frequencies(batches: Iterable[Batch], vocab: int) -> NDArray[np.float64]:
@@ -162,7 +157,11 @@ def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, 
     chosen = group_by_direction(pairs, found.own_recipe.evaluation.limit)
     scores = [score for decoding in list_decodings(found.own_recipe) for way in chosen
               for score in score_direction(found, chosen[way], decoding)]
-    return tuple([*mean_scores(scores), *scores] if len(chosen) > 1 else scores)
+    if len(chosen) < 2:
+        return tuple(scores)
+    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
+    return (*(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
+              for name, values in kinds.items()), *scores)
 
 
 def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
@@ -174,13 +173,6 @@ def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding)
                            note=about + score.signature)
                      for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
     return first, second
-
-
-def mean_scores(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """Return the mean of each score over the directions."""
-    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
-    return tuple(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
-                 for name, values in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)

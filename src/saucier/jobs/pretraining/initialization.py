@@ -14,7 +14,7 @@ from tokenizers import processors
 from torch import nn
 
 from saucier import config as c
-from saucier.adaptation.starting_weights import AddedTokens, WarmStartReport, initialize_from, warm_start
+from saucier.adaptation.starting_weights import AddedTokens, initialize_from
 from saucier.adaptation.tuning import RATES
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
@@ -30,7 +30,6 @@ from saucier.opened import RunFolder, room, run_folder_of
 from saucier.parts.provenance import Origin
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import build_recipe
-from saucier.recipes.recipe import WarmStart
 from saucier.recipes.source import Source, apply_overrides
 from saucier.text.tokenizer.language_tokens import frames_with_language
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer, load_tokenizer
@@ -68,7 +67,8 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     learned, data = (TWO_STAGES, {"kind": "pairs"}) if source_layers is not None \
         else choose_objective_and_data(model, tokenizer, folder)
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
-    values: dict[str, Any] = {"name": name_continued_run(start), "about": f"Goes on from {start.name}",
+    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
+    values: dict[str, Any] = {"name": f"{words or 'model'}-continued", "about": f"Goes on from {start.name}",
                               "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
                               "objective": learned,
                               "training": continued_training(overrides) | {"length": room(model, LENGTH)}}
@@ -76,7 +76,9 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     apply_overrides(source, overrides)
     enlarge_vocabulary(source.values)
     if source_layers is not None and source.values["tokenizer"].get("kind") != "ready":
-        separate_source_vocabulary(source.values, tokenizer)
+        source.values["target_tokenizer"] = ready_tokenizer_settings(tokenizer.target)
+        embed = source.values["model"]["source"]["embed"]  # the new encoder has the vocabulary that the recipe says
+        embed["vocab"] = source.values["tokenizer"].get("vocab", embed["vocab"])
     return build_recipe(source)
 
 
@@ -85,12 +87,6 @@ def continued_training(overrides: Sequence[str]) -> dict[str, Any]:
     kind = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
     optimizer = TRAINING["optimizer"]
     return TRAINING | {"optimizer": optimizer | {"learning_rate": RATES.get(kind, optimizer["learning_rate"])}}
-
-
-def name_continued_run(start: Path) -> str:
-    """Name the run after the model."""
-    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
-    return f"{words or 'model'}-continued"
 
 
 def language_model_config(folder: Path) -> c.Transformer:
@@ -160,13 +156,6 @@ def read_learned_objective(start: Path) -> dict[str, Any] | None:
     return run.recipe().objective.model_dump(mode="json") if run.is_run else None
 
 
-def separate_source_vocabulary(values: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Give the new encoder the vocabulary that the recipe says, and the targets that of the model."""
-    values["target_tokenizer"] = ready_tokenizer_settings(tokenizer.target)
-    embed = values["model"]["source"]["embed"]
-    embed["vocab"] = values["tokenizer"].get("vocab", embed["vocab"])
-
-
 def enlarge_vocabulary(values: dict[str, Any]) -> None:
     """Make room for the tokens that are added, in the tokenizer and in the model."""
     tokenizer, model = values["tokenizer"], values["model"]
@@ -231,13 +220,6 @@ def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
     return first.beside(add_target_tokens(last))
 
 
-def warm_start_tokenizer(start: WarmStart) -> Tokenizer:
-    """Load the tokenizer of a warm start, with that of targets beside it where it is another one."""
-    first = load_tokenizer(start.tokenizer)
-    return add_target_tokens(first) if start.target_tokenizer is None else \
-        first.beside(add_target_tokens(load_tokenizer(start.target_tokenizer)))
-
-
 def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Give a tokenizer what targets need: a token that begins one, and one that ends it.
 
@@ -256,13 +238,6 @@ def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
         tokenizer.backend.post_processor = processors.TemplateProcessing(
             single=["$A", name], pair=["$A", name, "$B:1", f"{name}:1"], special_tokens=[(name, end)])
     return tokenizer
-
-
-def initialize_sides(model: Transformer, start: WarmStart) -> WarmStartReport:
-    """Give both sides of a model their weights. Raises `InputError` for weights that do not fit."""
-    encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
-                        for folder in (start.encoder, start.decoder))
-    return warm_start(model, encoder=encoder, decoder=decoder)
 
 
 def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:

@@ -125,12 +125,12 @@ def normalize_likelihoods(normalization: Normalization, found: AnswerLikelihoods
 def generate_answer(prompted_model: PromptedModel, text: str, tokens: int, stop: Sequence[str]) -> str:
     """Let the model write the likeliest text, up to the first of the stop strings."""
     ids = prompted_model.tensor([prompted_model.encode(text)])
-    own = prompted_model.tokenizer.target
+    own = prompted_model.opened.tokenizer.target
     special: dict[str, Any] = {name: value for name, value in (
         ("eos_token_id", own.eos_id), ("pad_token_id", own.pad_id)) if value is not None}
-    found = generate(prompted_model.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
+    found = generate(prompted_model.opened.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
                      stop_strings=list(stop) or None, tokenizer=own, do_sample=False,
-                     **{**special, **prompted_model.model.generation})
+                     **{**special, **prompted_model.opened.model.generation})
     answer = own.decode(found[0, 1 if prompted_model.opened.is_encoder_decoder else ids.shape[1]:].tolist())
     for one in stop:
         answer = answer.split(one, 1)[0]
@@ -344,18 +344,14 @@ def render_prompting(found: PromptOutcome) -> RenderableType:
     """Lay an outcome out for a person."""
     table = new_table("", "score", "95 % interval", "draws", "± draws", "")
     for one in found.settings:
+        lost = ((one.dropped, "examples did not fit"), (one.cut, "questions were cut"))
+        cuts = ", ".join(f"{count:,} {what}" for count, what in lost if count)
         for place, result in enumerate(one.scores):
             table.add_row(f"{one.shots}-shot {result.name}", format_score(result.value),
                           format_interval(result.low, result.high), str(one.draws),
                           "" if place or one.spread is None else format_score(one.spread),
-                          "" if place else describe_cuts(one))
+                          "" if place else cuts)
     for result in found.baselines:
         table.add_row(result.name, format_score(result.value),
                       "" if result.low == result.high else format_interval(result.low, result.high), "", "", "no model")
     return Group(Text(f"{found.task}: {found.questions:,} questions, {found.model}", style="dim"), Text(), table)
-
-
-def describe_cuts(one: ShotScores) -> str:
-    """Say what did not fit."""
-    parts = [f"{one.dropped:,} examples did not fit"] if one.dropped else []
-    return ", ".join([*parts, *([f"{one.cut:,} questions were cut"] if one.cut else [])])

@@ -21,7 +21,6 @@ from saucier.generation.prompt import find_start_token
 from saucier.model import Transformer
 from saucier.opened import OpenModel, open_model, room
 from saucier.tasks.written.task import pad_rows
-from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +38,23 @@ class PromptedModel:
     opened: OpenModel
 
     @property
-    def model(self) -> Transformer:
-        """The model."""
-        return self.opened.model
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-        return self.opened.tokenizer
-
-    @property
     def begin(self) -> list[int]:
         """What a decoder's text begins with: the begin token, or else the end token, as in training."""
-        first = self.tokenizer.bos_id if self.tokenizer.bos_id is not None else self.tokenizer.eos_id
-        return [] if first is None else [first]
+        known = self.opened.tokenizer.bos_id, self.opened.tokenizer.eos_id
+        return [one for one in known if one is not None][:1]
 
     @property
     def room(self) -> int | None:
         """How many tokens of a prompt (and, of a decoder, its answer) the model has positions for."""
-        return room(self.model.config, None, self.tokenizer.handling.max_length, side="written")
+        return room(self.opened.model.config, None, self.opened.tokenizer.handling.max_length, side="written")
 
     def encode(self, text: str) -> list[int]:
         """Give the ids of a prompt."""
-        return self.tokenizer.encode(text) if self.opened.is_encoder_decoder else \
-            self.begin + self.tokenizer.encode(text, add_special_tokens=False)
+        return self.opened.tokenizer.encode(text) if self.opened.is_encoder_decoder else \
+            self.begin + self.opened.tokenizer.encode(text, add_special_tokens=False)
 
     def likelihoods(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
-        """Give the log-probability of each answer behind the prompt, whose text it follows directly."""
+        """Give the log-probability of each answer after the prompt, whose text it follows directly."""
         with torch.inference_mode():
             found = self._of_pairs if self.opened.is_encoder_decoder else self._of_texts
             return found(prompt, answers)
@@ -79,28 +68,28 @@ class PromptedModel:
                              remedy="write something before it; this tokenizer has no token that begins a text")
         labels = [one[start:] for one in whole]
         first = self.tensor([whole[0][:start]])
-        if cache_reason(self.model.config) is not None:
-            return sum_log_probabilities(self.model(self.padded(whole)[0]).logits[:, start - 1:-1], labels)
+        if cache_reason(self.opened.model.config) is not None:
+            return sum_log_probabilities(self.opened.model(self.padded(whole)[0]).logits[:, start - 1:-1], labels)
         longest = max(map(len, labels))
-        cache = self.model.new_cache(1, start + longest)
-        before = self.model(first, cache=cache, last_only=True).logits[:, -1:].expand(len(labels), -1, -1)
+        cache = self.opened.model.new_cache(1, start + longest)
+        before = self.opened.model(first, cache=cache, last_only=True).logits[:, -1:].expand(len(labels), -1, -1)
         if longest == 1:
             return sum_log_probabilities(before, labels)
         cache.reorder(torch.zeros(len(labels), dtype=torch.long, device=first.device))
-        further = self.model(self.padded([one[:-1] or one for one in labels])[0], cache=cache).logits
+        further = self.opened.model(self.padded([one[:-1] or one for one in labels])[0], cache=cache).logits
         return sum_log_probabilities(torch.cat([before, further], dim=1), labels)
 
     def _of_pairs(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
-        labels = [self.tokenizer.target.encode(answer.strip()) for answer in answers]
-        begin = find_start_token(self.model.config, resolve_options({}, self.model.generation))
+        labels = [self.opened.tokenizer.target.encode(answer.strip()) for answer in answers]
+        begin = find_start_token(self.opened.model.config, resolve_options({}, self.opened.model.generation))
         rows, mask = self.padded([[begin, *one[:-1]] for one in labels])
         source = self.tensor([self.encode(prompt)]).expand(len(rows), -1)
-        return sum_log_probabilities(self.model(source, decoder_input_ids=rows, decoder_attention_mask=mask).logits,
-                                     labels)
+        output = self.opened.model(source, decoder_input_ids=rows, decoder_attention_mask=mask)
+        return sum_log_probabilities(output.logits, labels)
 
     def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Lay rows out with padding after them, which no earlier place sees. Shapes: -> ids, mask [C, L]."""
-        ids, mask = pad_rows(rows, self.tokenizer.target.pad_id or 0, left=False)
+        ids, mask = pad_rows(rows, self.opened.tokenizer.target.pad_id or 0, left=False)
         return ids.to(self.opened.device), mask.to(self.opened.device)
 
     def tensor(self, rows: Sequence[Sequence[int]]) -> Tensor:

@@ -21,7 +21,6 @@ from saucier.text.config import ColumnLanguages, PairData, TokenizerConfig
 from saucier.text.languages import count_repeats, read_directions
 from saucier.text.reading.corpus import PairCorpus
 from saucier.text.reading.documents import Pair
-from saucier.text.rows.batch import Ints
 from saucier.text.rows.store import PairStore
 from saucier.text.tokenizer.language_tokens import (
     LanguageTokens,
@@ -98,12 +97,6 @@ def count_pairs(store: PairStore, chosen: NDArray[np.bool_]) -> TextCounts:
     sides = (store.source, store.target)
     return TextCounts(documents=int(chosen.sum()), tokens=sum(int(side.lengths[chosen].sum()) for side in sides),
                       bytes=sum(int(np.diff(side.byte_offsets)[chosen].sum()) for side in sides))
-
-
-def pair_repeats(recipe: Recipe, store: PairStore) -> Ints | None:
-    """Return how often each pair comes in an epoch; None: once. Shapes: -> [N]."""
-    told = pair_languages(recipe)
-    return None if told is None else count_repeats(read_directions(store), told.alpha)
 
 
 def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, list[Pair]]:

@@ -45,10 +45,10 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
 
 def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
-    read = [(writer.special | writer.begun)["decoder_start_token_id"], *target[:-1]]
+    read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
         ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
-        output = writer.model.eval()(ids, decoder_input_ids=written, output_attentions=True)
+        output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)
     return tuple(weights[0].float().cpu() for weights in output.cross_attentions or ())
 
 

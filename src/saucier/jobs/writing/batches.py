@@ -16,9 +16,9 @@ from saucier.text.reading.sources import find_sources, read_lines
 
 
 def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]], list[str]],
-                   told: Callable[[int], None] | None = None) -> list[str]:
-    """Apply `write` to batches of texts; the results come back in the order of the texts. `told` hears how many are
-    done.
+                   progress: Callable[[int], None] | None = None) -> list[str]:
+    """Apply `write` to batches of texts; the results come back in the order of the texts. `progress` is called with how
+    many are done.
     """
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     results = [""] * len(texts)
@@ -26,8 +26,8 @@ def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]],
         numbers = order[start:start + size]
         for number, text in zip(numbers, write([texts[number] for number in numbers]), strict=True):
             results[number] = text
-        if told is not None:
-            told(start + len(numbers))
+        if progress is not None:
+            progress(start + len(numbers))
     return results
 
 
@@ -77,12 +77,12 @@ class BatchWriter:
         longest = room(self.opened.model.config, None) or LONGEST_SOURCE
         return Writer(self.opened, min(longest, self.opened.trained_length(longest)), self.direction)
 
-    def write(self, sources: Sequence[str], told: Callable[[int], None] | None = None) -> WrittenTexts:
+    def write(self, sources: Sequence[str], progress: Callable[[int], None] | None = None) -> WrittenTexts:
         """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""
         if self.generation_settings.samples > 1:
             raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
         writer, seed = self.writer, self.generation_settings.seed
-        options = self.generation_settings.asked(self.opened.model.config)
+        options = self.generation_settings.for_model(self.opened.model.config)
         full = [number for number, source in enumerate(sources) if source.strip()]
         done, cut = [0], [0]
 
@@ -93,7 +93,7 @@ class BatchWriter:
             return writer.translate(texts, options | drawn)
 
         texts = [""] * len(sources)
-        for number, text in zip(full, map_in_batches([sources[number] for number in full], self.batch, some, told),
+        for number, text in zip(full, map_in_batches([sources[number] for number in full], self.batch, some, progress),
                                 strict=True):
             texts[number] = text
         return WrittenTexts(list(sources), texts, cut[0])
@@ -127,8 +127,8 @@ class SyntheticPairs:
     def words(self) -> str:
         """Say what was written, and what became of the rest."""
         lost = {"empty": self.empty, "cut": self.cut, "beyond the limit": self.beyond}
-        told = "".join(f", {count:,} {name}" for name, count in lost.items() if count)
-        return f"{len(self.pairs):,} pairs{told}"
+        rest = "".join(f", {count:,} {name}" for name, count in lost.items() if count)
+        return f"{len(self.pairs):,} pairs{rest}"
 
 
 def back_translate(batched: BatchWriter, texts: Sequence[str], limit: int | None = None) -> SyntheticPairs:

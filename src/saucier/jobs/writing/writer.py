@@ -19,7 +19,6 @@ from saucier.generation.generate import generate
 from saucier.generation.options import ChainStrategy, MaskPredict, Strategy
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
-from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single, list_single_objectives
 from saucier.opened import OpenModel, room
@@ -39,69 +38,59 @@ class Writer:
     """Between which languages it translates; None: its own, or none."""
 
     @property
-    def model(self) -> Transformer:
-        """The model."""
-        return self.opened.model
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-        return self.opened.tokenizer
-
-    @property
     def ids(self) -> TokenIds:
         """The special ids of what is written."""
-        return TokenIds.of(self.tokenizer.target)
+        return TokenIds.of(self.opened.tokenizer.target)
 
     def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
-        ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.tokenizer.pad_id or 0,
+        ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.opened.tokenizer.pad_id or 0,
                                                                     left=not self.opened.is_encoder_decoder))
-        written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
+        written = generate(self.opened.model, ids, mask, prefix_length=self.prefix(ids),
                            max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           **self.special | {"do_sample": False} | dict(options) | self.begun)
-        return [self.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
+                           **self.special_tokens | {"do_sample": False} | dict(options) | self.target_start)
+        return [self.opened.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
 
     @property
-    def special(self) -> dict[str, Any]:
+    def special_tokens(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
-        return {name: self.model.generation.get(name, number)
+        return {name: self.opened.model.generation.get(name, number)
                 for name, number in special_token_options(self.ids).items()}
 
     @property
-    def begun(self) -> dict[str, Any]:
+    def target_start(self) -> dict[str, Any]:
         """The options that begin a target in its language."""
         return {} if self.direction is None else dict(self.direction.options)
 
     @property
-    def whole(self) -> bool:
+    def writes_whole(self) -> bool:
         """Whether a target is written whole at once."""
-        return isinstance(self.model.config.head, LengthHead)
+        return isinstance(self.opened.model.config.head, LengthHead)
 
     def before(self, ids: Tensor) -> int:
         """Return how many tokens of what is written were there before: a start token, or all that was given."""
         return 1 if self.opened.is_encoder_decoder else ids.shape[1]
 
     def start(self, prompt: str) -> list[int]:
-        """Return the ids of what is given: a source in its frame, or a text to go on with behind what begins a text.
+        """Return the ids of what is given: a source in its frame, or a text to go on with, after what begins a text.
 
-        A decoder that has learned to write targets behind their sources gets a source, as it was trained on.
+        A decoder that has learned to write targets after their sources gets a source, as it was trained on.
         """
         if self.direction is not None:
-            return self.direction.encode(prompt, self.tokenizer)
-        if self.opened.is_encoder_decoder or isinstance(self.asked, SequenceToSequence):
-            return self.tokenizer.encode(prompt)
-        ids = self.tokenizer.encode(prompt, add_special_tokens=False)
+            return self.direction.encode(prompt, self.opened.tokenizer)
+        if self.opened.is_encoder_decoder or isinstance(self.objective, SequenceToSequence):
+            return self.opened.tokenizer.encode(prompt)
+        ids = self.opened.tokenizer.encode(prompt, add_special_tokens=False)
         end = [] if self.ids.eos is None else [self.ids.eos]
-        if isinstance(self.asked, Noisy):
+        if isinstance(self.objective, Noisy):
             return ids + end
         begin = end if self.ids.bos is None else [self.ids.bos]
         return begin + ids
 
     @property
-    def asked(self) -> Single | None:
-        """The objective that a decoder alone is asked by: that of a language model, if it has learned it, or else the
+    def objective(self) -> Single | None:
+        """The objective by which a decoder alone writes: that of a language model, if it has learned it, or else the
         first."""
         recipe = self.opened.recipe
         known = () if recipe is None else list_single_objectives(recipe.objective)
@@ -109,13 +98,13 @@ class Writer:
 
     def prefix(self, ids: Tensor) -> Tensor | None:
         """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
-        stack = self.model.config.decoder
-        language = sees_prefix(stack) and isinstance(self.asked, Causal)
+        stack = self.opened.model.config.decoder
+        language = sees_prefix(stack) and isinstance(self.objective, Causal)
         return ids.new_zeros(len(ids)) if language else None
 
     def room(self, used: int, wanted: int) -> int:
         """Return how many tokens can still be written."""
-        return max(1, room(self.model.config, wanted, ahead=used))
+        return max(1, room(self.opened.model.config, wanted, ahead=used))
 
     def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
         """Write on from a prompt; only what is new is returned."""
@@ -133,11 +122,12 @@ class Writer:
                              remedy="give some text")
         given = torch.tensor([ids], device=self.opened.device)
         used = self.before(given)
-        written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer.target,
+        written = generate(self.opened.model, given, torch.ones_like(given), tokenizer=self.opened.tokenizer.target,
                            listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
                            max_new_tokens=self.room(used, generation_settings.tokens),
-                           **self.special | generation_settings.asked(self.model.config) | self.begun)
-        return [self.tokenizer.target.decode(row[used:]) for row in written.tolist()]
+                           **self.special_tokens | generation_settings.for_model(self.opened.model.config)
+                           | self.target_start)
+        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
 
 def special_token_options(ids: TokenIds) -> dict[str, Any]:
@@ -171,7 +161,7 @@ class GenerationSettings:
         """Whether the text is final while it is written, and only one."""
         return self.beams == 1 and self.samples == 1
 
-    def asked(self, config: c.Transformer) -> dict[str, Any]:
+    def for_model(self, config: c.Transformer) -> dict[str, Any]:
         """Return what a model reads of all this, under the names that generation knows.
 
         Where a text is written whole, nothing is drawn, and there are no beams.
@@ -199,7 +189,7 @@ def write_freely(opened: OpenModel, prompt: str, generation_settings: Generation
     writer = Writer(opened, opened.trained_length(generation_settings.tokens), direction)
     if speak is None:
         return writer.write(prompt, generation_settings)
-    if writer.whole:
+    if writer.writes_whole:
         speak("".join(writer.write(prompt, generation_settings)))
         return []
     before = [prompt] if opened.model.config.encoder is None else []

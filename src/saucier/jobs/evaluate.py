@@ -54,7 +54,7 @@ class EvaluationRequest:
     limit: int | None = None
     dtype: str = "auto"
     stride: int | None = None
-    """Rows that overlap, each so many tokens after the last."""
+    """Rows that overlap, each this number of tokens after the last."""
     rows: int | None = None
     """Rows in one forward pass."""
     memory: int | None = None
@@ -93,25 +93,25 @@ def evaluate_again(question: EvaluationRequest) -> Evaluation:
     if question.memory is not None:
         model = rebuild_model(model, set_memory_length(model.config, question.memory))
         recipe = recipe.model_copy(update={"blueprint": model.config})
-    lessons = build_run_objectives(recipe, opened.tokenizer,
+    objectives = build_run_objectives(recipe, opened.tokenizer,
                                    load_collocations(recipe, RunFolder(run_folder_of(question.run))))
-    _, objective = join_objectives(lessons, recipe.training.seed)
+    _, objective = join_objectives(objectives, recipe.training.seed)
     objective.bind(model)
     load_modules(objective.modules, find_model_folder(resolve_folder(question.run)))
-    found = replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype), objectives=lessons)
+    found = replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype), objectives=objectives)
     folder = RunFolder(run_folder_of(question.run))
     with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         compared = question.baselines and folder.train_store.is_dir()
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
         begin = time.perf_counter()
-        held_out, beside = held_out_loss(found, store)
+        held_out, others = held_out_loss(found, store)
         seconds = time.perf_counter() - begin
         return Evaluation(
             held_out=held_out, seconds=seconds,
             baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
             if compared else (),
-            scores=beside + translation_scores(found, pairs))
+            scores=others + translation_scores(found, pairs))
 
 
 def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
@@ -144,8 +144,8 @@ def open_evaluation_data(recipe: Recipe, files: tuple[str, ...], tokenizer: Toke
         return
     with TemporaryDirectory() as temporary:
         match recipe.data:
-            case PairData(source=source, target=target, languages=told) as data:
-                read = read_pairs(files, source=source, target=target, told=told is not None)
+            case PairData(source=source, target=target, languages=languages) as data:
+                read = read_pairs(files, source=source, target=target, told=languages is not None)
                 pairs = [way for pair in read for way in add_reverse_pair(pair, data)]
                 yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
             case TextData(column=column, document=unit):

@@ -26,7 +26,7 @@ from saucier.tasks.scores import KINDS, Score, metrics_for, offered_metrics, per
 
 LEVEL = 0.05
 TOGETHER = {"tokens": " ", "texts": " ‖ "}
-"""Columns that hold a list of texts, and what stands between them."""
+"""Columns that hold a list of texts, and what is between them."""
 MOST_DIFFERENT = 5
 """Rows shown on either side where two methods differ most."""
 
@@ -229,7 +229,7 @@ def most_different(metric: Metric, first: MatchedRows, second: MatchedRows) -> t
 
 
 def text_of(row: PairedRow) -> str:
-    """Give the first text beside a row: a column of its own, the texts that `finetune` and `predict` write, or words.
+    """Give the first text of a row: a column of its own, the texts that `finetune` and `predict` write, or words.
     """
     texts = [value if isinstance(value, str) else TOGETHER[name].join(map(str, value))
              for name, value in row.extras.items()
@@ -267,7 +267,7 @@ def opening_lines(found: ScoreReport) -> list[str]:
 
 
 def format_score(value: float, *, signed: bool = False) -> str:
-    """Write a score with four digits behind the point; two for those that go to 100."""
+    """Write a score with four digits after the point; two for those that go to 100."""
     if not math.isfinite(value):
         return "not defined"
     digits = 4 if abs(value) < 9.99995 else 2
@@ -289,7 +289,7 @@ def new_table(*headings: str) -> Table:
 
 
 def scores_table(found: ScoreReport) -> Table:
-    """Show every metric with its interval; of two files beside one another, narrow enough for 80 columns."""
+    """Show every metric with its interval; of two files next to each other, narrow enough for 80 columns."""
     if len(found.names) == 1:
         table = new_table("", "score", "95 % interval", "count", "")
         for [one] in zip(*found.scores, strict=True):
@@ -307,11 +307,6 @@ def shorten_name(name: str) -> str:
     """Shorten a name in its middle."""
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:half - 1]}…{name[-half:]}"
-
-
-def score_line(one: Score) -> str:
-    """Write one score in a line: `accuracy 0.8730 (0.8492 … 0.8935, 872 rows)`."""
-    return f"{one.name} {format_score(one.value)} ({format_interval(one.low, one.high)}, {one.count:,} {one.unit})"
 
 
 def classes_table(found: ScoreReport) -> Table:

@@ -49,16 +49,11 @@ def run_trial(trial: Trial, threads: int) -> FinishedTrial:
         load_tokenizer(trial.tokenizer).save(folder.tokenizer)
     first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
     if first.data_file.is_file() and not own.exists():  # seeds change nothing of the packed text
-        write_atomically(own, partial(copy_folder, first.data_file.parent))
+        write_atomically(own, partial(shutil.copytree, first.data_file.parent))
     cook(trial.recipe, trial.folder, JobOptions(calibrate=False, quiet=True))
     found = score_trial(trial)
     found.write(trial.folder)
     return FinishedTrial(trial, found, time.perf_counter() - begin)
-
-
-def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder."""
-    shutil.copytree(source, target)
 
 
 def run_trials(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[FinishedTrial]:

@@ -243,10 +243,10 @@ def read_comparison_file(asked: ComparisonWords) -> Source | None:
     if len(asked.recipes) > 1:
         raise InputError(f"{asked.recipes[1]!r} stands beside a study, which names all that it compares",
                          where="command line", remedy="add it to the study's arms, or leave one out")
-    beside = Path(asked.recipes[0]).parent
+    folder = Path(asked.recipes[0]).parent
     for arm in source.values["arms"] if isinstance(source.values["arms"], list) else ():
         if isinstance(arm, dict) and str(arm.get("recipe", "")).endswith(FILE_WORDS):
-            arm["recipe"] = str(beside / arm["recipe"])
+            arm["recipe"] = str(folder / arm["recipe"])
     return source
 
 

@@ -133,7 +133,7 @@ TAGGING_FOLDER = "tag"
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentences:
-    """What was told of each sentence: words that were tagged rightly, and all words."""
+    """For each sentence: the words that were tagged rightly, and all words."""
 
     right: tuple[float, ...]
     words: tuple[float, ...]
@@ -161,7 +161,7 @@ def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
          f"training.optimizer.learning_rate={judge.learning_rate}"])
     done = finetune(settings, place, quiet=True)
     rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
-    right = (sum(told == gold for told, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
+    right = (sum(tag == gold for tag, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
     return TaggedSentences(tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows))
 
 
@@ -226,11 +226,12 @@ def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:
 def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,
                  checkpoint: Path) -> Iterator[tuple[float, float]]:
     """Yield (nats, targets) of each block; of the whole text where a mixture of objectives is scored."""
-    lessons = build_run_objectives(recipe, tokenizer, load_collocations(recipe, RunFolder(run_folder_of(checkpoint))))
-    _, objective = join_objectives(lessons, recipe.training.seed)
+    n_grams = load_collocations(recipe, RunFolder(run_folder_of(checkpoint)))
+    objectives = build_run_objectives(recipe, tokenizer, n_grams)
+    _, objective = join_objectives(objectives, recipe.training.seed)
     objective.bind(model)
     load_modules(objective.modules, checkpoint)
-    evaluate = make_evaluator(recipe, tokenizer, store, lessons, whole=True, processes=Processes())
+    evaluate = make_evaluator(recipe, tokenizer, store, objectives, whole=True, processes=Processes())
     if not isinstance(evaluate, Evaluator):
         found = evaluate(model)
         yield found["loss"] * found["targets"], found["targets"]

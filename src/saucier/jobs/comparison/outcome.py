@@ -209,8 +209,8 @@ def render_outcome(found: Outcome) -> RenderableType:
 def measure_footnote(found: Outcome) -> str:
     """Say what was measured, and how."""
     units = f"{found.measure.name}, {found.measure.better} is better; {found.experiment.seeds} seeds"
-    told = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
-    return f"{units}, scored on {found.measure.unit}{told}"
+    tests = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
+    return f"{units}, scored on {found.measure.unit}{tests}"
 
 
 def rank_arms(found: Outcome) -> list[ArmResult]:

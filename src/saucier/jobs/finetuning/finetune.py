@@ -199,7 +199,7 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     answers = splits.task.answers(reading, examples, job.encoded[name])
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
-    first, *others = found.said()
+    first, *others = found.lines()
     job.run.console.say(f"{name}: {first}")
     for line in others:
         job.run.console.say(line)

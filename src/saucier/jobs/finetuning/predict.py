@@ -82,15 +82,15 @@ FINETUNING = JobKind(
 
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
-    """Write beside a model what it was trained to do, so that it can be asked."""
+    """Write next to a model what it was trained to do, so that it can answer."""
     write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
 
 
-def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
-    """Write what a model was trained to do beside what was made of it; `room`: the most tokens that this reads."""
+def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
+    """Write what a model was trained to do next to what was made of it; `most`: tokens that this reads."""
     saved = read_task(folder)
     if saved is not None:
-        write_task(target, saved[0], saved[1] if room is None else min(saved[1], room))
+        write_task(target, saved[0], saved[1] if most is None else min(saved[1], most))
 
 
 def read_task_labels(folder: Path) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def read_task_labels(folder: Path) -> tuple[str, ...]:
 
 
 def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
-    """Read what a model was trained to do, and its longest row; None where that is not told."""
+    """Read what a model was trained to do, and its longest row; None where that is not known."""
     path = folder / TASK_FILE
     if not path.is_file():
         return None
@@ -135,9 +135,9 @@ def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
     assert opened.task is not None and opened.length is not None, "open_task knows them"
     encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
                         opened.model.generation.get("decoder_start_token_id"))
-    sheet = opened.task.sheet(examples, encoding)
+    encoded = opened.task.sheet(examples, encoding)
     predictor = Predictor(opened.model, encoding, PREDICTION_BATCH, choose_autocast_dtype("auto", opened.device)[0])
-    return TaskAnswers(opened.task, examples, opened.task.answers(predictor, examples, sheet), sheet.cut.rows)
+    return TaskAnswers(opened.task, examples, opened.task.answers(predictor, examples, encoded), encoded.cut.rows)
 
 
 def open_task(path: Path | str, base: str | None = None) -> OpenModel:

@@ -95,7 +95,7 @@ class FineTraining(Config):
         return max(1, round(self.epochs * per_epoch))
 
     def training(self, per_epoch: int, length: int) -> Training:
-        """Return what the loop is told."""
+        """Return the settings of the loop."""
         steps = self.steps(per_epoch)
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
@@ -130,7 +130,7 @@ class Finetuning(Config):
     """Begin with a new head even where the model has one for this task."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as they stand in the file."""
+        """Return plain values, as they are in the file."""
         return self.model_dump(mode="json")
 
 
@@ -145,7 +145,7 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     apply_overrides(asked, [word for word in words if word.split("=")[0].split(".")[0] in OPTIMIZER_KEYS])
     fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
-    fill_optimizer(source.values, asked.values)  # a word may have set the section anew
+    fill_optimizer(source.values, asked.values)  # a word may have set the section again
     return check_finetuning(source)
 
 

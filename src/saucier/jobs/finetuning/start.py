@@ -198,11 +198,11 @@ def published_with_tokenizer(document: dict[str, Any], config: c.Transformer, to
     return document | more
 
 
-def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ...] = (),
+def labels_of_head(other: Transformer, wanted: RequiredHead, learned: tuple[str, ...] = (),
                    where: str = "model") -> tuple[str, ...] | None:
     """Return the labels of a head of the wanted kind that a model has already; None where it has none.
 
-    `told`: the labels of the task that it was trained on, for a model whose config has no names.
+    `learned`: the labels of the task that it was trained on, for a model whose config has no names.
     """
     head = other.config.head
     if head is None or head.kind != wanted.kind:
@@ -213,8 +213,8 @@ def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ..
     names = label_names(other.published, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
     if names != tuple(f"LABEL_{number}" for number in range(len(names))):  # those of a config without names
         return names
-    if told and len(told) == classes:
-        return told
+    if learned and len(learned) == classes:
+        return learned
     return wanted.labels if len(wanted.labels) == classes else names
 
 
@@ -295,8 +295,8 @@ def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens |
             return c.FirstToken()
         case c.SpanHead():
             separator = tokenizer.sep_id
-            told = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
-            return c.BeforeSeparator(token=separator) if told and separator is not None else c.FirstToken()
+            separates = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
+            return c.BeforeSeparator(token=separator) if separates and separator is not None else c.FirstToken()
     return None
 
 

@@ -69,7 +69,7 @@ class Countable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LanguageTaggedBatches:
-    """Batches that end, of one language, which their rows tell where it is given."""
+    """Batches that end, of one language; where it is given, their rows have its number."""
 
     batches: Countable
     language: int | None
@@ -113,7 +113,7 @@ class OneEpoch:
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """What decides how rows are cut, beside the lesson."""
+    """What decides how rows are cut, in addition to the objective."""
 
     recipe: Recipe
     tokenizer: Tokenizer
@@ -139,26 +139,26 @@ def build_run_objectives(recipe: Recipe, tokenizer: Tokenizer,
 
 
 def make_training_data(recipe: Recipe, tokenizer: Tokenizer, store: Store,
-                       lessons: Sequence[BuiltObjective]) -> TrainingData:
+                       objectives: Sequence[BuiltObjective]) -> TrainingData:
     """Make what the loop learns from."""
     row_settings = RowSettings(recipe, tokenizer)
-    batches = tuple(training_batches(row_settings, store, lesson) for lesson in lessons)
+    batches = tuple(training_batches(row_settings, store, built) for built in objectives)
     seed = recipe.training.seed
-    mixed = batches[0] if len(batches) == 1 else MixedBatches(plan_turns(lessons, seed), batches)
-    return TrainingData(mixed, *join_objectives(lessons, seed))
+    mixed = batches[0] if len(batches) == 1 else MixedBatches(plan_turns(objectives, seed), batches)
+    return TrainingData(mixed, *join_objectives(objectives, seed))
 
 
-def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, lessons: Sequence[BuiltObjective], *,
+def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, objectives: Sequence[BuiltObjective], *,
                    whole: bool, processes: Processes) -> Evaluate:
     """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
     measuring = EvaluatorBuilder(RowSettings(recipe, tokenizer), whole, processes)
-    parts = tuple(measuring.lesson(store, lesson) for lesson in lessons)
+    parts = tuple(measuring.build(store, built) for built in objectives)
     if len(parts) == 1:
         return parts[0]
-    kinds = [one.config.kind for one in lessons]
+    kinds = [one.config.kind for one in objectives]
     names = (kind if kinds.count(kind) == 1 else f"{kind}_{kinds[:number + 1].count(kind)}"
              for number, kind in enumerate(kinds))
-    return MixedEvaluator(tuple(one.weight for one in lessons), parts, tuple(names))
+    return MixedEvaluator(tuple(one.weight for one in objectives), parts, tuple(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,45 +169,45 @@ class EvaluatorBuilder:
     whole: bool
     processes: Processes
 
-    def lesson(self, store: Store, lesson: BuiltObjective) -> Evaluator | MixedEvaluator:
-        """Return what measures one lesson, on each language by itself where there are several."""
-        if isinstance(lesson.corruption, ParallelCorruption):
-            return self.sides(store, lesson, lesson.corruption)
+    def build(self, store: Store, built: BuiltObjective) -> Evaluator | MixedEvaluator:
+        """Return what measures one objective, on each language by itself where there are several."""
+        if isinstance(built.corruption, ParallelCorruption):
+            return self.sides(store, built, built.corruption)
         if not isinstance(store, LanguageStore):
-            return self.one(lesson, held_out_batches(self.row_settings, store, lesson, whole=self.whole), 1)
-        parts = tuple(self.one(lesson, self.language(one, lesson, number), len(store.members))
+            return self.one(built, held_out_batches(self.row_settings, store, built, whole=self.whole), 1)
+        parts = tuple(self.one(built, self.language(one, built, number), len(store.members))
                       for number, one in enumerate(store.members.values()))
         return MixedEvaluator(tuple(language_shares(self.row_settings, store)), parts, tuple(store.members))
 
-    def sides(self, store: Store, lesson: BuiltObjective, corruption: ParallelCorruption) -> MixedEvaluator:
+    def sides(self, store: Store, built: BuiltObjective, corruption: ParallelCorruption) -> MixedEvaluator:
         """Return what measures the tokens of each language of pairs, the same ones hidden each time."""
         found = list_languages(self.row_settings.recipe.data)
-        alone = [replace(lesson, corruption=replace(corruption, language=number)) for number in range(len(found))]
+        alone = [replace(built, corruption=replace(corruption, language=number)) for number in range(len(found))]
         parts = tuple(self.one(one, held_out_batches(self.row_settings, store, one, whole=self.whole), 1)
                       for one in alone)
         return MixedEvaluator((1.0,) * len(found), parts, found)
 
-    def language(self, store: TokenStore, lesson: BuiltObjective, number: int) -> Countable:
+    def language(self, store: TokenStore, built: BuiltObjective, number: int) -> Countable:
         """Return the held-out batches of one language."""
-        return LanguageTaggedBatches(held_out_batches(self.row_settings, store, lesson, whole=self.whole),
-                                     number if needs_language_ids(lesson.config, self.row_settings.model) else None)
+        return LanguageTaggedBatches(held_out_batches(self.row_settings, store, built, whole=self.whole),
+                                     number if needs_language_ids(built.config, self.row_settings.model) else None)
 
-    def one(self, lesson: BuiltObjective, batches: Countable, parts: int) -> Evaluator:
-        """Return what measures one lesson on some batches, which are one of `parts` to share the tokens among."""
+    def one(self, built: BuiltObjective, batches: Countable, parts: int) -> Evaluator:
+        """Return what measures one objective on some batches, which are one of `parts` to share the tokens among."""
         targets = None if self.whole else self.row_settings.recipe.evaluation.tokens_while_training
         rows: Iterable[Any] = FirstBatches(batches, targets and max(1, targets // parts))
-        return Evaluator(rows, lesson.corruption, lesson.objective.held_out(), self.row_settings.recipe.training.seed,
+        return Evaluator(rows, built.corruption, built.objective.held_out(), self.row_settings.recipe.training.seed,
                          self.processes)
 
 
-def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective) -> Batches[Any]:
-    """Return the endless batches of a lesson."""
-    training, corruption, known = row_settings.recipe.training, lesson.corruption, pair_languages(row_settings.recipe)
-    if isinstance(store, LanguageStore) and not isinstance(lesson.material, TextPairRequest):
-        return language_batches(row_settings, store, lesson)
-    match lesson.material, store:
+def training_batches(row_settings: RowSettings, store: Store, built: BuiltObjective) -> Batches[Any]:
+    """Return the endless batches of a objective."""
+    training, corruption, known = row_settings.recipe.training, built.corruption, pair_languages(row_settings.recipe)
+    if isinstance(store, LanguageStore) and not isinstance(built.material, TextPairRequest):
+        return language_batches(row_settings, store, built)
+    match built.material, store:
         case TextPairRequest(), PairStore():
-            return BucketedPairs(store, batch_limits(row_settings, lesson), seed=training.seed,
+            return BucketedPairs(store, batch_limits(row_settings, built), seed=training.seed,
                                  times=None if known is None else count_repeats(read_directions(store), known.alpha))
         case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
             return SentencePairBatches(store, kind, batch=training.batch, **sentence_frame(row_settings))
@@ -223,15 +223,15 @@ def training_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjec
             return PackedBatches(store, length=corruption.row_length(training.length), batch=training.batch,
                                  seed=training.seed, overlap=corruption.overlap,
                                  shift=isinstance(borders, DrawnBorders))
-    raise wrong_data_error(lesson)
+    raise wrong_data_error(built)
 
 
-def held_out_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjective, *, whole: bool) -> Countable:
-    """Return the held-out batches of a lesson."""
-    evaluation, corruption = row_settings.recipe.evaluation, lesson.corruption
-    match lesson.material, store:
+def held_out_batches(row_settings: RowSettings, store: Store, built: BuiltObjective, *, whole: bool) -> Countable:
+    """Return the held-out batches of a objective."""
+    evaluation, corruption = row_settings.recipe.evaluation, built.corruption
+    match built.material, store:
         case TextPairRequest(), PairStore():
-            return PairEvaluation(store, batch_limits(row_settings, lesson))
+            return PairEvaluation(store, batch_limits(row_settings, built))
         case (SegmentPairRequest() | SentencePairRequest()) as kind, TokenStore():
             return OneEpoch(SentencePairBatches(store, kind, batch=evaluation.batch, where="data.held_out",
                                                 **sentence_frame(row_settings)))
@@ -248,13 +248,13 @@ def held_out_batches(row_settings: RowSettings, store: Store, lesson: BuiltObjec
             stride = evaluation.stride if whole and corruption.overlap else None
             return PackedEvaluation(store, length=corruption.row_length(row_settings.recipe.training.length),
                                     batch=evaluation.batch, overlap=corruption.overlap, stride=stride)
-    raise wrong_data_error(lesson)
+    raise wrong_data_error(built)
 
 
-def language_batches(row_settings: RowSettings, store: LanguageStore, lesson: BuiltObjective) -> LanguageBatches:
+def language_batches(row_settings: RowSettings, store: LanguageStore, built: BuiltObjective) -> LanguageBatches:
     """Return rows of several languages, each cut as those of one."""
-    training, told = row_settings.recipe.training, needs_language_ids(lesson.config, row_settings.model)
-    members = [LanguageMember(training_batches(row_settings.row_by_row(), one, lesson), number if told else None)
+    training, tagged = row_settings.recipe.training, needs_language_ids(built.config, row_settings.model)
+    members = [LanguageMember(training_batches(row_settings.row_by_row(), one, built), number if tagged else None)
                for number, one in enumerate(store.members.values())]
     return LanguageBatches(members, language_shares(row_settings, store), batch=training.batch, seed=training.seed)
 
@@ -265,10 +265,10 @@ def language_shares(row_settings: RowSettings, store: LanguageStore) -> NDArray[
     return compute_sampling_shares(store.sizes, row_settings.recipe.data.alpha)
 
 
-def wrong_data_error(lesson: BuiltObjective) -> InputError:
+def wrong_data_error(built: BuiltObjective) -> InputError:
     """Return the error for a text that is not of the kind that an objective reads."""
-    wanted = "pairs" if isinstance(lesson.material, TextPairRequest) else "text"
-    return InputError(f"{lesson.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
+    wanted = "pairs" if isinstance(built.material, TextPairRequest) else "text"
+    return InputError(f"{built.config.kind} learns from other data", where="data.kind", remedy=f"use kind: {wanted}")
 
 
 class SentenceFrame(TypedDict):
@@ -281,7 +281,7 @@ class SentenceFrame(TypedDict):
 
 
 def sentence_frame(row_settings: RowSettings) -> SentenceFrame:
-    """Return the length of rows of sentences, and what stands around them."""
+    """Return the length of rows of sentences, and what is around them."""
     tokenizer, training = row_settings.tokenizer, row_settings.recipe.training
     if tokenizer.cls_id is None or tokenizer.sep_id is None:
         raise InputError("rows of sentences need the tokens cls and sep", where="tokenizer.special",
@@ -289,10 +289,10 @@ def sentence_frame(row_settings: RowSettings) -> SentenceFrame:
     return {"length": training.length, "cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "seed": training.seed}
 
 
-def batch_limits(row_settings: RowSettings, lesson: BuiltObjective) -> BatchLimits:
+def batch_limits(row_settings: RowSettings, built: BuiltObjective) -> BatchLimits:
     """Return how large a batch of pairs may be."""
     training, tokenizer = row_settings.recipe.training, row_settings.tokenizer
-    return BatchLimits(batch=training.batch, length=lesson.corruption.row_length(training.length),
+    return BatchLimits(batch=training.batch, length=built.corruption.row_length(training.length),
                        ends=text_ends(tokenizer), target_ends=text_ends(tokenizer.target))
 
 

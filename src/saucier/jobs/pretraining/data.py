@@ -100,10 +100,10 @@ def read_collocations(path: Path) -> Collocations:
 Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
 SHOWN_TOKENS = 5
-"""New tokens that are told to a person."""
+"""New tokens that are shown to a person."""
 DROPPED_REASONS = {"empty": "empty", "duplicates": "seen before", "shared": "with a text that is held out",
                    "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
-"""What reading counts beside the documents that it gives out, and how it is said."""
+"""What reading counts in addition to the documents that it gives out, and how it is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +179,12 @@ def describe_source(recipe: Recipe) -> str:
     files = recipe.data.files
     if not files:
         return f"Python's own {'functions and ' if list_languages(recipe.data) else ''}documentation"
-    told = list_file_names(files)
+    named = list_file_names(files)
     made = recipe.data.synthetic if isinstance(recipe.data, PairData) else None
     if made is None:
-        return told
+        return named
     times = "" if made.real == 1 else f", {made.real} times"
-    return f"{told}{times}, beside synthetic pairs of {list_file_names(made.files)}"
+    return f"{named}{times}, beside synthetic pairs of {list_file_names(made.files)}"
 
 
 def list_file_names(files: Iterable[str]) -> str:

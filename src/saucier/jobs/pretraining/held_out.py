@@ -51,7 +51,7 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
 
 
 def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
-    """Yield bits per byte beside simpler methods."""
+    """Yield bits per byte next to simpler methods."""
     others = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
     yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
     if baselines:
@@ -60,30 +60,30 @@ def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterato
 
 
 MOST_TARGETS = 200_000
-"""Training targets of each lesson that are counted at most."""
+"""Training targets of each objective that are counted at most."""
 UNSEEN_COUNT = 0.5
 """Added to every count, so that a token which was never a target is not impossible."""
 
 
 def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store, Store],
-                      lessons: Sequence[BuiltObjective]) -> float | None:
+                      objectives: Sequence[BuiltObjective]) -> float | None:
     """Return nats a held-out target, under the shares of the targets in the training text.
 
     `stores`: the training text and the held-out one. None where the recipe wants no such comparison, where an n-gram
-    model makes a better one (causal), and where no tokens are told first of all (replaced tokens).
+    model makes a better one (causal), and where the first target is no token (replaced tokens).
     """
-    told = all(one.objective.parts[0] == "tokens" and not isinstance(one.config, Causal) for one in lessons)
-    if not told or "unigram" not in recipe.evaluation.baselines:
+    of_tokens = all(one.objective.parts[0] == "tokens" and not isinstance(one.config, Causal) for one in objectives)
+    if not of_tokens or "unigram" not in recipe.evaluation.baselines:
         return None
     train, held_out = stores
     row_settings, nats, targets = RowSettings(recipe, tokenizer), 0.0, 0
-    for lesson in lessons:
-        batches = training_batches(row_settings, train, lesson)
-        epoch = (lesson.corruption(batches[step], seed=recipe.training.seed, step=step)
+    for built in objectives:
+        batches = training_batches(row_settings, train, built)
+        epoch = (built.corruption(batches[step], seed=recipe.training.seed, step=step)
                  for step in range(batches.steps_per_epoch))
         surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
-        evaluator = make_evaluator(recipe, tokenizer, held_out, (lesson,), whole=True, processes=Processes())
-        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one lesson"
+        evaluator = make_evaluator(recipe, tokenizer, held_out, (built,), whole=True, processes=Processes())
+        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one built"
         for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)
@@ -118,7 +118,7 @@ def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator
 
 
 def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
-    """Score all held-out targets once; return also what was learned beside the tokens."""
+    """Score all held-out targets once; return also what was learned in addition to the tokens."""
     evaluate = make_evaluator(found.own_recipe, found.tokenizer, store, found.objectives, whole=True,
                               processes=Processes())
     with autocast(found.dtype, found.device):
@@ -128,7 +128,7 @@ def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score,
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
                        bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
-    figures = {name: words for lesson in found.objectives for name, words in lesson.objective.figures.items()}
+    figures = {name: words for built in found.objectives for name, words in built.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
 
@@ -150,7 +150,7 @@ def baseline_scores(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
 def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
     """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
 
-    Where languages are told, each direction is scored by itself, with its target language; their mean stands first.
+    Where the languages are known, each direction is scored by itself, with its target language; their mean comes first.
     """
     if not isinstance(found.own_recipe.objective, SequenceToSequence | ConditionalMasked):
         return ()

@@ -56,7 +56,7 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
     the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
     another; `objective.kind=...` says otherwise. A model between two vocabularies, or of several languages that has
-    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of so many blocks reads
+    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of that number of blocks reads
     sources of another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives
     it a vocabulary of its own, learned from the sources.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
@@ -145,13 +145,13 @@ def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, An
 
 
 def keep_learned_settings(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
-    """Return the objective with the settings that the model's own run has for it, where it stands in a run."""
+    """Return the objective with the settings that the model's own run has for it, where it is in a run."""
     own = read_learned_objective(start)
     return own if own is not None and own["kind"] == chosen["kind"] else chosen
 
 
 def read_learned_objective(start: Path) -> dict[str, Any] | None:
-    """Return the objective of the run that a model stands in; None: it stands in none."""
+    """Return the objective of the run that a model is in; None: it is in none."""
     run = RunFolder(run_folder_of(start))
     return run.recipe().objective.model_dump(mode="json") if run.is_run else None
 
@@ -223,8 +223,8 @@ def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
 def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Give a tokenizer what targets need: a token that begins one, and one that ends it.
 
-    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token behind it. The end token
-    stands at padding, too, where there is no token for it.
+    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token after it. The end token
+    is that of padding, too, where there is no token for it.
     """
     for role, instead in (("bos", "cls"), ("eos", "sep"), ("pad", "eos")):
         if role not in tokenizer.names and instead in tokenizer.names:

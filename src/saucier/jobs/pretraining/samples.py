@@ -36,8 +36,7 @@ from saucier.objectives.replaced_tokens import ReplacedTokens
 from saucier.opened import OpenModel
 from saucier.report.results import Sample
 from saucier.text.config import list_languages
-from saucier.text.languages import LanguageCorpus
-from saucier.text.languages import set_language as told_language
+from saucier.text.languages import LanguageCorpus, set_language
 from saucier.text.reading.corpus import PairCorpus
 from saucier.text.reading.documents import Document, Pair
 from saucier.text.rows.batch import PairRows
@@ -52,55 +51,55 @@ LONGEST_TOKEN = 20
 """Characters of a text that are looked at for each token that is wanted."""
 
 
-def make_samples(found: OpenModel, prepared_data: PreparedData) -> tuple[Sample, ...]:
+def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
     """Let the model show what it has learned."""
     wanted = found.own_recipe.sampling.samples
     match found.objectives[0].config:
         case Causal():
-            return tuple(sample_continuations(found, sample_prompts(found, prepared_data)))
+            return tuple(sample_continuations(found, sample_prompts(found, data)))
         case Bidirectional():
-            return tuple(sample_next_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_next_tokens(found, spread_documents(data, wanted)))
         case SequenceToSequence() | ConditionalMasked():
-            groups = group_by_direction(held_out_pairs(prepared_data), wanted).values()  # pairs of each in turns
+            groups = group_by_direction(held_out_pairs(data), wanted).values()  # pairs of each in turns
             turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
             return tuple(sample_translations(found, list(islice(turns, wanted))))
         case Permutation():
-            return tuple(sample_permuted_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_permuted_tokens(found, spread_documents(data, wanted)))
         case TranslationMasked() | MaskedSides():
-            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(prepared_data), wanted))))
+            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(data), wanted))))
         case Replaced(learns=EveryToken() | ChosenTokens()):
-            return tuple(sample_replaced_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_replaced_tokens(found, spread_documents(data, wanted)))
         case Masked() | Replaced() if not found.is_encoder_decoder:
-            return tuple(sample_masked_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_masked_tokens(found, spread_documents(data, wanted)))
         case _:
-            return tuple(sample_denoised_texts(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_denoised_texts(found, spread_documents(data, wanted)))
 
 
-def held_out_pairs(prepared_data: PreparedData) -> Iterator[Pair]:
+def held_out_pairs(data: PreparedData) -> Iterator[Pair]:
     """Yield the held-out pairs; none where the text is no pairs."""
-    return iter(prepared_data.corpus.held_out) if isinstance(prepared_data.corpus, PairCorpus) else iter(())
+    return iter(data.corpus.held_out) if isinstance(data.corpus, PairCorpus) else iter(())
 
 
-def held_out_documents(prepared_data: PreparedData) -> Iterator[Document]:
+def held_out_documents(data: PreparedData) -> Iterator[Document]:
     """Yield the held-out documents; none where the text is pairs."""
-    return iter(()) if isinstance(prepared_data.corpus, PairCorpus) else iter(iterate_held_out(prepared_data.corpus))
+    return iter(()) if isinstance(data.corpus, PairCorpus) else iter(iterate_held_out(data.corpus))
 
 
-def spread_documents(prepared_data: PreparedData, count: int) -> list[Document]:
+def spread_documents(data: PreparedData, count: int) -> list[Document]:
     """Return held-out documents, evenly spread over all of them, so that the samples differ."""
-    if isinstance(prepared_data.corpus, LanguageCorpus):
-        return list(islice(prepared_data.corpus.documents("held_out"), count))
-    every = max(1, len(prepared_data.held_out) // max(1, count))
-    whole = (document for document in held_out_documents(prepared_data) if document.part == 0)
+    if isinstance(data.corpus, LanguageCorpus):
+        return list(islice(data.corpus.documents("held_out"), count))
+    every = max(1, len(data.held_out) // max(1, count))
+    whole = (document for document in held_out_documents(data) if document.part == 0)
     return list(islice(whole, every // 2, None, every))[:count]
 
 
-def sample_prompts(found: OpenModel, prepared_data: PreparedData) -> list[tuple[str, str]]:
+def sample_prompts(found: OpenModel, data: PreparedData) -> list[tuple[str, str]]:
     """Return (prompt, where it comes from)."""
     sampling = found.own_recipe.sampling
     if sampling.prompts:
         return [(prompt, "the recipe") for prompt in sampling.prompts]
-    documents = spread_documents(prepared_data, sampling.samples)
+    documents = spread_documents(data, sampling.samples)
     tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
     return [(tokenizer.decode(encode_first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
             for document in documents]
@@ -149,15 +148,15 @@ def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[
     for document in documents:
         ids = encode_first_tokens(document.text, tokenizer, found.own_recipe.training.length)
         with torch.no_grad():
-            told = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
-        written = [[ids[0], *told[:-1].tolist()], ids]
+            best = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
+        written = [[ids[0], *best[:-1].tolist()], ids]
         text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
         yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
                      source=Path(document.source).name, reference=true)
 
 
 def describe_auxiliary_predictions(found: OpenModel) -> tuple[AuxiliaryLoss, ...]:
-    """Return what is learned beside the tokens."""
+    """Return what is learned in addition to the tokens."""
     objective = found.objectives[0].objective
     return objective.beside if isinstance(objective, Prediction) else ()
 
@@ -240,13 +239,13 @@ def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterat
         whole = batch.get("decoder_input_ids") is not None
         labels, given = batch["labels"][0], batch["input_ids"]
         learned = (labels >= 0).nonzero()[:, 0]
-        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may stand in one row
-        behind = 0 if whole else given.shape[1]
-        room = found.own_recipe.training.length - max(1, behind)
+        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may be in one row
+        given_before = 0 if whole else given.shape[1]
+        room = found.own_recipe.training.length - max(1, given_before)
         most = min(found.own_recipe.sampling.tokens, 2 * len(learned), room)
-        begun = {} if behind else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
+        start = {} if given_before else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
         written = generate(found.model, given, max_new_tokens=max(1, most),
-                           **special_token_options(ids) | begun)[0, behind:]
+                           **special_token_options(ids) | start)[0, given_before:]
         yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
                      text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
                      reference=decode_spans(tokenizer, labels[learned].tolist()))
@@ -270,7 +269,7 @@ def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Seque
                           sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
     languages = list_languages(found.own_recipe.data)
     if languages and needs_language_ids(found.objectives[0].config, found.model.config):
-        rows = told_language(rows, number % len(languages))
+        rows = set_language(rows, number % len(languages))
     batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
     return move_batch(batch, found.device)
 

@@ -80,13 +80,13 @@ def build_prompt(task: PromptTask, prompted_model: PromptedModel, question: Ques
 
 
 def join_prompt(task: PromptTask, question: Question, shots: Sequence[Question]) -> str:
-    """Write instruction, examples and prompt behind each other."""
+    """Write instruction, examples and prompt, one after the other."""
     first = [task.instruction] if task.instruction else []
     return task.separator.join([*first, *(one.solved for one in shots), question.prompt])
 
 
 def count_excess_tokens(task: PromptTask, prompted_model: PromptedModel, question: Question, text: str) -> int:
-    """Count the tokens that a text, and in a decoder the answer behind it, have over what the model takes."""
+    """Count the tokens that a text, and in a decoder the answer after it, have over what the model takes."""
     if prompted_model.room is None:
         return 0
     if prompted_model.opened.is_encoder_decoder:
@@ -146,7 +146,7 @@ class PromptPlan:
 
     shots: tuple[int, ...] = (0,)
     draws: int = 1
-    """Times that the examples are drawn anew; zero-shot is asked once."""
+    """Times that the examples are drawn again; zero-shot is asked once."""
     limit: int | None = None
     """Questions that are asked; None: all."""
     seed: int = 0

@@ -113,7 +113,7 @@ class PromptTask(Config):
 
 
 def read_task(path: Path) -> PromptTask:
-    """Read a task from a YAML file; its data files stand beside it.
+    """Read a task from a YAML file; its data files are next to it.
 
     Errors: `InputError` with the line of every key that is wrong.
     """
@@ -136,7 +136,7 @@ class Question:
     id: str
     prompt: str
     answers: tuple[str, ...]
-    """What may stand behind the prompt: every choice; the right answer alone where there are no choices."""
+    """What may come after the prompt: every choice; the right answer alone where there are no choices."""
     right: int
     """Which of them is right."""
     gold: str

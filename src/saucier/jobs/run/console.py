@@ -33,7 +33,7 @@ def print_json(value: Any) -> None:
 
 QUOTE_BAR = "│ "
 STAGE_WIDTH = 12
-"""Columns of the stage's name; everything else stands to the right of it."""
+"""Columns of the stage's name; everything else is to the right of it."""
 
 
 def standard_output() -> Screen:

@@ -177,9 +177,4 @@ def copy_input(recipe: Recipe, out: Path) -> None:
     for name in recipe.data.files:
         target = copy_path(name, out)
         if is_standard_input(name) and not target.is_file():
-            write_atomically(target, partial(copy_file, find_sources([name])[0].path))
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file of any size."""
-    shutil.copyfile(source, target)
+            write_atomically(target, partial(shutil.copyfile, find_sources([name])[0].path))

@@ -39,7 +39,7 @@ def pair_languages(recipe: Recipe | None) -> ColumnLanguages | None:
 
 
 def written_token_ids(recipe: Recipe, tokenizer: Tokenizer) -> TokenIds:
-    """Return the ids of what is written. Behind the end token stands the target's language, as in M2M-100's release."""
+    """Return the ids of what is written. After the end token comes the target's language, as in M2M-100's release."""
     ids = TokenIds.of(tokenizer.target)
     return ids if pair_languages(recipe) is None else replace(ids, start=ids.eos)
 
@@ -63,19 +63,19 @@ def check_language_tokens(tokenizer: Tokenizer, corpus: object) -> None:
     """Raise `InputError` for a tokenizer that does not tell the languages of a corpus apart."""
     if not isinstance(corpus, PairCorpus) or corpus.data.languages is None:
         return
-    told = LanguageTokens(tokenizer)
+    tokens = LanguageTokens(tokenizer)
     for name in (*corpus.languages("train"), *corpus.languages("held_out")):
-        told.language(name, "data.languages")
+        tokens.language(name, "data.languages")
 
 
 def count_directions(recipe: Recipe, train: object, held_out: object,
                      tokenizer: Tokenizer) -> tuple[LanguageCounts, ...]:
     """Count the pairs of each direction, and say how often it comes."""
-    told = pair_languages(recipe)
-    if told is None or not isinstance(train, PairStore) or not isinstance(held_out, PairStore):
+    languages = pair_languages(recipe)
+    if languages is None or not isinstance(train, PairStore) or not isinstance(held_out, PairStore):
         return ()
     ways, measured = read_directions(train), read_directions(held_out)
-    times = count_repeats(ways, told.alpha)
+    times = count_repeats(ways, languages.alpha)
 
     def count(source: int, target: int) -> LanguageCounts:
         mine, theirs = ((one == [source, target]).all(axis=1) for one in (ways, measured))
@@ -100,7 +100,7 @@ def count_pairs(store: PairStore, chosen: NDArray[np.bool_]) -> TextCounts:
 
 
 def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, list[Pair]]:
-    """Group pairs by direction ("" where none is told), the first so many of each."""
+    """Group pairs by direction ("" where it is not known), the first `most` of each."""
     found: dict[str, list[Pair]] = {}
     for pair in pairs:
         group = found.setdefault(pair.way, [])
@@ -119,11 +119,11 @@ class Direction:
     """What a source gets, and with what the target begins."""
 
     source: int | None = None
-    """Stands in the frame of the source, in the place of the language that the tokenizer puts there."""
+    """Is in the frame of the source, in the place of the language that the tokenizer puts there."""
     before: tuple[int, ...] = ()
-    """Stands before the source (Marian: what is to be written)."""
-    behind: tuple[int, ...] = ()
-    """Stands behind a source without a frame (a run that has learned to mend texts of several languages)."""
+    """Comes before the source (Marian: what is to be written)."""
+    after: tuple[int, ...] = ()
+    """Comes after a source without a frame (a run that has learned to mend texts of several languages)."""
     known: Mapping[str, int] = field(default_factory=dict)
     """All languages, by token."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -131,8 +131,8 @@ class Direction:
 
     def encode(self, text: str, tokenizer: Tokenizer) -> list[int]:
         """Return the ids of a source in its frame. Raises `InputError` where the frame names no language."""
-        if self.behind:
-            return [*tokenizer.encode(text, add_special_tokens=False), *self.behind]
+        if self.after:
+            return [*tokenizer.encode(text, add_special_tokens=False), *self.after]
         ids = [*self.before, *tokenizer.encode(text)]
         if self.source is None:
             return ids
@@ -187,10 +187,10 @@ def require_languages(source: str | None, target: str | None, known: Iterable[st
 
 
 def target_start_options(opened: OpenModel, target: int, known: Mapping[str, int]) -> dict[str, Any]:
-    """Return how a target begins: with its language alone where the model begins so, else behind its start token.
+    """Return how a target begins: with its language alone where the model begins so, else after its start token.
 
     mBART's decoder starts with the language (Liu et al. 2020, §2.2); those of mBART-50, M2M-100 and NLLB start with
-    the end token, and the language is forced behind it (Tang et al. 2020, §2; Fan et al. 2021, §3.1).
+    the end token, and the language is forced after it (Tang et al. 2020, §2; Fan et al. 2021, §3.1).
     """
     start = opened.model.generation.get("decoder_start_token_id")
     if start is None or start in known.values():
@@ -214,5 +214,5 @@ def denoising_direction(opened: OpenModel, objective: MultilingualDenoising, sou
     require_languages(source, target, known)
     assert source is not None and target is not None, "looked at"
     end = () if ids.eos is None else (ids.eos,)
-    return Direction(behind=(*end, find_language_id(source, known, SOURCE_OPTION)), known=known,
+    return Direction(after=(*end, find_language_id(source, known, SOURCE_OPTION)), known=known,
                      options={"decoder_start_token_id": find_language_id(target, known, TARGET_OPTION)})

@@ -26,24 +26,21 @@ from saucier.jobs.comparison.transfer import score_classification
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
-from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.batching import make_evaluator
 from saucier.jobs.pretraining.cook import JobOptions, cook
-from saucier.jobs.pretraining.data import Store, load_collocations
-from saucier.jobs.pretraining.held_out import scores_whole_texts
+from saucier.jobs.pretraining.data import Store
+from saucier.jobs.pretraining.held_out import load_objectives, scores_whole_texts
 from saucier.jobs.run.folder import open_run
-from saucier.model import Transformer
-from saucier.objectives.build import join_objectives
-from saucier.opened import RunFolder, run_folder_of
+from saucier.opened import OpenModel, RunFolder
 from saucier.recipes import Recipe
 from saucier.tasks import config as tasks
 from saucier.tasks.build import build_task
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.config import PairData
 from saucier.text.rows.store import PairStore, TokenStore
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 from saucier.training.evaluation import NLL, Evaluator, sum_scores
 from saucier.training.processes import Processes
-from saucier.training.resume import load_modules
 
 SCORES_FILE = "scores.json"
 
@@ -196,12 +193,12 @@ def score_trial(trial: Trial) -> TrialScores:
 
 def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> TrialScores:
     """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
-    model, tokenizer = load(checkpoint, dtype="float32"), load_tokenizer(trial.folder)
     store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
     recipe = block_recipe(trial, asked, store)
-    with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype),
-                                   next(model.parameters()).device):
-        found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
+    opened = load_objectives(OpenModel(checkpoint, load(checkpoint, dtype="float32"), load_tokenizer(trial.folder),
+                                       recipe))
+    with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype), opened.device):
+        found = list(block_losses(opened, store))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
     if scores_whole_texts(recipe.objective) and isinstance(store, TokenStore):
@@ -223,21 +220,16 @@ def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:
     return asked.model_copy(update={"training": training, "evaluation": evaluation})
 
 
-def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,
-                 checkpoint: Path) -> Iterator[tuple[float, float]]:
+def block_losses(opened: OpenModel, store: Store) -> Iterator[tuple[float, float]]:
     """Yield (nats, targets) of each block; of the whole text where a mixture of objectives is scored."""
-    n_grams = load_collocations(recipe, RunFolder(run_folder_of(checkpoint)))
-    objectives = build_run_objectives(recipe, tokenizer, n_grams)
-    _, objective = join_objectives(objectives, recipe.training.seed)
-    objective.bind(model)
-    load_modules(objective.modules, checkpoint)
-    evaluate = make_evaluator(recipe, tokenizer, store, objectives, whole=True, processes=Processes())
+    evaluate = make_evaluator(opened.own_recipe, opened.tokenizer, store, opened.objectives, whole=True,
+                              processes=Processes())
     if not isinstance(evaluate, Evaluator):
-        found = evaluate(model)
+        found = evaluate(opened.model)
         yield found["loss"] * found["targets"], found["targets"]
         return
     for batch in evaluate.batches():
-        sums = sum_scores(model, evaluate.objective, [batch], evaluate.processes)
+        sums = sum_scores(opened.model, evaluate.objective, [batch], evaluate.processes)
         if sums[NLL][1]:
             yield sums[NLL]
 

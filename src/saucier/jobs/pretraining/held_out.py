@@ -1,37 +1,64 @@
 """Measuring a model on held-out text: loss and bits per byte next to simpler methods, BLEU and chrF, and what they
-mean.
+mean; at the end of a run, or again, on its own held-out text or on any other files.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saucier.devices import autocast
+from saucier.adaptation.starting_weights import rebuild_model
+from saucier.checkpoints.hub import resolve_folder
+from saucier.config.model import set_memory_length
+from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choose_device
+from saucier.errors import InputError, suggest_name
+from saucier.folders.kinds import find_model_folder
 from saucier.generation.options import MaskPredict
-from saucier.jobs.pretraining.batching import RowSettings, make_evaluator, training_batches
-from saucier.jobs.pretraining.data import Store
+from saucier.jobs.pretraining.batching import RowSettings, build_run_objectives, make_evaluator, training_batches
+from saucier.jobs.pretraining.data import (
+    Store,
+    iterate_held_out,
+    load_collocations,
+    open_corpus,
+    open_store,
+    write_token_store,
+)
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
 from saucier.jobs.writing.batches import map_in_batches
 from saucier.jobs.writing.writer import Writer
 from saucier.objectives.base import IGNORED, Batch
-from saucier.objectives.build import BuiltObjective
-from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
-from saucier.opened import OpenModel
+from saucier.objectives.build import BuiltObjective, join_objectives
+from saucier.objectives.config import (
+    Causal,
+    ConditionalMasked,
+    ObjectiveConfig,
+    SequenceToSequence,
+    ShuffledRows,
+    list_single_objectives,
+)
+from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
-from saucier.tasks.language_baselines import Baseline, measure_baselines
+from saucier.tasks.language_baselines import KINDS, Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
-from saucier.text.reading.documents import Pair
-from saucier.text.rows.store import PairStore, TokenStore
+from saucier.text.config import LanguageData, PairData, TextData
+from saucier.text.reading.corpus import add_reverse_pair
+from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
+from saucier.text.rows.store import PairStore, TokenStore, write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
+from saucier.training.resume import load_modules
 
 
 def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
@@ -115,6 +142,16 @@ def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator
     else:
         for part in evaluator.parts:
             yield from leaf_evaluators(part)
+
+
+def load_objectives(opened: OpenModel) -> OpenModel:
+    """Return a model of a run with what it has learned; modules of the objectives' own have their trained weights."""
+    recipe, folder = opened.own_recipe, RunFolder(run_folder_of(opened.path))
+    objectives = build_run_objectives(recipe, opened.tokenizer, load_collocations(recipe, folder))
+    _, objective = join_objectives(objectives, recipe.training.seed)
+    objective.bind(opened.model)
+    load_modules(objective.modules, find_model_folder(resolve_folder(opened.path)))
+    return replace(opened, objectives=objectives)
 
 
 def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
@@ -209,3 +246,112 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
     recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
     writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options
     return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """What a person wants to know."""
+
+    run: Path
+    files: tuple[str, ...] = ()
+    """None: the run's own held-out text."""
+    baselines: bool = False
+    beams: int | None = None
+    limit: int | None = None
+    dtype: str = "auto"
+    stride: int | None = None
+    """Rows that overlap, each this number of tokens after the last."""
+    rows: int | None = None
+    """Rows in one forward pass."""
+    memory: int | None = None
+    """Tokens that a model with a memory remembers; None: as many as in training."""
+    base: str | None = None
+    """Of an adapter, instead of the one that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was measured."""
+
+    held_out: HeldOut
+    baselines: tuple[Baseline, ...]
+    scores: tuple[Score, ...]
+    seconds: float
+    """What the held-out loss took."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Targets scored in a second."""
+        return self.held_out.tokens / self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"held_out": self.held_out.model_dump(mode="json"),
+                "baselines": [one.model_dump(mode="json") for one in self.baselines],
+                "scores": [one.model_dump(mode="json") for one in self.scores],
+                "tokens_per_second": round(self.tokens_per_second, 1)}
+
+
+def evaluate_again(question: EvaluationRequest) -> Evaluation:
+    """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
+    opened = open_model(question.run, dtype="float32", base=question.base)
+    recipe, model = override_recipe(opened.own_recipe, question), opened.model
+    if question.memory is not None:
+        model = rebuild_model(model, set_memory_length(model.config, question.memory))
+        recipe = recipe.model_copy(update={"blueprint": model.config})
+    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype)))
+    folder = RunFolder(run_folder_of(question.run))
+    with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
+        compared = question.baselines and folder.train_store.is_dir()
+        texts = (item.text for item in items if isinstance(item, Document))
+        pairs = (item for item in items if isinstance(item, Pair))
+        begin = time.perf_counter()
+        held_out, others = held_out_loss(found, store)
+        seconds = time.perf_counter() - begin
+        return Evaluation(
+            held_out=held_out, seconds=seconds,
+            baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
+            if compared else (),
+            scores=others + translation_scores(found, pairs))
+
+
+def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
+    """Return the recipe with what the person wants otherwise."""
+    wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
+    wanted |= {"stride": question.stride, "batch": question.rows}
+    if question.stride is not None and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
+                                               for one in list_single_objectives(recipe.objective)):
+        raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
+                         remedy="leave it out; a model with a memory takes --memory")
+    changed = {name: value for name, value in wanted.items() if value is not None}
+    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+
+
+def read_dtype(asked: str) -> AutocastDtype:
+    """Return the number format of the multiplications. Raises `InputError` for an unknown name."""
+    match asked:
+        case "auto" | "float32" | "bfloat16":
+            return choose_autocast_dtype(asked, choose_device("auto"))[0]
+    raise InputError(f"unknown dtype {asked!r}", where="--dtype",
+                     remedy=suggest_name(asked, ["auto", "float32", "bfloat16"]))
+
+
+@contextmanager
+def open_evaluation_data(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
+                         folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
+    """Give a store to score and what it was made from; one made of other files lives as long as the context."""
+    if not files:
+        yield open_store(recipe, folder.held_out_store), iterate_held_out(open_corpus(recipe))
+        return
+    with TemporaryDirectory() as temporary:
+        match recipe.data:
+            case PairData(source=source, target=target, languages=languages) as data:
+                read = read_pairs(files, source=source, target=target, told=languages is not None)
+                pairs = [way for pair in read for way in add_reverse_pair(pair, data)]
+                yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
+            case TextData(column=column, document=unit):
+                documents = list(read_documents(files, column=column, unit=unit))
+                yield write_token_store(recipe, tokenizer, documents, Path(temporary) / "store"), documents
+            case LanguageData():
+                raise InputError("of which language are these files? The run knows several", where=files[0],
+                                 remedy="leave them out: the run's own held-out text is measured")

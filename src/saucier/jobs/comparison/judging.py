@@ -176,8 +176,8 @@ def score_trial(trial: Trial) -> TrialScores:
         case HeldOutLoss():
             return held_out_scores(trial, trial.recipe, checkpoint)
         case Adaptation():
-            assert trial.asked is not None, "prepared with the judge"
-            return held_out_scores(trial, trial.asked, continue_training(trial.folder, trial.asked))
+            assert trial.adapted is not None, "prepared with the judge"
+            return held_out_scores(trial, trial.adapted, continue_training(trial.folder, trial.adapted))
         case Classification():
             model = load(checkpoint, dtype="float32")
             values = score_classification(trial, trial.judge, model, load_tokenizer(trial.folder))

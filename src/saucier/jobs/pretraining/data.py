@@ -157,21 +157,16 @@ def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Pat
         tokenizer = load_or_train_tokenizer(recipe, folder, corpus, console, start)
     with console.stage("pack"):
         train, held_out, data = write_or_open_stores(recipe, folder, corpus, tokenizer)
-        counts, digests = read_data_file(data, str(folder.data_file))
+        try:
+            counts = DataCounts.model_validate(data.get("counts"))
+            digests = TypeAdapter(dict[str, str]).validate_python(data.get("digests"))
+        except ValidationError as error:
+            raise InputError("does not say what was read", where=str(folder.data_file),
+                             remedy="remove the folder store; it is made again from the text") from error
         for line in describe_data(counts, recipe):
             console.say(line)
     found = prepare_collocations(recipe, folder, tokenizer, train, console)
     return PreparedData(corpus, tokenizer, train, held_out, counts, digests, found)
-
-
-def read_data_file(data: dict[str, Any], where: str) -> tuple[DataCounts, dict[str, str]]:
-    """Read what `packed` wrote of the text: counts and digests. Raises `InputError` for a damaged file."""
-    try:
-        return (DataCounts.model_validate(data.get("counts")),
-                TypeAdapter(dict[str, str]).validate_python(data.get("digests")))
-    except ValidationError as error:
-        raise InputError("does not say what was read", where=where,
-                         remedy="remove the folder store; it is made again from the text") from error
 
 
 def describe_source(recipe: Recipe) -> str:
@@ -318,20 +313,15 @@ def iterate_held_out(corpus: Corpus) -> Iterable[Any]:
 
 def count_store(store: Store) -> TextCounts:
     """Count one part of the text."""
-    parts = token_stores_of(store)
-    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
-                      bytes=sum(part.bytes for part in parts))
-
-
-def token_stores_of(store: Store) -> tuple[TokenStore, ...]:
-    """Return the stores of tokens that a store is made of."""
     match store:
         case PairStore(source=source, target=target):
-            return source, target
+            parts: tuple[TokenStore, ...] = (source, target)
         case LanguageStore(members=members):
-            return tuple(members.values())
+            parts = tuple(members.values())
         case TokenStore():
-            return (store,)
+            parts = (store,)
+    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
+                      bytes=sum(part.bytes for part in parts))
 
 
 def count_languages(recipe: Recipe, train: Store, held_out: Store) -> tuple[LanguageCounts, ...]:

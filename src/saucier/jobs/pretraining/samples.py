@@ -125,21 +125,21 @@ def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]
                      source=f"{pair.way}, {where}" if pair.way else where)
 
 
+def frame_texts(found: OpenModel, documents: list[Document], more: int = 0) -> Iterator[tuple[int, str, list[int]]]:
+    """Yield the number, the file and the first ids of texts, inside [CLS] and [SEP] where there are such tokens."""
+    tokenizer, length = found.tokenizer, found.own_recipe.training.length - 2 + more
+    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
+    for number, document in enumerate(documents):
+        ids = encode_first_tokens(document.text, tokenizer, length)
+        yield number, Path(document.source).name, [*begin, *ids, *end]
+
+
 def sample_masked_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Hide words of held-out texts as in training, and let the model fill them in."""
-    tokenizer, length = found.tokenizer, found.own_recipe.training.length - 2
-    for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length))
+    for number, source, ids in frame_texts(found, documents):
         batch = corrupt_text(found, ids, number)
-        hidden = batch["labels"][0] >= 0
         batch.pop("draws", None)
-        with torch.no_grad():
-            logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
-        filled = batch["input_ids"][0].clone()
-        filled[hidden] = logits[0, hidden].argmax(-1)
-        given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
-        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
-                     reference=tokenizer.decode(ids))
+        yield fill_masked_row(found, batch, source)
 
 
 def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
@@ -190,23 +190,19 @@ def sample_replaced_tokens(found: OpenModel, documents: list[Document]) -> Itera
     """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
     tokenizer, objective = found.tokenizer, found.objectives[0].objective
     assert isinstance(objective, ReplacedTokens), "as the config says"
-    for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer,
-                                                              found.own_recipe.training.length - 2))
+    for number, source, ids in frame_texts(found, documents):
         with torch.no_grad():
             filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
             flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
         yield Sample(prompt=decode_with_marks(tokenizer, filled.ids[0].tolist(), filled.replaced[0].tolist()),
-                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()),
-                     source=Path(document.source).name, reference=tokenizer.decode(ids))
+                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()), source=source,
+                     reference=tokenizer.decode(ids))
 
 
 def sample_permuted_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
-    tokenizer, corruption = found.tokenizer, found.objectives[0].corruption
-    length = found.own_recipe.training.length - 2
-    for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length + corruption.overlap))
+    tokenizer = found.tokenizer
+    for number, source, ids in frame_texts(found, documents, found.objectives[0].corruption.overlap):
         with torch.no_grad():
             batch = corrupt_text(found, ids, number)
             batch = read_memory(found.model, batch) if "earlier" in batch else batch
@@ -217,7 +213,7 @@ def sample_permuted_tokens(found: OpenModel, documents: list[Document]) -> Itera
         true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
         here[places] = best[known]
         yield Sample(prompt=decode_with_marks(tokenizer, true, marks, "[...]"),
-                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=Path(document.source).name,
+                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=source,
                      reference=decode_with_marks(tokenizer, true, marks))
 
 
@@ -254,12 +250,6 @@ def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterat
 def encode_first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
     """Return the first ids of a text, without reading all of a long one."""
     return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
-
-
-def add_frame_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
-    """Put [CLS] and [SEP] around a text, where there are such tokens."""
-    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
-    return [*begin, *ids, *end]
 
 
 def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:

@@ -20,10 +20,11 @@ from saucier.cost.workload import Workload
 from saucier.errors import InputError, SaucierError
 from saucier.files import write_atomically, write_text
 from saucier.jobs.comparison.experiment import Classification, Experiment, Judge, Tagging
-from saucier.jobs.comparison.judging import FinishedTrial, read_scores, score_trial
+from saucier.jobs.comparison.judging import FinishedTrial, check_tagged, read_scores, score_trial
 from saucier.jobs.comparison.outcome import OUTCOME_FILE, Outcome, summarize_trials
 from saucier.jobs.comparison.preparation import Trial, prepare_trials
 from saucier.jobs.comparison.report import write_comparison_report
+from saucier.jobs.comparison.transfer import check_labelled
 from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import open_run
@@ -39,12 +40,11 @@ def run_trial(trial: Trial, threads: int) -> FinishedTrial:
     import torch
 
     found = read_scores(trial.folder, trial.judge)
+    folder, _ = open_run(trial.folder, trial.recipe)  # refuses another run
     if found is not None:
-        open_run(trial.folder, trial.recipe)  # refuses another run
         return FinishedTrial(trial, found, 0.0)
     torch.set_num_threads(threads)
     begin = time.perf_counter()
-    folder, _ = open_run(trial.folder, trial.recipe)
     if trial.tokenizer is not None and not (folder.tokenizer / "tokenizer_config.json").is_file():
         load_tokenizer(trial.tokenizer).save(folder.tokenizer)
     first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
@@ -130,12 +130,8 @@ def check_judge_files(judge: Judge) -> None:
     """Raise `InputError` where a judge cannot use its files."""
     match judge:
         case Classification():
-            from saucier.jobs.comparison.transfer import check_labelled
-
             check_labelled(judge)
         case Tagging():
-            from saucier.jobs.comparison.judging import check_tagged
-
             check_tagged(judge)
 
 

@@ -116,10 +116,10 @@ def read_data(job: FinetuningJob) -> None:
     job.tokenizer = task.spelled(known if task.wanted.kind == "language" else known.of_sources())
     job.encoding = choose_encoding(settings, job.start, job.tokenizer)
     job.encoded = {name: job.splits.task.sheet(examples, job.encoding)
-                  for name, examples in job.splits.named().items()}
+                   for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fitted(job.encoded["train"]))
     job.data_lines = [*describe_splits(job.splits, job.encoded, job.encoding.length),
-                *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
+                      *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
     for line in job.data_lines:
         job.run.console.say(line)
     for line in show_examples(job.splits, job.encoded["train"], job.tokenizer):

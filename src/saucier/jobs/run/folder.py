@@ -16,14 +16,13 @@ import yaml
 
 from saucier.errors import InputError
 from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
+from saucier.lens.subject import DESCRIPTIVE
 from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
 from saucier.text.reading.sources import find_sources
 
-DESCRIPTIVE_SECTIONS = ("name", "about", "paper", "year", "book", "claims")
-"""Sections of a recipe that only tell a person about it."""
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
 HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
@@ -124,7 +123,7 @@ def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("r
 
 def essential_settings(recipe: Recipe, whole: bool = False) -> dict[str, Any]:
     """Return what decides the weights that a run ends with; the `whole` result, with what is done after training."""
-    without = DESCRIPTIVE_SECTIONS if whole else DESCRIPTIVE_SECTIONS + SECTIONS_AFTER_TRAINING
+    without = DESCRIPTIVE if whole else DESCRIPTIVE + SECTIONS_AFTER_TRAINING
     values = {key: value for key, value in recipe.as_dict().items() if key not in without}
     values["training"] = {key: value for key, value in values["training"].items() if key not in HARMLESS_TRAINING_KEYS}
     return values

@@ -48,7 +48,7 @@ class Writer:
         ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.opened.tokenizer.pad_id or 0,
                                                                     left=not self.opened.is_encoder_decoder))
         written = generate(self.opened.model, ids, mask, prefix_length=self.prefix(ids),
-                           max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
+                           max_new_tokens=self.remaining(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
                            **self.special_tokens | {"do_sample": False} | dict(options) | self.target_start)
         return [self.opened.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
 
@@ -102,7 +102,7 @@ class Writer:
         language = sees_prefix(stack) and isinstance(self.objective, Causal)
         return ids.new_zeros(len(ids)) if language else None
 
-    def room(self, used: int, wanted: int) -> int:
+    def remaining(self, used: int, wanted: int) -> int:
         """Return how many tokens can still be written."""
         return max(1, room(self.opened.model.config, wanted, ahead=used))
 
@@ -124,7 +124,7 @@ class Writer:
         used = self.before(given)
         written = generate(self.opened.model, given, torch.ones_like(given), tokenizer=self.opened.tokenizer.target,
                            listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.room(used, generation_settings.tokens),
+                           max_new_tokens=self.remaining(used, generation_settings.tokens),
                            **self.special_tokens | generation_settings.for_model(self.opened.model.config)
                            | self.target_start)
         return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]

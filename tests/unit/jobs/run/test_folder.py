@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.run.folder import PRETRAINING, default_folder, essential_settings, open_run
+from saucier.jobs.finetuning.predict import FINETUNING
+from saucier.jobs.finetuning.settings import make_finetuning
+from saucier.jobs.run.folder import (
+    PRETRAINING,
+    default_folder,
+    essential_settings,
+    open_or_create,
+    open_run,
+    write_settings,
+)
 from saucier.plain import first_difference
 from saucier.recipes import recipe
 
@@ -96,3 +105,18 @@ def test_the_first_difference_has_its_path() -> None:
     one, two = essential_settings(NANO), essential_settings(recipe("gpt-nano", ["training.optimizer.momentum=0.5"]))
     assert first_difference(one, two) == ("training.optimizer.momentum", 0.95, 0.5)
     assert first_difference(one, one) is None
+
+
+def test_a_fine_tuning_has_the_same_rules(tmp_path: Path) -> None:
+    values = {"name": "soups", "model": "bert", "task": {"kind": "classification"}, "data": {"train": ["a.tsv"]}}
+    wanted, other = make_finetuning(dict(values)), make_finetuning(values | {"task": {"kind": "tagging"}})
+    path = tmp_path / "soups"
+    assert open_or_create(path, wanted, FINETUNING) == "new" and not path.exists()
+    write_settings(path, wanted, FINETUNING)
+    assert open_or_create(path, wanted, FINETUNING) == "resumed"
+    with pytest.raises(InputError, match=r"another fine-tuning: task\.kind is 'classification' there, and 'tagg"):
+        open_or_create(path, other, FINETUNING)
+    assert default_folder(wanted, FINETUNING, tmp_path) == path
+    assert default_folder(other, FINETUNING, tmp_path) == tmp_path / "soups-2"
+    (path / "scores.json").write_text("{}", encoding="utf-8")
+    assert open_or_create(path, wanted, FINETUNING) == "finished"

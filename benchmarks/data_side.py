@@ -55,7 +55,7 @@ def prepared(name: str, overrides: tuple[str, ...], folder: Path) -> Work:
     from saucier.devices import choose_autocast_dtype
     from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
     from saucier.jobs.pretraining.data import prepare_data
-    from saucier.jobs.run.console import RunConsole
+    from saucier.jobs.run.console import Console
     from saucier.jobs.run.folder import open_run
     from saucier.model import build
     from saucier.recipes import recipe
@@ -65,7 +65,7 @@ def prepared(name: str, overrides: tuple[str, ...], folder: Path) -> Work:
 
     wanted = recipe(name, limited(name, overrides))
     run, _ = open_run(folder, wanted)
-    prepared_data = prepare_data(wanted, run, RunConsole(silent=True))
+    prepared_data = prepare_data(wanted, run, Console(silent=True))
     study = make_training_data(wanted, prepared_data.tokenizer, prepared_data.train,
                                build_run_objectives(wanted, prepared_data.tokenizer, prepared_data.collocations))
     model = build(wanted.model_for(prepared_data.tokenizer.vocab_size)).train()

@@ -117,7 +117,7 @@ def refuse_taken(folder: Path) -> None:
         raise InputError("is there already", where=str(folder), remedy="give a new folder")
 
 
-def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file or folder next to `target`, sync it, and rename it into place."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with report_disk_errors(target):

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import torch
 
 from saucier.checkpoints.adapter_folder import is_adapter_folder
 from saucier.checkpoints.hub import resolve_folder
+from saucier.config import Transformer as Config
+from saucier.devices import AutocastDtype
 from saucier.errors import InputError
-from saucier.files import is_file, list_entries, path_exists
+from saucier.files import is_file, path_exists
 from saucier.folders.kinds import identify_adapter
 from saucier.folders.load import check_tokenizer_fits, load
+from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
 from saucier.recipes import Recipe, recipe
+from saucier.recipes.catalogue import learned_length
 from saucier.text.tokenizer.folder import TOKENIZER_FILES
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
-PASSPORT_FILE = "passport.json"
+if TYPE_CHECKING:
+    from saucier.objectives.build import BuiltObjective
+    from saucier.tasks.task import Task
 
-UNSTARTED_FILES = ("recipe.yaml", PASSPORT_FILE)
-"""What stands in a folder whose run has read nothing yet."""
+PASSPORT_FILE = "passport.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +72,6 @@ class RunFolder:
         return is_file(self.recipe_file)
 
     @property
-    def is_unstarted(self) -> bool:
-        """Whether nothing came of a run that was begun: its text or its settings were refused."""
-        return all(one.name in UNSTARTED_FILES for one in list_entries(self.path))
-
-    @property
     def is_finished(self) -> bool:
         """Whether the run was evaluated, which is done last."""
         return (self.path / "evaluation.json").is_file()
@@ -86,19 +89,58 @@ def run_folder_of(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """A model ready to use."""
+    """A model ready to use, with all that is known of it."""
 
     path: Path
     model: Transformer
     tokenizer: Tokenizer
-    recipe: Recipe | None
+    recipe: Recipe | None = None
+    """By which it was trained; None: nobody knows."""
+    objectives: tuple[BuiltObjective, ...] = ()
+    """What it has learned, with the objectives' own modules as they were trained; where it is measured by them."""
+    dtype: AutocastDtype = "float32"
+    """Number format of the multiplications, where it is measured."""
+    task: Task | None = None
+    """What it was fine-tuned for."""
+    length: int | None = None
+    """The most tokens in a row of that task."""
 
-    def needed_recipe(self) -> Recipe:
-        """Return the recipe, for those who cannot do without. Raises `InputError` where there is none."""
+    @property
+    def own_recipe(self) -> Recipe:
+        """The recipe, for those who cannot do without. Raises `InputError` where there is none."""
         if self.recipe is None:
             raise InputError("has no recipe.yaml", where=str(self.path),
                              remedy="give a run folder that `saucier cook` made")
         return self.recipe
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether an encoder reads what is given, and a decoder writes."""
+        return self.model.config.encoder is not None and self.model.config.decoder is not None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def trained_length(self, otherwise: int) -> int:
+        """Return the length of the rows that the model was trained on, or another one where that is not known."""
+        return self.recipe.training.length if self.recipe else otherwise
+
+
+Limit = TypeVar("Limit", int, None)
+
+
+def room(config: Config, most: Limit, *others: int | None, side: Literal["both", "written"] = "both",
+         ahead: int = 0) -> int | Limit:
+    """Return how many tokens a text may have: the least of what the model's positions hold and of further limits.
+
+    `side`: of an encoder-decoder both texts, or what its decoder writes. `ahead`: positions that are taken already.
+    A limit of None is none.
+    """
+    own = learned_length(config) if side == "both" else find_max_positions(config)
+    known = [one for one in (None if own is None else own - ahead, most, *others) if one is not None]
+    return min(known) if known else most
 
 
 def find_run(path: Path) -> RunFolder:

@@ -24,7 +24,7 @@ from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.tuning import Tuning
 from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
 from saucier.jobs.pretraining.data import prepare_data
-from saucier.jobs.run.console import RunConsole
+from saucier.jobs.run.console import Console
 from saucier.model import Transformer, build
 from saucier.opened import RunFolder
 from saucier.recipes import names, recipe
@@ -188,7 +188,7 @@ def steps(place: Path, recipes: list[str]) -> Iterator[tuple[str, Item]]:
     for name in recipes:
         wanted = recipe(name, small(name, place))
         folder = place / "steps" / name
-        prepared_data = prepare_data(wanted, RunFolder(folder), RunConsole(silent=True))
+        prepared_data = prepare_data(wanted, RunFolder(folder), Console(silent=True))
         lessons = build_run_objectives(wanted, prepared_data.tokenizer, prepared_data.collocations)
         study = make_training_data(wanted, prepared_data.tokenizer, prepared_data.train, lessons)
         model = build(wanted.model_for(prepared_data.tokenizer.vocab_size), seed=wanted.training.seed)

@@ -15,7 +15,7 @@ import numpy as np
 
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
 from saucier.jobs.pretraining.data import PreparedData, prepare_data
-from saucier.jobs.run.console import RunConsole
+from saucier.jobs.run.console import Console
 from saucier.opened import RunFolder
 from saucier.recipes import Recipe, recipe
 from saucier.training.evaluation import Evaluator, MixedEvaluator
@@ -125,7 +125,7 @@ def batches(place: Path, kinds: Sequence[str] = tuple(KINDS),
 
 def of_run(name: str, recipe: Recipe, folder: Path) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of one run: what was read, the tokenizer, the batches of every process, what is measured."""
-    prepared_data = prepare_data(recipe, RunFolder(folder), RunConsole(silent=True))
+    prepared_data = prepare_data(recipe, RunFolder(folder), Console(silent=True))
     lessons = build_run_objectives(recipe, prepared_data.tokenizer, prepared_data.collocations)
     study = make_training_data(recipe, prepared_data.tokenizer, prepared_data.train, lessons)
     yield f"{name}/text", Exact(digest(prepared_data.digests,

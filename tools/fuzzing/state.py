@@ -18,8 +18,7 @@ import yaml
 import saucier
 from saucier.checkpoints.steps import latest_checkpoint
 from saucier.errors import WorkError
-from saucier.jobs.pretraining.cook import cook
-from saucier.jobs.pretraining.stages import JobOptions
+from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.run.passport import read_passport
 from saucier.lens.subject import find_subject
 from saucier.recipes import recipe
@@ -43,7 +42,7 @@ RECIPES: dict[str, tuple[str, ...]] = {
 LIKELY = ("state.json", "optimizer.safetensors", "carried.safetensors", "passport.json", "recipe.yaml", "metrics.jsonl",
           "best.json", "plan.json", "data.json")
 yaml.compose = cache(yaml.compose)  # type: ignore[assignment]  # read four times a case: a third of its time
-QUIET = JobOptions(calibrate=False, judge=False, quiet=True)
+QUIET = JobOptions(calibrate=False, evaluate=False, quiet=True)
 
 
 def whole(name: str, stock: Path) -> Path:

@@ -176,6 +176,7 @@ def again(folder: Path) -> None:
 def learned(folder: Path, rows: Path, good: Path) -> None:
     """Read rows as a fine-tuning does, to learn from and to measure with, and encode them."""
     opened = open_task(folder)
+    assert opened.length is not None
     settings = read_finetuning(folder / "finetune.yaml")
     task = build_task(settings.task)
     for files in (LabelledFiles(train=(str(rows),), held_out=(str(good),)),

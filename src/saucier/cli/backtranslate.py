@@ -33,8 +33,8 @@ def backtranslate(run: Run, files: Files, *, out: Table, column: Column = None, 
     from saucier.errors import InputError
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing.batches import (
-        BatchWriter,
         back_translate,
+        make_batch_writer,
         refuse_existing,
         source_texts,
         write_pairs_table,
@@ -50,7 +50,7 @@ def backtranslate(run: Run, files: Files, *, out: Table, column: Column = None, 
     generation_settings = GenerationSettings(beams=1 if temperature else beams, temperature=temperature, top_k=top_k,
                                              seed=seed)
     way = read_direction(opened, source_language, target_language)
-    made = back_translate(BatchWriter(opened, generation_settings, way, batch), list(source_texts(files, column)),
-                          limit)
+    made = back_translate(make_batch_writer(opened, way), list(source_texts(files, column)), generation_settings,
+                          limit=limit, batch=batch)
     write_pairs_table(out, made, (names[0], names[1]))
     typer.echo(f"{made.words} → {out}")

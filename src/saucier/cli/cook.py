@@ -31,8 +31,9 @@ def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None,
 
     recipe, given = read_recipe_words(what, [*(words or ()), *synthetic_override(synthetic)], data, held_out,
                                       start=start, sides=Sides(encoder, decoder, shared), source_layers=source_encoder)
+    from saucier.jobs.pretraining.cook import JobOptions
     from saucier.jobs.pretraining.cook import cook as work
-    from saucier.jobs.pretraining.stages import JobOptions
-    from saucier.jobs.run.folder import default_folder
+    from saucier.jobs.run.folder import PRETRAINING, default_folder
 
-    work(recipe, out or given or default_folder(recipe), JobOptions(calibrate=not no_calibrate, start=start))
+    folder = out or given or default_folder(recipe, PRETRAINING)
+    work(recipe, folder, JobOptions(calibrate=not no_calibrate, start=start))

@@ -28,8 +28,7 @@ def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, bea
              stride: Stride = None, batch: Rows = None, memory: Memory = None, dtype: Dtype = "auto",
              base: Base = None, as_json: AsJson = False) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
-    from saucier.jobs.evaluate import EvaluationRequest, evaluate_again
-    from saucier.jobs.pretraining.held_out import describe_measurements
+    from saucier.jobs.pretraining.held_out import EvaluationRequest, describe_measurements, evaluate_again
     from saucier.plain import format_quantity
 
     found = evaluate_again(EvaluationRequest(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit,

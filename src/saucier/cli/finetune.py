@@ -25,9 +25,10 @@ def finetune(what: What, words: Words = None, *, model: Model = None, data: Data
              test: Test = None, out: Out = None) -> None:
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
     from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.predict import default_task_folder
+    from saucier.jobs.finetuning.predict import FINETUNING
     from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.run.folder import default_folder
 
     files = DataFiles(tuple(data or ()), tuple(held_out or ()), tuple(test or ()))
     settings, folder = read_finetuning_words(what, words or (), model, files)
-    work(settings, out or folder or default_task_folder(settings))
+    work(settings, out or folder or default_folder(settings, FINETUNING))

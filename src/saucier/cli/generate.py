@@ -15,7 +15,7 @@ from saucier.cli.arguments import AsJson, Base, Run, new_file
 if TYPE_CHECKING:
     from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import Direction
-    from saucier.jobs.writing.batches import BatchWriter
+    from saucier.jobs.writing.batches import WrittenTexts
     from saucier.jobs.writing.writer import GenerationSettings
     from saucier.opened import OpenModel
 
@@ -81,9 +81,12 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
     how, chain = read_strategy_option(opened, generation_settings, strategy)
     way = read_direction(opened, source_language, target_language)
     if file:
-        from saucier.jobs.writing.batches import BatchWriter
+        from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
 
-        write_file(BatchWriter(opened, how, way, batch), file, column, out, as_json=as_json)
+        if out is not None:
+            refuse_existing(out)
+        sources = list(source_texts(file, column))
+        print_texts(write_in_batches(make_batch_writer(opened, way), sources, how, batch=batch), out, as_json=as_json)
         return
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
     if chain is not None:
@@ -129,14 +132,10 @@ def read_strategy_option(opened: OpenModel, generation_settings: GenerationSetti
     return generation_settings, read
 
 
-def write_file(batched: BatchWriter, files: Sequence[str], column: str | None, out: Path | None, *,
-               as_json: bool) -> None:
-    """Write for every source of files; what was cut is said on standard error."""
-    from saucier.jobs.writing.batches import refuse_existing, source_texts, write_lines
+def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> None:
+    """Write the texts of all sources into a file, or to the screen; say what was cut."""
+    from saucier.jobs.writing.batches import write_lines
 
-    if out is not None:
-        refuse_existing(out)
-    written = batched.write(list(source_texts(files, column)))
     if out is not None:
         write_lines(out, written)
     if as_json:

@@ -102,4 +102,5 @@ FUNNEL_LAYOUT = Layout("funnel", funnel, KEYS, weights, {
     "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
 }, "funnel.", fixed={"attention_type": "relative_shift"}, free=frozenset({
     "initializer_std", "tie_word_embeddings", "max_position_embeddings", "type_vocab_size"}),
-    choose_layout=lambda layout, document: replace(layout, weights=partial(weights, padding=document.get("pad_token_id"))))
+    choose_layout=lambda layout, document: replace(
+        layout, weights=partial(weights, padding=document.get("pad_token_id"))))

@@ -90,12 +90,18 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
         written = save_bare(model, place, layout=layout)
         if head == "auto":
             copy_task(find_model_folder(folder), place, learned_length(model.config))
-        copied = copy_tokenizer(folder, place) if spelling is None else write_tokenizer(spelling.tokenizer, place)
+        if spelling is None:
+            copied = copy_tokenizer(folder, place)
+        else:
+            with report_disk_errors(place):
+                spelling.tokenizer.save(place)
+            copied = tuple(name for name in TOKENIZER_FILES if (place / name).is_file())
         extend_tokenizer_length(place, operations)
 
     write_atomically(target, write)
-    classes = read_architectures(target)
-    return Converted(target, written, classes[0] if classes and written != MODEL_TYPE else None,
+    classes = read_json(target / "config.json").get("architectures")
+    published = str(classes[0]) if isinstance(classes, list) and classes and written != MODEL_TYPE else None
+    return Converted(target, written, published,
                      sum(parameter.numel() for parameter in model.parameters()),
                      str(next(model.parameters()).dtype).removeprefix("torch."),
                      sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied, found)
@@ -150,19 +156,6 @@ def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) 
     more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)
     return ChangedTokenizer(more, NewTokens(first=known.next_id,
                                             pieces=tuple(tuple(one) for one in spell_new_tokens(known, more))))
-
-
-def write_tokenizer(tokenizer: Tokenizer, target: Path) -> tuple[str, ...]:
-    """Write a tokenizer that is another one now, and return the names of its files."""
-    with report_disk_errors(target):
-        tokenizer.save(target)
-    return tuple(name for name in TOKENIZER_FILES if (target / name).is_file())
-
-
-def read_architectures(target: Path) -> list[str]:
-    """Return the published classes that a written config names."""
-    named = read_json(target / "config.json").get("architectures")
-    return [str(one) for one in named] if isinstance(named, list) else []
 
 
 def extend_tokenizer_length(target: Path, operations: Sequence[Operation]) -> None:

@@ -26,7 +26,8 @@ from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
 from saucier.model import Transformer
-from saucier.recipes.catalogue import learned_length
+from saucier.opened import room
+from saucier.tasks.written.task import pad_rows
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import copy_tokenizer
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -91,9 +92,11 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
         copy_tokenizer(folder, place) or copy_tokenizer(Path(origin), place)
 
     write_atomically(out, write)
+    agreeing = None if model.config.language_head is None else \
+        float((apart.argmax(-1) == together.argmax(-1)).float().mean())
     effect = largest_difference(bare, together) if bare.shape == together.shape else None
     return Merged(out, layout, pairs, len(mask), int(mask.sum()), largest_difference(apart, together),
-                  float(together.abs().max()), effect, argmax_agreement(model, apart, together))
+                  float(together.abs().max()), effect, agreeing)
 
 
 def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:
@@ -124,13 +127,10 @@ def batch_inputs(model: Transformer, tokenizer: Tokenizer | None, text: Path | N
 def batch_ids(texts: Sequence[str], tokenizer: Tokenizer | None, config: c.Transformer,
               vocab: int) -> tuple[Tensor, Tensor]:
     """Return texts as ids, or ids that are drawn, and what of them is real. Shapes: -> [B, L], [B, L]."""
-    room = min(LENGTH, learned_length(config) or LENGTH)
     generator = torch.Generator().manual_seed(0)
     rows = [torch.randint(vocab, (16,), generator=generator).tolist() if tokenizer is None
-            else tokenizer.encode(one)[:room] for one in texts]
-    longest = max(len(row) for row in rows)
-    return (torch.tensor([row + [0] * (longest - len(row)) for row in rows]),
-            torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows]))
+            else tokenizer.encode(one)[:room(config, LENGTH)] for one in texts]
+    return pad_rows(rows, 0, left=False)
 
 
 def compare_outputs(model: Transformer, batch: dict[str, Tensor]) -> Tensor:
@@ -149,10 +149,3 @@ def predicted_positions(batch: dict[str, Tensor]) -> Tensor:
 def largest_difference(one: Tensor, other: Tensor) -> float:
     """Return the largest difference."""
     return float((one - other).abs().max())
-
-
-def argmax_agreement(model: Transformer, one: Tensor, other: Tensor) -> float | None:
-    """Return at which share of the places two outputs find the same token likeliest."""
-    if model.config.language_head is None:
-        return None
-    return float((one.argmax(-1) == other.argmax(-1)).float().mean())

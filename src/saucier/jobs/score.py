@@ -26,7 +26,7 @@ from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per
 
 LEVEL = 0.05
 TOGETHER = {"tokens": " ", "texts": " ‖ "}
-"""Columns that hold a list of texts, and what stands between them."""
+"""Columns that hold a list of texts, and what is between them."""
 MOST_DIFFERENT = 5
 """Rows shown on either side where two methods differ most."""
 
@@ -230,7 +230,7 @@ def most_different(metric: Metric, first: MatchedRows, second: MatchedRows) -> t
 
 
 def text_of(row: PairedRow) -> str:
-    """Give the first text beside a row: a column of its own, the texts that `finetune` and `predict` write, or words.
+    """Give the first text of a row: a column of its own, the texts that `finetune` and `predict` write, or words.
     """
     texts = [value if isinstance(value, str) else TOGETHER[name].join(map(str, value))
              for name, value in row.extras.items()
@@ -252,7 +252,9 @@ def render_report(found: ScoreReport) -> RenderableType:
     if found.classes:
         parts += [Text(), classes_table(found)]
     if found.compared:
-        parts += [Text(), comparison_table(found), *map(Text, verdict_lines(found)), Text(), *disagreement_lines(found)]
+        verdicts = [f"{said}: {', '.join(one.name for one in found.compared if one.verdict == said)}"
+                    for said in dict.fromkeys(one.verdict for one in found.compared)]
+        parts += [Text(), comparison_table(found), *map(Text, verdicts), Text(), *disagreement_lines(found)]
     return Group(*parts)
 
 
@@ -266,7 +268,7 @@ def opening_lines(found: ScoreReport) -> list[str]:
 
 
 def format_score(value: float, *, signed: bool = False) -> str:
-    """Write a score with four digits behind the point; two for those that go to 100."""
+    """Write a score with four digits after the point; two for those that go to 100."""
     if not math.isfinite(value):
         return "not defined"
     digits = 4 if abs(value) < 9.99995 else 2
@@ -284,7 +286,7 @@ def figures_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tab
 
 
 def scores_table(found: ScoreReport) -> Table:
-    """Show every metric with its interval; of two files beside one another, narrow enough for 80 columns."""
+    """Show every metric with its interval; of two files next to each other, narrow enough for 80 columns."""
     if len(found.names) == 1:
         return figures_table(("", "score", "95 % interval", "count", ""),
                              [(one.name, format_score(one.value), format_interval(one.low, one.high), f"{one.count:,}",
@@ -298,11 +300,6 @@ def shorten_name(name: str) -> str:
     """Shorten a name in its middle."""
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[:half - 1]}…{name[-half:]}"
-
-
-def score_line(one: Score) -> str:
-    """Write one score in a line: `accuracy 0.8730 (0.8492 … 0.8935, 872 rows)`."""
-    return f"{one.name} {format_score(one.value)} ({format_interval(one.low, one.high)}, {one.count:,} {one.unit})"
 
 
 def classes_table(found: ScoreReport) -> Table:
@@ -324,27 +321,16 @@ def comparison_table(found: ScoreReport) -> Table:
     return figures_table((f"{first} − {second}", "difference", "95 % interval", "p (exchanged)", "p (bootstrap)"), rows)
 
 
-def verdict_lines(found: ScoreReport) -> list[str]:
-    """Say which file is better, by which metrics."""
-    said = dict.fromkeys(one.verdict for one in found.compared)
-    return [f"{verdict}: {', '.join(one.name for one in found.compared if one.verdict == verdict)}" for verdict in said]
-
-
 def disagreement_lines(found: ScoreReport) -> list[RenderableType]:
     """Show the rows where two files differ most."""
     head = Text(f"They differ on {found.disagreeing:,} of {found.rows:,} rows; what each answer is worth "
                 f"({found.scores[0][0].name}):", style="dim")
     if not found.apart:
         return [head]
-    rows = [(Text(one.id, style="cyan"), format_worth(one),
+    rows = [(Text(one.id, style="cyan"), f"{one.worth:+.2g}".replace("-", "−"),
              *map(shorten_value, (one.gold, one.first, one.second, one.text))) for one in found.apart]
     headings = ("id", "worth", "gold", *map(shorten_name, found.names), "text")
     return [head, Table(headings, rows, numbers=(1,), folded=range(2, len(headings)))]
-
-
-def format_worth(one: Disagreement) -> str:
-    """Write how much a row's answer is worth."""
-    return f"{one.worth:+.2g}".replace("-", "−")
 
 
 def shorten_value(value: Any) -> str:

@@ -90,7 +90,7 @@ def _apply_rule_change(source: Source, change: str) -> None:
 
 
 def rules_to_values(found: Cleaning) -> dict[str, Any]:
-    """Return all values, as they stand in a file."""
+    """Return all values, as they are in a file."""
     return found.model_dump(mode="json")
 
 
@@ -111,7 +111,7 @@ class CleanBlock:
     orders: tuple[Order, ...]
 
     def __call__(self, data: Iterable[Any] | None, rank: int, world_size: int) -> None:
-        """Make the pieces of one task that are not there yet; what is wrong with a file is noted beside its piece."""
+        """Make the pieces of one task that are not there yet; what is wrong with a file is noted next to its piece."""
         for order in self.orders[rank::world_size]:
             if order.target.is_dir():
                 continue

@@ -15,8 +15,8 @@ from saucier.cost.workload import Workload, count_batch_tokens, make_workload, t
 from saucier.errors import InputError
 from saucier.jobs.comparison.experiment import Budget, Flops, Parameters, Seconds, Tokens
 from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
+from saucier.jobs.pretraining.cook import first_batches
 from saucier.jobs.pretraining.data import Store, open_corpus, open_store
-from saucier.jobs.pretraining.stages import first_batches
 from saucier.opened import RunFolder
 from saucier.plain import format_quantity
 from saucier.recipes import Recipe
@@ -83,13 +83,11 @@ class StepCost:
 
 def step_cost(recipe: Recipe, work: Workload) -> StepCost:
     """Count one update, on batches as the recipe will see them."""
-    read = sum(count_batch_tokens(batch) - recipe_overlap(recipe, batch) for batch in work.batches) / len(work.batches)
+    # a language model's last token of each row is there again in the next rows
+    longer = recipe.training.length + 1
+    again = sum(len(one) for one in work.batches if isinstance(one, Rows) and one.tokens.shape[1] == longer)
+    read = (sum(map(count_batch_tokens, work.batches)) - again) / len(work.batches)
     return StepCost(read, training_flops(recipe, work.ids["vocab"], tokens_per_step(recipe, work)))
-
-
-def recipe_overlap(recipe: Recipe, batch: object) -> int:
-    """Return the tokens of a batch that the next rows hold again: a language model's last one of each row."""
-    return len(batch) if isinstance(batch, Rows) and batch.tokens.shape[1] == recipe.training.length + 1 else 0
 
 
 def spend_budget(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) -> Changes:
@@ -138,7 +136,8 @@ def choose_widths(recipe: Recipe, amount: float, vocab: int) -> Changes:
     unit = 2 * getattr(model, "heads", 1)
 
     def size(count: int) -> float:
-        return float(parameters(resize_recipe(recipe, widths(model, count * unit)).model_for(vocab)))
+        resized = model.model_copy(update=widths(model, count * unit))
+        return float(parameters(recipe.model_copy(update={"blueprint": resized}).model_for(vocab)))
 
     low, high = 1, WIDEST // unit
     while low < high:  # the first width that reaches the amount
@@ -156,8 +155,3 @@ def widths(model: Family, dim: int) -> dict[str, int]:
     """Return the widths of a model at another `dim`."""
     given = {name: value for name in WIDTHS if isinstance(value := getattr(model, name, None), int)}
     return {name: max(1, round(value * dim / given["dim"])) for name, value in given.items()}
-
-
-def resize_recipe(recipe: Recipe, changed: dict[str, int]) -> Recipe:
-    """Return a recipe with other widths."""
-    return recipe.model_copy(update={"blueprint": recipe.blueprint.model_copy(update=changed)})

@@ -1,6 +1,6 @@
 """The whole job of `saucier compare`: check, train, score, compare, report.
 
-Trials are done one after the other, or side by side on Ray. What is finished is not done again.
+Trials are done one after the other, or several at a time on Ray. What is finished is not done again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from saucier.cost.calibration import calibrate
 from saucier.cost.workload import Workload
 from saucier.errors import InputError, SaucierError
-from saucier.files import write_atomically
+from saucier.files import write_atomically, write_text
 from saucier.jobs.comparison.experiment import Classification, Experiment, Judge, Tagging
-from saucier.jobs.comparison.judging import FinishedTrial, read_scores, score_trial
-from saucier.jobs.comparison.outcome import Outcome, summarize_trials, write_outcome
+from saucier.jobs.comparison.judging import FinishedTrial, check_tagged, read_scores, score_trial
+from saucier.jobs.comparison.outcome import OUTCOME_FILE, Outcome, summarize_trials
 from saucier.jobs.comparison.preparation import Trial, prepare_trials
 from saucier.jobs.comparison.report import write_comparison_report
-from saucier.jobs.pretraining.cook import cook
-from saucier.jobs.pretraining.stages import JobOptions
-from saucier.jobs.run.console import RunConsole
+from saucier.jobs.comparison.transfer import check_labelled
+from saucier.jobs.pretraining.cook import JobOptions, cook
+from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import open_run
 from saucier.machine import count_cores
 from saucier.opened import RunFolder
@@ -40,31 +40,20 @@ def run_trial(trial: Trial, threads: int) -> FinishedTrial:
     import torch
 
     found = read_scores(trial.folder, trial.judge)
+    folder, _ = open_run(trial.folder, trial.recipe)  # refuses another run
     if found is not None:
-        open_run(trial.folder, trial.recipe)  # refuses another run
         return FinishedTrial(trial, found, 0.0)
     torch.set_num_threads(threads)
     begin = time.perf_counter()
-    folder, _ = open_run(trial.folder, trial.recipe)
     if trial.tokenizer is not None and not (folder.tokenizer / "tokenizer_config.json").is_file():
         load_tokenizer(trial.tokenizer).save(folder.tokenizer)
-    take_packed_text(folder)
+    first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
+    if first.data_file.is_file() and not own.exists():  # seeds change nothing of the packed text
+        write_atomically(own, partial(shutil.copytree, first.data_file.parent))
     cook(trial.recipe, trial.folder, JobOptions(calibrate=False, quiet=True))
     found = score_trial(trial)
     found.write(trial.folder)
     return FinishedTrial(trial, found, time.perf_counter() - begin)
-
-
-def take_packed_text(folder: RunFolder) -> None:
-    """Copy the text as the arm's first run has packed it; seeds change nothing of it."""
-    first, own = RunFolder(folder.path.parent / "seed-0"), folder.data_file.parent
-    if first.data_file.is_file() and not own.exists():
-        write_atomically(own, partial(copy_folder, first.data_file.parent))
-
-
-def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder."""
-    shutil.copytree(source, target)
 
 
 def run_trials(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[FinishedTrial]:
@@ -119,21 +108,21 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
     """
     if out.is_file():
         raise InputError("is a file", where=str(out), remedy="give a folder with --out")
-    run_console = RunConsole(silent=quiet)
-    run_console.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
+    console = Console(silent=quiet)
+    console.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
     check_judge_files(wanted.judge)
-    with run_console.stage("tokenizer"):
+    with console.stage("tokenizer"):
         trials = prepare_trials(wanted, out, partial(measure_step_seconds, threads=choose_threads(workers, threads)),
-                                run_console.say)
-    print_trials(run_console, trials)
+                                console.say)
+    print_trials(console, trials)
     done: list[FinishedTrial] = []
     for one in run_trials(trials, workers=workers, threads=threads):
         done.append(one)
-        print_finished_trial(run_console, one, len(done), len(trials))
+        print_finished_trial(console, one, len(done), len(trials))
     found = summarize_trials(wanted, done)
-    write_outcome(found, out)
-    with run_console.stage("report"):
-        run_console.say(str(write_comparison_report(found, done, out)))
+    write_text(out / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
+    with console.stage("report"):
+        console.say(str(write_comparison_report(found, done, out)))
     return found
 
 
@@ -141,12 +130,8 @@ def check_judge_files(judge: Judge) -> None:
     """Raise `InputError` where a judge cannot use its files."""
     match judge:
         case Classification():
-            from saucier.jobs.comparison.transfer import check_labelled
-
             check_labelled(judge)
         case Tagging():
-            from saucier.jobs.comparison.judging import check_tagged
-
             check_tagged(judge)
 
 
@@ -157,20 +142,20 @@ def measure_step_seconds(recipe: Recipe, work: Workload, *, threads: int) -> flo
     return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds
 
 
-def print_trials(run_console: RunConsole, trials: list[Trial]) -> None:
+def print_trials(console: Console, trials: list[Trial]) -> None:
     """Say what each arm will do."""
-    with run_console.stage("plan"):
+    with console.stage("plan"):
         for trial in trials:
             if trial.seed == 0:
                 training = trial.recipe.training
                 most = "" if training.seconds is None else f"{format_duration(training.seconds)}, at most "
-                run_console.say(f"{trial.arm}: {most}{format_quantity(training.steps)} steps of {training.batch} × "
+                console.say(f"{trial.arm}: {most}{format_quantity(training.steps)} steps of {training.batch} × "
                                 f"{training.length}, {trial.recipe.objective.kind}")
 
 
-def print_finished_trial(run_console: RunConsole, one: FinishedTrial, number: int, total: int) -> None:
+def print_finished_trial(console: Console, one: FinishedTrial, number: int, total: int) -> None:
     """Say how a run ended."""
-    with run_console.stage(f"{number}/{total}"):
+    with console.stage(f"{number}/{total}"):
         took = format_duration(one.seconds) if one.seconds else "finished before"
-        run_console.say(f"{one.trial.arm}, seed {one.trial.seed}: {one.scores.whole:.4f} {one.scores.measure.name} "
+        console.say(f"{one.trial.arm}, seed {one.trial.seed}: {one.scores.whole:.4f} {one.scores.measure.name} "
                         f"({took})")

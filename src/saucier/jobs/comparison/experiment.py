@@ -193,16 +193,12 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> ComparisonWords:
             changes.update([assignment(word)])
         elif colon and is_override(change) and "=" not in arm:
             own.setdefault(arm, {}).update([assignment(change)])
-        elif is_recipe(word) or not data or is_misspelt(word):
+        elif word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") or not data \
+                or is_misspelt(word):
             recipes.append(word)
         else:
             files.append(word)
     return ComparisonWords(tuple(recipes), tuple(files), changes, own)
-
-
-def is_recipe(word: str) -> bool:
-    """Whether a word is a recipe's name, its file, or a run folder."""
-    return word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml")
 
 
 def is_misspelt(word: str) -> bool:
@@ -213,47 +209,44 @@ def is_misspelt(word: str) -> bool:
 def assignment(text: str) -> tuple[str, Any]:
     """Read `key.sub=value`."""
     found = OVERRIDE.match(text)
-    assert found is not None, "it was asked"
+    assert found is not None, "is_override has looked"
     return found[1], read_value(found[2], where=f"command line: {found[1]}")
 
 
-def read_experiment(asked: ComparisonWords, options: dict[str, Any]) -> Experiment:
+def read_experiment(words: ComparisonWords, options: dict[str, Any]) -> Experiment:
     """Return what is to be compared; `options` are fields of the experiment that the command line gives.
 
     Raises `InputError` for a study with a fault, for a name that is no arm's, and for fewer than two recipes.
     """
-    source = read_comparison_file(asked) or Source("command line", {"arms": name_arms(asked.recipes)})
+    source = read_comparison_file(words) or Source("command line", {"arms": name_arms(words.recipes)})
     values = source.values | {key: value for key, value in options.items() if value is not None}
     if "budget" not in values:
         raise InputError("there is no budget", where="--budget", remedy="give one, such as tokens=2e6 or seconds=120")
     own = values.get("changes") or {}
-    values["changes"] = own | asked.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
+    values["changes"] = own | words.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
     if options.get("judge"):
-        values["judge"] = choose_judge(source.values.get("judge"), options["judge"])
+        own, given = source.values.get("judge"), options["judge"]
+        values["judge"] = {"kind": given.kind} | given.model_dump(exclude_unset=True)
+        if isinstance(own, dict) and own.get("kind") == given.kind:  # a comparison's `epochs` or `limit` stay
+            values["judge"] = own | values["judge"]
     source.values = values
-    return add_arm_changes(validate_config(source, Experiment), asked.own)
+    return add_arm_changes(validate_config(source, Experiment), words.own)
 
 
-def choose_judge(own: Any, given: Judge) -> dict[str, Any]:
-    """Return the judge that the command line gives; a study's settings of the same kind stay (`epochs`, `limit`)."""
-    values = {"kind": given.kind} | given.model_dump(exclude_unset=True)
-    return own | values if isinstance(own, dict) and own.get("kind") == given.kind else values
-
-
-def read_comparison_file(asked: ComparisonWords) -> Source | None:
+def read_comparison_file(words: ComparisonWords) -> Source | None:
     """Read the study file where one was named, alone; a file with `arms:` is a study."""
-    if not asked.recipes or not asked.recipes[0].endswith(FILE_WORDS):
+    if not words.recipes or not words.recipes[0].endswith(FILE_WORDS):
         return None
-    source = read_yaml(file_text(Path(asked.recipes[0])), asked.recipes[0])
+    source = read_yaml(file_text(Path(words.recipes[0])), words.recipes[0])
     if "arms" not in source.values:
         return None
-    if len(asked.recipes) > 1:
-        raise InputError(f"{asked.recipes[1]!r} stands beside a study, which names all that it compares",
+    if len(words.recipes) > 1:
+        raise InputError(f"{words.recipes[1]!r} stands beside a study, which names all that it compares",
                          where="command line", remedy="add it to the study's arms, or leave one out")
-    beside = Path(asked.recipes[0]).parent
+    folder = Path(words.recipes[0]).parent
     for arm in source.values["arms"] if isinstance(source.values["arms"], list) else ():
         if isinstance(arm, dict) and str(arm.get("recipe", "")).endswith(FILE_WORDS):
-            arm["recipe"] = str(beside / arm["recipe"])
+            arm["recipe"] = str(folder / arm["recipe"])
     return source
 
 
@@ -315,11 +308,11 @@ def read_judge(text: str) -> Judge:
                              remedy="write loss, classify:TRAIN.tsv,DEV.tsv or tag:TRAIN.tsv,DEV.tsv")
 
 
-def add_data_files(asked: ComparisonWords, held_out: Sequence[str]) -> ComparisonWords:
+def add_data_files(words: ComparisonWords, held_out: Sequence[str]) -> ComparisonWords:
     """Put the files of text among the changes for all arms, as paths that mean the same from everywhere."""
-    changes = dict(asked.changes)
-    if asked.files:
-        changes["data.files"] = [str(Path(name).absolute()) for name in asked.files]
+    changes = dict(words.changes)
+    if words.files:
+        changes["data.files"] = [str(Path(name).absolute()) for name in words.files]
     if held_out:
         changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
-    return replace(asked, changes=changes)
+    return replace(words, changes=changes)

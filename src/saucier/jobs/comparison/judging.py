@@ -25,26 +25,22 @@ from saucier.jobs.comparison.preparation import Trial
 from saucier.jobs.comparison.transfer import score_classification
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.settings import Finetuning, LabelledFiles, make_finetuning
-from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator
-from saucier.jobs.pretraining.cook import cook
-from saucier.jobs.pretraining.data import Store, load_collocations
-from saucier.jobs.pretraining.held_out import scores_whole_texts
-from saucier.jobs.pretraining.stages import JobOptions
+from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
+from saucier.jobs.pretraining.batching import make_evaluator
+from saucier.jobs.pretraining.cook import JobOptions, cook
+from saucier.jobs.pretraining.data import Store
+from saucier.jobs.pretraining.held_out import load_objectives, scores_whole_texts
 from saucier.jobs.run.folder import open_run
-from saucier.model import Transformer
-from saucier.objectives.build import join_objectives
-from saucier.opened import RunFolder, run_folder_of
+from saucier.opened import OpenModel, RunFolder
 from saucier.recipes import Recipe
 from saucier.tasks import definitions as tasks
 from saucier.tasks.build import build_task
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.config import PairData
 from saucier.text.rows.store import PairStore, TokenStore
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 from saucier.training.evaluation import NLL, Evaluator, sum_scores
 from saucier.training.processes import Processes
-from saucier.training.resume import load_modules
 
 SCORES_FILE = "scores.json"
 
@@ -113,7 +109,7 @@ ADAPTATION_FOLDER = "adapted"
 
 
 def continue_training(run: Path, recipe: Recipe) -> Path:
-    """Let a run's model go on by another recipe on the same text, and return the checkpoint; it is always done anew.
+    """Let a run's model go on by another recipe on the same text, and return the checkpoint; it is always done again.
 
     Raises as `cook`.
     """
@@ -121,7 +117,7 @@ def continue_training(run: Path, recipe: Recipe) -> Path:
         shutil.rmtree(run / ADAPTATION_FOLDER)
     first, (own, _) = RunFolder(run), open_run(run / ADAPTATION_FOLDER, recipe)
     shutil.copytree(first.data_file.parent, own.data_file.parent)
-    cook(recipe, own.path, JobOptions(calibrate=False, judge=False, quiet=True, start=run))
+    cook(recipe, own.path, JobOptions(calibrate=False, evaluate=False, quiet=True, start=run))
     checkpoint = latest_checkpoint(own.path)
     if checkpoint is None:
         raise WorkError("has no whole checkpoint left to score", where=str(own.path), remedy="compare again")
@@ -134,7 +130,7 @@ TAGGING_FOLDER = "tag"
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentences:
-    """What was told of each sentence: words that were tagged rightly, and all words."""
+    """For each sentence: the words that were tagged rightly, and all words."""
 
     right: tuple[float, ...]
     words: tuple[float, ...]
@@ -150,23 +146,19 @@ def check_tagged(judge: Tagging) -> None:
     read_splits(build_task(tasks.Tagging()), judge_files(judge))
 
 
-def tagging_settings(judge: Tagging, trial: Trial) -> Finetuning:
-    """Return the fine-tuning of a trial's model."""
-    return make_finetuning(
+def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
+    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done again. Raises as `finetune`."""
+    place = trial.folder / TAGGING_FOLDER
+    if place.exists():
+        shutil.rmtree(place)
+    settings = make_finetuning(
         {"name": TAGGING_FOLDER, "model": str(trial.folder), "task": {"kind": "tagging"},
          "data": judge_files(judge).model_dump(mode="json")},
         [f"training.epochs={judge.epochs}", f"training.batch={judge.batch}", f"training.seed={trial.seed}",
          f"training.optimizer.learning_rate={judge.learning_rate}"])
-
-
-def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
-    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done anew. Raises as `finetune`."""
-    place = trial.folder / TAGGING_FOLDER
-    if place.exists():
-        shutil.rmtree(place)
-    done = finetune(tagging_settings(judge, trial), place, quiet=True)
+    done = finetune(settings, place, quiet=True)
     rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
-    right = (sum(told == gold for told, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
+    right = (sum(tag == gold for tag, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
     return TaggedSentences(tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows))
 
 
@@ -184,8 +176,8 @@ def score_trial(trial: Trial) -> TrialScores:
         case HeldOutLoss():
             return held_out_scores(trial, trial.recipe, checkpoint)
         case Adaptation():
-            assert trial.asked is not None, "prepared with the judge"
-            return held_out_scores(trial, trial.asked, continue_training(trial.folder, trial.asked))
+            assert trial.adapted is not None, "prepared with the judge"
+            return held_out_scores(trial, trial.adapted, continue_training(trial.folder, trial.adapted))
         case Classification():
             model = load(checkpoint, dtype="float32")
             values = score_classification(trial, trial.judge, model, load_tokenizer(trial.folder))
@@ -201,12 +193,12 @@ def score_trial(trial: Trial) -> TrialScores:
 
 def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> TrialScores:
     """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
-    model, tokenizer = load(checkpoint, dtype="float32"), load_tokenizer(trial.folder)
     store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
     recipe = block_recipe(trial, asked, store)
-    with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype),
-                                   next(model.parameters()).device):
-        found = list(block_losses(recipe, model, tokenizer, store, checkpoint))
+    opened = load_objectives(OpenModel(checkpoint, load(checkpoint, dtype="float32"), load_tokenizer(trial.folder),
+                                       recipe))
+    with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype), opened.device):
+        found = list(block_losses(opened, store))
     nats, targets = (tuple(one[side] for one in found) for side in range(2))
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
     if scores_whole_texts(recipe.objective) and isinstance(store, TokenStore):
@@ -228,20 +220,16 @@ def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:
     return asked.model_copy(update={"training": training, "evaluation": evaluation})
 
 
-def block_losses(recipe: Recipe, model: Transformer, tokenizer: Tokenizer, store: Store,
-                 checkpoint: Path) -> Iterator[tuple[float, float]]:
+def block_losses(opened: OpenModel, store: Store) -> Iterator[tuple[float, float]]:
     """Yield (nats, targets) of each block; of the whole text where a mixture of objectives is scored."""
-    lessons = build_run_objectives(recipe, tokenizer, load_collocations(recipe, RunFolder(run_folder_of(checkpoint))))
-    _, objective = join_objectives(lessons, recipe.training.seed)
-    objective.bind(model)
-    load_modules(objective.modules, checkpoint)
-    evaluate = make_evaluator(recipe, tokenizer, store, lessons, whole=True, processes=Processes())
+    evaluate = make_evaluator(opened.own_recipe, opened.tokenizer, store, opened.objectives, whole=True,
+                              processes=Processes())
     if not isinstance(evaluate, Evaluator):
-        found = evaluate(model)
+        found = evaluate(opened.model)
         yield found["loss"] * found["targets"], found["targets"]
         return
     for batch in evaluate.batches():
-        sums = sum_scores(model, evaluate.objective, [batch], evaluate.processes)
+        sums = sum_scores(opened.model, evaluate.objective, [batch], evaluate.processes)
         if sums[NLL][1]:
             yield sums[NLL]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from rich.text import Text
 
 from saucier.config import parameters
 from saucier.config.base import Config
-from saucier.files import write_text
 from saucier.jobs.comparison.budget import read_run_batches, step_cost
 from saucier.jobs.comparison.experiment import Experiment
 from saucier.jobs.comparison.judging import FinishedTrial, Measure, TrialScores, paired_values
@@ -118,16 +116,12 @@ def summarize_trials(wanted: Experiment, done: Sequence[FinishedTrial]) -> Outco
                                                           for name, runs in found.items()})
     published = {arm.name: arm.published for arm in wanted.arms}
     arms = tuple(arm_result(runs, published[name]) for name, runs in found.items())
-    measure = common_measure([one.scores.measure for one in done])
+    measure = done[0].scores.measure
+    names = list(dict.fromkeys(one.scores.measure.name for one in done))
+    if len(names) > 1:  # nothing is compared then
+        measure = measure.model_copy(update={"name": " or ".join(names)})
     return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
                    notes=tuple(reader_notes(wanted, recipes, incomparable)))
-
-
-def common_measure(measures: Sequence[Measure]) -> Measure:
-    """Return what all scores are; a name for several where they differ, as nothing is compared then."""
-    first = measures[0]
-    names = list(dict.fromkeys(one.name for one in measures))
-    return first if len(names) == 1 else first.model_copy(update={"name": " or ".join(names)})
 
 
 def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmResult:
@@ -155,17 +149,13 @@ def compare_arms(wanted: Experiment, scores: Mapping[str, list[TrialScores]]) ->
     corrected = holm([one.p for one in found])
     units = holm([one.units_p for one in found])
     higher = next(iter(scores.values()))[0].measure.better == "higher"
-    return tuple(pair_result(couple, one, p=p, units_p=units_p, higher=higher, wanted=wanted)
-                 for couple, one, p, units_p in zip(couples, found, corrected, units, strict=True))
-
-
-def pair_result(couple: tuple[str, str], found: Difference, *, p: float, units_p: float, higher: bool,
-                wanted: Experiment) -> PairResult:
-    """Say what a difference allows to say."""
-    verdict, reason = judge_pair(found, p, higher)
-    return PairResult(first=couple[0], second=couple[1], difference=found.value, low=found.low, high=found.high, p=p,
-                      units_p=units_p, effect=found.effect, verdict=verdict, reason=reason,
-                      published=agree_with_paper(wanted, couple, verdict))
+    pairs = []
+    for couple, one, p, units_p in zip(couples, found, corrected, units, strict=True):
+        verdict, reason = judge_pair(one, p, higher)
+        pairs.append(PairResult(first=couple[0], second=couple[1], difference=one.value, low=one.low, high=one.high,
+                                p=p, units_p=units_p, effect=one.effect, verdict=verdict, reason=reason,
+                                published=agree_with_paper(wanted, couple, verdict)))
+    return tuple(pairs)
 
 
 def judge_pair(found: Difference, p: float, higher: bool) -> tuple[Verdict, str]:
@@ -202,11 +192,6 @@ def reader_notes(wanted: Experiment, recipes: Sequence[Recipe], incomparable: st
     return found
 
 
-def write_outcome(found: Outcome, folder: Path) -> None:
-    """Write `comparison.json`, atomically."""
-    write_text(folder / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
-
-
 ARMS = ("parameters", "steps", "tokens", "FLOPs", "6·N·D", "time")
 PAIRS = ("", "difference", "95 % interval", "p", "d_z", "verdict", "why")
 COLOURS = {"better": "green", "worse": "red"}
@@ -224,8 +209,8 @@ def render_outcome(found: Outcome) -> RenderableType:
 def measure_footnote(found: Outcome) -> str:
     """Say what was measured, and how."""
     units = f"{found.measure.name}, {found.measure.better} is better; {found.experiment.seeds} seeds"
-    told = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
-    return f"{units}, scored on {found.measure.unit}{told}"
+    tests = "; p over seeds and units, corrected for all pairs (Holm)" if found.pairs else ""
+    return f"{units}, scored on {found.measure.unit}{tests}"
 
 
 def rank_arms(found: Outcome) -> list[ArmResult]:

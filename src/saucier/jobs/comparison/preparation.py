@@ -48,7 +48,7 @@ class Trial:
     """The folder of the tokenizer that all share."""
     block: int
     """Tokens of held-out text that are scored as one unit: a multiple of every arm's row."""
-    asked: Recipe | None = None
+    adapted: Recipe | None = None
     """By which the model goes on before it is judged, where the judge wants that."""
 
 
@@ -63,19 +63,19 @@ def prepare_trials(wanted: Experiment, out: Path, pace: Pace,
     if not wanted.own_tokenizers:
         refuse_two_tokenizers(first)
     shared = {} if wanted.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
-    settled = {arm.name: resolve_arm_recipe(arm, wanted, shared) for arm in wanted.arms}
-    asked = {arm.name: adaptation_recipe(arm, wanted, shared, settled[arm.name]) for arm in wanted.arms}
-    for one in {found.data: found for found in settled.values()}.values():
+    resolved = {arm.name: resolve_arm_recipe(arm, wanted, shared) for arm in wanted.arms}
+    adapted = {arm.name: adaptation_recipe(arm, wanted, shared, resolved[arm.name]) for arm in wanted.arms}
+    for one in {found.data: found for found in resolved.values()}.values():
         open_corpus(one)
     say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
-    place = None if wanted.own_tokenizers else train_shared_tokenizer(next(iter(settled.values())), out / TOKENIZER)
+    place = None if wanted.own_tokenizers else train_shared_tokenizer(next(iter(resolved.values())), out / TOKENIZER)
     tokenizer = None if place is None else load_tokenizer(place)
     known = MeasuredPaces(out / PACES, pace)
-    plans = {arm.name: plan_arm_recipe(arm, wanted, shared, settled[arm.name], tokenizer=tokenizer,
+    plans = {arm.name: plan_arm_recipe(arm, wanted, shared, resolved[arm.name], tokenizer=tokenizer,
                                        pace=known.of(arm.name)) for arm in wanted.arms}
     block = math.lcm(*(one.training.length for one in plans.values()))
     return [Trial(name, seed, with_seed(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block,
-                  asked=None if (also := asked[name]) is None else with_seed(also, seed))
+                  adapted=None if (also := adapted[name]) is None else with_seed(also, seed))
             for seed in range(wanted.seeds) for name, one in plans.items()]
 
 
@@ -125,16 +125,16 @@ def resolve_arm_recipe(arm: Arm, wanted: Experiment, further: Changes) -> Recipe
     return found
 
 
-def plan_arm_recipe(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe, *, tokenizer: Tokenizer | None,
+def plan_arm_recipe(arm: Arm, wanted: Experiment, shared: Changes, resolved: Recipe, *, tokenizer: Tokenizer | None,
                     pace: Pace) -> Recipe:
     """Return an arm's recipe as it spends the budget."""
-    spent = spend_budget(settled, arm.budget or wanted.budget, work=rehearse_batches(settled, tokenizer), pace=pace)
-    steps = spent.get("training.steps", settled.training.steps)
+    spent = spend_budget(resolved, arm.budget or wanted.budget, work=rehearse_batches(resolved, tokenizer), pace=pace)
+    steps = spent.get("training.steps", resolved.training.steps)
     looks = {"training.evaluate_every": -(-steps // LOOKS), "training.log_every": max(1, steps // LINES)}
     return resolve_arm_recipe(arm, wanted, shared | looks | spent)
 
 
-def adaptation_recipe(arm: Arm, wanted: Experiment, shared: Changes, settled: Recipe) -> Recipe | None:
+def adaptation_recipe(arm: Arm, wanted: Experiment, shared: Changes, resolved: Recipe) -> Recipe | None:
     """Return the recipe by which an arm's model goes on to learn what the judge asks; None where it asks nothing.
 
     Raises `InputError` for a body that cannot take it.
@@ -143,7 +143,7 @@ def adaptation_recipe(arm: Arm, wanted: Experiment, shared: Changes, settled: Re
         return None
     steps = wanted.judge.steps
     changes = {"objective": wanted.judge.objective.model_dump(mode="json"), "training.evaluate_every": steps,
-               "training.log_every": max(1, steps // LOOKS), **scale_schedule(settled, steps)}
+               "training.log_every": max(1, steps // LOOKS), **scale_schedule(resolved, steps)}
     try:
         return resolve_arm_recipe(arm, wanted, shared | changes)
     except InputError as error:
@@ -187,10 +187,10 @@ def why_incomparable(recipes: list[Recipe], judge: Judge, own_tokenizers: bool) 
     """Say why the scores of recipes cannot be compared; None where they can."""
     if isinstance(judge, FineTuned):
         return None
-    asked = [judge.objective if isinstance(judge, Adaptation) else one.objective for one in recipes]
-    if all(isinstance(one, Causal) for one in asked):
+    learned = [judge.objective if isinstance(judge, Adaptation) else one.objective for one in recipes]
+    if all(isinstance(one, Causal) for one in learned):
         return None
-    if any(one != asked[0] for one in asked):
+    if any(one != learned[0] for one in learned):
         return "losses of different objectives cannot be compared; --judge classify:TRAIN.tsv,DEV.tsv can"
     if own_tokenizers:
         return "losses a token of different tokenizers cannot be compared; leave --own-tokenizers out"

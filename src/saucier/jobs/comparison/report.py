@@ -107,11 +107,6 @@ def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
                  np.array([[look[step] for step in common] for look in looks]))
 
 
-def read_curves(arms: Sequence[ArmResult], done: Sequence[FinishedTrial]) -> list[Curve]:
-    """Read the curves of all arms."""
-    return [read_curve(arm, [one.trial.folder for one in done if one.trial.arm == arm.name]) for arm in arms]
-
-
 def draw_curves(curves: Sequence[Curve]) -> Html:
     """Draw the three panels. Errors: `InputError` where matplotlib is missing."""
     def draw(figure: Figure) -> None:
@@ -167,19 +162,16 @@ def draw_law(figure: Figure, found: Fit) -> None:
             mine = [run for run in group if tuple(getattr(run, name) for name in others) == values]
             axes.plot([getattr(run, first) for run in mine], [run.loss for run in mine], marker, color=colour)
         places = np.geomspace(min(getattr(run, first) for run in runs), max(getattr(run, first) for run in runs), 60)
-        axes.plot(places, [_law_at(found, (place, *values)) for place in places], color=colour, linewidth=1.3,
-                  label=label or None)
+        losses = [found.irreducible + sum(term.factor / math.pow(value, term.exponent)
+                                          for term, value in zip(found.terms, (place, *values), strict=True))
+                  for place in places]
+        axes.plot(places, losses, color=colour, linewidth=1.3, label=label or None)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_title(f"held-out loss, nats a token, against {first}", loc="left", fontsize=10, color=INK)
     axes.grid(color=SOFT, alpha=0.25)
     if others:
         axes.legend(frameon=False)
-
-
-def _law_at(found: Fit, values: Sequence[float]) -> float:
-    pairs = zip(found.terms, values, strict=True)
-    return found.irreducible + sum(term.factor / math.pow(value, term.exponent) for term, value in pairs)
 
 
 def named_law(name: str) -> Law:
@@ -206,7 +198,8 @@ def write_comparison_page(found: Outcome, page: Path) -> None:
     paper = [f"After {asked.published.paper}; its measure is {asked.published.measure}."] if asked.published else []
     _write_markdown_page(page, drawn, asked.name, [asked.about] * bool(asked.about) + paper, [
         f"```\n{repeat_command(asked)}\n```", Table(("", ""), describe_settings(asked)).to_markdown(),
-        "## Scores", f"![{found.measure.name} of each arm]({page.stem}.svg)", seeds_note(asked),
+        "## Scores", f"![{found.measure.name} of each arm]({page.stem}.svg)",
+        "Each dot is a seed, each line a mean." if asked.seeds > 1 else "Each dot is a run.",
         arms_table(found).to_markdown(), *found.notes,
         *pairs_section(found)])
 
@@ -225,13 +218,10 @@ def _write_markdown_page(page: Path, drawn: str, name: str, lead: Sequence[str],
     title = "# " + name.replace("-", " ").capitalize()
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page.with_suffix(".svg"), "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
-    write_text(page, "\n\n".join([title, *lead, *content, read_closing(page)]).rstrip() + "\n")
-
-
-def read_closing(page: Path) -> str:
-    """Return the part that people wrote on an earlier version of the page."""
     old = page.read_text(encoding="utf-8") if page.is_file() else ""
-    return old[old.index(CLOSING_HEADING):] if CLOSING_HEADING in old else f"{CLOSING_HEADING}\n\n{UNWRITTEN_CLOSING}"
+    closing = old[old.index(CLOSING_HEADING):] if CLOSING_HEADING in old else \
+        f"{CLOSING_HEADING}\n\n{UNWRITTEN_CLOSING}"
+    write_text(page, "\n\n".join([title, *lead, *content, closing]).rstrip() + "\n")
 
 
 def repeat_command(asked: Experiment) -> str:
@@ -293,22 +283,12 @@ def judge_text(judge: Judge) -> str:
                     f"of {last_path_part(judge.train)}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
 
 
-def seeds_note(asked: Experiment) -> str:
-    """Say what the picture shows."""
-    return "Each dot is a seed, each line a mean." if asked.seeds > 1 else "Each dot is a run."
-
-
 def pairs_section(found: Outcome) -> list[str]:
     """Return the table of pairs; nothing where the scores cannot be compared."""
     if not found.pairs:
         return []
-    return ["## Differences", pairs_table(found).to_markdown(),
-            as_sentence(measure_footnote(found))]
-
-
-def as_sentence(text: str) -> str:
-    """Begin with a capital, and end with a full stop."""
-    return text[:1].upper() + text[1:] + "."
+    note = measure_footnote(found)
+    return ["## Differences", pairs_table(found).to_markdown(), f"{note[:1].upper()}{note[1:]}."]
 
 
 def _draw_scores(figure: Figure, found: Outcome) -> None:
@@ -329,7 +309,8 @@ def write_comparison_report(found: Outcome, done: Sequence[FinishedTrial], folde
     target = folder / REPORT_FILE
     write_text(target, html_document(found.experiment.name, comparison_title(found), scores_section(found),
                                      verdicts_section(found), spending_section(found), curves_section(found, done),
-                                     request_section(found)))
+                                     section("What was compared",
+                                             record_table(found.experiment.model_dump(mode="json")))))
     return target
 
 
@@ -371,12 +352,8 @@ def curves_section(found: Outcome, done: Sequence[FinishedTrial]) -> Html:
     note = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the lowest "
             "to the highest.")
     try:
-        drawn = draw_curves(read_curves(found.arms, done))
+        drawn = draw_curves([read_curve(arm, [one.trial.folder for one in done if one.trial.arm == arm.name])
+                             for arm in found.arms])
     except InputError as error:
         return section("Held-out loss", element("p", str(error), class_="note"))
     return section("Held-out loss", element("figure", drawn, element("figcaption", note)))
-
-
-def request_section(found: Outcome) -> Html:
-    """Show all that was asked."""
-    return section("What was compared", record_table(found.experiment.model_dump(mode="json")))

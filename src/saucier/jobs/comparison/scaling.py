@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,9 +23,6 @@ from saucier.report.results import EVALUATION_FILE, read_results
 from saucier.table import Table
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.rows.batch import Ints, make_generator
-
-if TYPE_CHECKING:
-    pass
 
 DRAWS = 200
 """Fits to runs drawn with replacement, for the intervals."""
@@ -164,15 +161,13 @@ def fit_law(law: Law, runs: Sequence[Point], left_out: Sequence[Point] = (), *, 
                        exponent=float(found.exponents[place]), low=float(exponents[0, place]),
                        high=float(exponents[1, place])) for place, quantity in enumerate(law.quantities))
     error = float(np.sqrt(np.mean((np.log(found.loss(scales)) - np.log(losses)) ** 2)))
+    predictions = []
+    for run in left_out:
+        scale = scales_of(law, [run])
+        low, high = np.quantile([one.loss(scale)[0] for one in drawn], [0.025, 0.975])
+        predictions.append(Prediction(run=run, predicted=float(found.loss(scale)[0]), low=float(low), high=float(high)))
     return Fit(law=law, runs=tuple(runs), irreducible=float(np.exp(found.floor)), terms=terms, error=error,
-               predictions=tuple(predict_loss(law, run, found, drawn) for run in left_out))
-
-
-def predict_loss(law: Law, run: Point, found: Coefficients, drawn: Sequence[Coefficients]) -> Prediction:
-    """Say what a law gives for one run."""
-    scale = scales_of(law, [run])
-    low, high = np.quantile([one.loss(scale)[0] for one in drawn], [0.025, 0.975])
-    return Prediction(run=run, predicted=float(found.loss(scale)[0]), low=float(low), high=float(high))
+               predictions=tuple(predictions))
 
 
 def scales_of(law: Law, runs: Sequence[Point]) -> Floats:

@@ -142,7 +142,7 @@ def encode_labelled_texts(found: LabelledTexts, classes: list[str], folder: Path
 
 def score_classification(trial: Trial, judge: Classification, model: Transformer,
                          tokenizer: Tokenizer) -> tuple[float, ...]:
-    """Fine-tune, and say of each text of `dev` whether it was told rightly: 1 or 0."""
+    """Fine-tune, and say of each text of `dev` whether it was classified rightly: 1 or 0."""
     classes, place = check_labelled(judge), trial.folder / CLASSIFICATION_FOLDER
     learned = encode_labelled_texts(read_labelled(judge.train, judge.limit), classes, place / "train", tokenizer)
     asked = encode_labelled_texts(read_labelled(judge.dev), classes, place / "dev", tokenizer)

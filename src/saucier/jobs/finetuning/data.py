@@ -20,7 +20,6 @@ from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Example, Tally
 from saucier.tasks.task import Task
 from saucier.text.reading.sources import find_sources
-from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 160
@@ -113,16 +112,16 @@ def draw_by_text(texts: tuple[str, ...], seed: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Rows that stand more than once."""
+    """Rows that come more than once."""
 
     inside: int
     """Rows whose texts stood before in the same split."""
     contradicting: int
-    """Texts that stand with different labels."""
+    """Texts that have different labels."""
     leaked: int
-    """Rows whose texts stand in the training split too."""
+    """Rows whose texts are in the training split, too."""
     first: str | None
-    """Where the first leaked row stands."""
+    """Where the first leaked row is."""
 
 
 def count_repeats(task: Task, examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
@@ -137,11 +136,6 @@ def count_repeats(task: Task, examples: Sequence[Example], train: Sequence[Examp
                    str(leaked[0].place) if leaked else None)
 
 
-def class_counts(task: Task, examples: Sequence[Example]) -> Counter[str]:
-    """Count the labels of a split, the commonest first."""
-    return Counter(dict(Counter(label for one in examples for label in task.classes(one)).most_common()))
-
-
 SHOWN_LABELS = 12
 """Labels that are listed by name."""
 SHOWN_ROWS = 3
@@ -149,21 +143,21 @@ SHOWN_ROWS = 3
 MOST_TOKENS = 48
 """Tokens of a row that are shown."""
 TOKENS_BEFORE_TARGET = 4
-"""Tokens shown before the first one with a target, where that stands far behind."""
+"""Tokens shown before the first one with a target, where that is far away."""
 POSITION_TARGETS = {"start_positions": "start", "end_positions": "end"}
 """Targets that are places of a row, and how they are shown."""
 QUARTILES = (0.5, 0.95, 1.0)
 
 
-def describe_splits(splits: Splits, sheets: dict[str, EncodedExamples], length: int) -> Iterator[str]:
+def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length: int) -> Iterator[str]:
     """Yield lines about the data."""
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
         if name == "train":
-            yield from (f"  {line}" for line in splits.task.training_notes(sheets[name]))
-        if 0 < len(sheets[name]) < len(examples) - sheets[name].truncation.dropped:
-            yield f"  put into {len(sheets[name]):,} rows of the model, kept apart there"
-        yield f"  {describe_lengths(sheets[name], length)}"
+            yield from (f"  {line}" for line in splits.task.training_notes(encoded[name]))
+        if 0 < len(encoded[name]) < len(examples) - encoded[name].truncation.dropped:
+            yield f"  put into {len(encoded[name]):,} rows of the model, kept apart there"
+        yield f"  {describe_lengths(encoded[name], length)}"
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = count_repeats(splits.task, examples, splits.train)
         if found.inside:
@@ -174,8 +168,8 @@ def describe_splits(splits: Splits, sheets: dict[str, EncodedExamples], length: 
 
 
 def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
-    """List how often each label stands."""
-    counts = class_counts(splits.task, examples)
+    """List how often each label comes."""
+    counts = dict(Counter(label for one in examples for label in splits.task.classes(one)).most_common())
     if not counts:
         return ""
     listed = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:SHOWN_LABELS])
@@ -185,42 +179,35 @@ def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:
     return f"; {listed}{more}{none}"
 
 
-def describe_lengths(sheet: EncodedExamples, length: int) -> str:
+def describe_lengths(encoded: EncodedExamples, length: int) -> str:
     """Say how long rows are, and what was cut."""
-    sides = " read, and to write: ".join(describe_side_lengths(side) for side in side_row_lengths(sheet))
-    cut = sheet.truncation
+    read = [encoded.lengths[:, 0]]
+    if "decoder_input_ids" in encoded.sequences:  # what a second stack writes
+        read.append(encoded.sequences["decoder_input_ids"].lengths)
+    quartiles = [np.quantile(lengths, QUARTILES).astype(int).tolist() for lengths in read]
+    sides = " read, and to write: ".join(f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
+                                         for middle, most, longest in quartiles)
+    cut = encoded.truncation
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
-    told = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
-    told = told if cut.rows or cut.targets else "none cut"
-    if len(sheet) > (rows := len(np.unique(sheet.example_numbers))):
-        told += f"; {rows:,} rows make {len(sheet):,} of the model's"
-    return f"tokens a row: {sides}; {told}"
+    lost_rows = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
+    lost_rows = lost_rows if cut.rows or cut.targets else "none cut"
+    if len(encoded) > (rows := len(np.unique(encoded.example_numbers))):
+        lost_rows += f"; {rows:,} rows make {len(encoded):,} of the model's"
+    return f"tokens a row: {sides}; {lost_rows}"
 
 
-def side_row_lengths(sheet: EncodedExamples) -> list[Ints]:
-    """Return the lengths of what a model reads, and of what a second stack of it writes. Shapes: each [U]."""
-    second = [sheet.sequences["decoder_input_ids"].lengths] if "decoder_input_ids" in sheet.sequences else []
-    return [sheet.lengths[:, 0], *second]
-
-
-def describe_side_lengths(lengths: Ints) -> str:
-    """Say how long rows are."""
-    middle, most, longest = np.quantile(lengths, QUARTILES).astype(int).tolist()
-    return f"{middle} in the middle, {most} at most in 95 %, {longest} in the longest"
-
-
-def describe_unknown_tokens(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
+def describe_unknown_tokens(splits: Splits, encoded: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
     """Yield a line where texts, or what is to be written, have tokens that the tokenizer does not know."""
-    if has_unknown_token(tokenizer) and sheet.characters is None:  # a network of characters reads such words yet
-        read = sheet.sequences["input_ids"].values
+    if has_unknown_token(tokenizer) and encoded.characters is None:  # a network of characters reads such words yet
+        read = encoded.sequences["input_ids"].values
         if count := int((read == tokenizer.unk_id).sum()):
             yield f"  {count:,} of {len(read):,} tokens that are read are unknown to the tokenizer"
     own = tokenizer.target
     if splits.task.required_head.kind != "language" or not has_unknown_token(own):
         return
     assert own.unk_id is not None, "looked at above"
-    places = [side for name, side in sheet.sequences.items() if name.endswith("labels")]
+    places = [side for name, side in encoded.sequences.items() if name.endswith("labels")]
     count = sum(int((side.values == own.unk_id).sum()) for side in places)
     if count:
         yield (f"  {count:,} tokens to write are unknown to the tokenizer: {format_token(own.unk_id, own)} is learned "
@@ -228,32 +215,32 @@ def describe_unknown_tokens(splits: Splits, sheet: EncodedExamples, tokenizer: T
 
 
 def has_unknown_token(tokenizer: Tokenizer) -> bool:
-    """Say whether a token of its own stands for what the tokenizer does not know."""
+    """Say whether the tokenizer has a token of its own for what it does not know."""
     return tokenizer.unk_id not in (None, tokenizer.eos_id, tokenizer.pad_id, tokenizer.bos_id)
 
 
-def show_examples(splits: Splits, sheet: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield the first training rows, token by token; what is learned at a token stands behind it."""
-    for unit in range(min(SHOWN_ROWS, len(sheet))):
-        example = splits.train[int(sheet.example_numbers[unit])]
+def show_examples(splits: Splits, encoded: EncodedExamples, tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the first training rows, token by token; what is learned at a token comes after it."""
+    for unit in range(min(SHOWN_ROWS, len(encoded))):
+        example = splits.train[int(encoded.example_numbers[unit])]
         yield shorten_text(f"{example.place} → {splits.task.format_prediction(example, splits.task.gold(example))}")
-        for row in range(unit * sheet.group, (unit + 1) * sheet.group):
-            yield f"  {format_row(splits.task, sheet, row, tokenizer)}"
+        for row in range(unit * encoded.group, (unit + 1) * encoded.group):
+            yield f"  {format_row(splits.task, encoded, row, tokenizer)}"
 
 
-def format_row(task: Task, sheet: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
+def format_row(task: Task, encoded: EncodedExamples, row: int, tokenizer: Tokenizer) -> str:
     """Write one row: each token, with its target where it has one."""
-    ids = sheet.sequences["input_ids"].row(row).tolist()
-    beside = sheet.sequences.get("labels")
-    targets = [IGNORED] * len(ids) if beside is None else beside.row(row).tolist()
+    ids = encoded.sequences["input_ids"].row(row).tolist()
+    labels = encoded.sequences.get("labels")
+    targets = [IGNORED] * len(ids) if labels is None else labels.row(row).tolist()
     if len(targets) != len(ids):
         written = format_tokens([one for one in targets if one != IGNORED], tokenizer.target)
         return f"{format_tokens(ids, tokenizer)}  ⇒  {written}"
     marks = {place: f"→{task.describe_target(target, tokenizer)}" for place, target in enumerate(targets)
              if target != IGNORED}
     for name, what in POSITION_TARGETS.items():
-        if name in sheet.unit_values:
-            place = int(sheet.unit_values[name][row])
+        if name in encoded.unit_values:
+            place = int(encoded.unit_values[name][row])
             marks[place] = marks.get(place, "") + f"→{what}"
     pieces = [[format_token(ids[place], tokenizer) + marks.get(place, "") for place in part]
               for part in select_positions(len(ids), min(marks, default=0))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from saucier.devices import AutocastDtype, choose_device
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.data import Splits, describe_splits, describe_unknown_tokens, read_splits, show_examples
-from saucier.jobs.finetuning.predict import TaskFolder, open_or_create_task_folder, write_settings, write_task
+from saucier.jobs.finetuning.predict import FINETUNING, TaskFolder, write_task
 from saucier.jobs.finetuning.results import (
     SplitScores,
     hardest_errors,
@@ -25,11 +25,13 @@ from saucier.jobs.finetuning.results import (
 )
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, open_start
-from saucier.jobs.run.console import RunConsole
-from saucier.jobs.run.passport import Passport, file_digest, start_passport, utc_now
+from saucier.jobs.run.console import Console
+from saucier.jobs.run.folder import open_or_create, write_settings
+from saucier.jobs.run.job import Job, start_job
+from saucier.jobs.run.passport import file_digest
 from saucier.model import Transformer
+from saucier.opened import room
 from saucier.plain import format_duration
-from saucier.recipes.catalogue import learned_length
 from saucier.tasks.build import build_task, missing_extra
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.prediction_files import write_predictions
@@ -37,10 +39,8 @@ from saucier.tasks.task import Encoding, Predictor
 from saucier.text.reading.sources import find_sources
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator
-from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
-from saucier.training.processes import Processes, join_processes
-from saucier.training.progress import Reporter, choose_screen
+from saucier.training.processes import join_processes
 from saucier.training.resume import load_weights_into
 from saucier.training.update import TrainingData
 
@@ -49,25 +49,17 @@ from saucier.training.update import TrainingData
 class FinetuningJob:
     """A fine-tuning under way."""
 
+    run: Job
     settings: Finetuning
     folder: TaskFolder
-    run_console: RunConsole
-    processes: Processes
-    passport: Passport
     start: Start
     tokenizer: Tokenizer = field(init=False)
     splits: Splits = field(init=False)
-    sheets: dict[str, EncodedExamples] = field(init=False)
+    encoded: dict[str, EncodedExamples] = field(init=False)
     encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
-    told: list[str] = field(default_factory=list)
+    data_lines: list[str] = field(default_factory=list)
     """What was said of the data."""
-
-    def record_seconds(self, stage: str, seconds: float) -> None:
-        """Write the time of a stage into the passport, once there is a folder."""
-        self.passport = self.passport.timed(stage, seconds)
-        if self.processes.first and self.folder.is_started:
-            self.passport.write(self.folder.path)
 
 
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
@@ -78,31 +70,42 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
     (after saving).
     """
     with join_processes() as processes:
-        processes.write_once(partial(open_or_create_task_folder, out, settings))
+        processes.write_once(partial(open_or_create, out, settings, FINETUNING))
         folder = TaskFolder(out)
-        run_console = RunConsole(silent=quiet or not processes.first)
-        run_console.heading(f"{settings.task.kind}: {settings.model} → {out}")
+        console = Console(silent=quiet or not processes.first)
+        console.heading(f"{settings.task.kind}: {settings.model} → {out}")
         if folder.is_finished:
-            run_console.say("this fine-tuning is finished; give another folder with --out to do it again",
-                            style="green")
+            console.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
             if processes.first:
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
         start = open_start(settings)
-        passport = start_passport(folder.path, settings.name, {"training": settings.training.seed}, start.place)
-        job = FinetuningJob(settings, folder, run_console, processes, passport, start)
-        run_console.heard = job.record_seconds
-        with run_console.stage("data"):
+        run = start_job(out, FINETUNING, console, processes, name=settings.name,
+                        seeds={"training": settings.training.seed}, start=start.place)
+        job = FinetuningJob(run, settings, folder, start)
+        with console.stage("data"):
             read_data(job)
-        with run_console.stage("model"):
+        with console.stage("model"):
             prepare_model(job)
         if processes.first:
-            write_settings(folder, settings)
-            job.passport.write(out)
-        with run_console.stage("train"):
+            if not FINETUNING.has_begun(out):  # now only: rows that are refused leave no folder
+                write_settings(out, settings, FINETUNING)
+            run.passport.write(out)
+        with console.stage("train"):
             trained = train_task(job)
-        processes.write_once(partial(finish_finetuning, job, trained))
+        processes.write_once(partial(score_and_save, job, trained))
         return folder
+
+
+def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
+    """Score every part, write the model and the report, and finish the folder: on the process that writes."""
+    with job.run.console.stage("score"):
+        found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
+    with job.run.console.stage("save"):
+        write_atomically(job.folder.model, partial(save_task_model, job))
+        report = write_finetuning_report(job.folder.path, job.settings, job.splits.task, found, job.data_lines)
+        job.run.console.say(str(report))
+    finish_finetuning(job, found, trained)
 
 
 def read_data(job: FinetuningJob) -> None:
@@ -112,28 +115,26 @@ def read_data(job: FinetuningJob) -> None:
     known, task = job.start.tokenizer(job.splits), job.splits.task
     job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
     job.encoding = choose_encoding(settings, job.start, job.tokenizer)
-    job.sheets = {name: job.splits.task.encode(examples, job.encoding)
-                  for name, examples in job.splits.named().items()}
-    job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.sheets["train"]))
-    job.told = [*describe_splits(job.splits, job.sheets, job.encoding.length),
-                *describe_unknown_tokens(job.splits, job.sheets["train"], job.tokenizer)]
-    for line in job.told:
-        job.run_console.say(line)
-    for line in show_examples(job.splits, job.sheets["train"], job.tokenizer):
-        job.run_console.note(line)
+    job.encoded = {name: job.splits.task.encode(examples, job.encoding)
+                   for name, examples in job.splits.named().items()}
+    job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
+    job.data_lines = [*describe_splits(job.splits, job.encoded, job.encoding.length),
+                      *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
+    for line in job.data_lines:
+        job.run.console.say(line)
+    for line in show_examples(job.splits, job.encoded["train"], job.tokenizer):
+        job.run.console.note(line)
     files = (*settings.data.train, *settings.data.held_out, *settings.data.test)
     digests = {source.name: file_digest(source.path) for source in find_sources(list(files))}
-    job.passport = job.passport.model_copy(update={"data": digests})
+    job.run.note(data=digests)
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
     """Return how rows are made for the model that the fine-tuning begins with."""
     body = start.body(tokenizer)
-    room, ahead = learned_length(body), getattr(settings.tuning, "length", 0)
-    given = (settings.training.length or LONGEST_ROW, None if room is None else room - ahead,
-             tokenizer.handling.max_length)
-    return Encoding(tokenizer, min(limit for limit in given if limit is not None), body,
-                    start.says.get("decoder_start_token_id"))
+    length = room(body, settings.training.length or LONGEST_ROW, tokenizer.handling.max_length,
+                  ahead=getattr(settings.tuning, "length", 0))
+    return Encoding(tokenizer, length, body, start.generation_defaults.get("decoder_start_token_id"))
 
 
 def prepare_model(job: FinetuningJob) -> None:
@@ -144,51 +145,40 @@ def prepare_model(job: FinetuningJob) -> None:
                              mix=settings.mix, device=choose_device("auto"))
     job.model = found.model
     job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
-    job.run_console.say(f"{parameters(job.model.config):,} parameters")
+    job.run.console.say(f"{parameters(job.model.config):,} parameters")
     grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
     for what, names in (("new", found.adopted.new), (grown, found.adopted.wider), ("left behind", found.adopted.left)):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            job.run_console.say(f"{what}: {', '.join(names[:3])}{more}")
+            job.run.console.say(f"{what}: {', '.join(names[:3])}{more}")
     if settings.tuning is not None:
         for line in rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed):
-            job.run_console.say(line)
+            job.run.console.say(line)
 
 
 def train_task(job: FinetuningJob) -> TrainingResult:
     """Train."""
-    settings, sheet, objective = job.settings.training, job.sheets["train"], job.splits.task.objective
-    batches = job.splits.task.batches(sheet, settings.batch, seed=settings.seed)
-    training = settings.training(batches.steps_per_epoch, int(sheet.lengths.max()))
-    study = TrainingData(batches, CollateExamples(), objective)
+    settings, rows, objective = job.settings.training, job.encoded["train"], job.splits.task.objective
+    batches = job.splits.task.batches(rows, settings.batch, seed=settings.seed)
+    training = settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
     objective.bind(job.model)
-    evaluate = Evaluator(list(order_by_length(job.sheets["held-out"], settings.batch)), CollateExamples(),
-                         objective.held_out(), settings.seed, job.processes)
-    result = train(job.model, study, training, run_folder=job.folder.path, reporters=task_reporters(job, training),
-                   evaluate=evaluate, recipe=job.settings.as_dict() | {"data": job.passport.data})
-    seen = training.steps / batches.steps_per_epoch * len(sheet)
+    evaluate = Evaluator(list(order_by_length(job.encoded["held-out"], settings.batch)), CollateExamples(),
+                         objective.held_out(), settings.seed, job.run.processes)
+    result = train(job.model, TrainingData(batches, CollateExamples(), objective), training,
+                   run_folder=job.folder.path, reporters=job.run.reporters(training),
+                   evaluate=evaluate, recipe=job.settings.as_dict() | {"data": job.run.passport.data})
+    seen = training.steps / batches.steps_per_epoch * len(rows)
     speed = f", {seen / result.seconds:.0f} rows/s" if result.seconds and result.reason == "done" else ""
-    job.run_console.say(f"{result.steps:,} steps in {format_duration(result.seconds)}{speed}, in {result.dtype}")
+    job.run.console.say(f"{result.steps:,} steps in {format_duration(result.seconds)}{speed}, in {result.dtype}")
     load_weights_into(job.model, usable_checkpoint(job.folder.path))
     return result
 
 
-def task_reporters(job: FinetuningJob, training: Training) -> list[Reporter]:
-    """Return who tells of the training."""
-    told = job.processes.first and (sys.stderr.isatty() or not job.run_console.silent)
-    return [choose_screen(training.steps, training.log_every)] if told else []
-
-
-def finish_finetuning(job: FinetuningJob, trained: TrainingResult) -> None:
-    """Score, write predictions, save the model; the checkpoints have done their work then."""
-    with job.run_console.stage("score"):
-        found = [score_split(job, name, trained) for name in job.sheets if name != "train"]
-    with job.run_console.stage("save"):
-        write_atomically(job.folder.model, partial(save_task_model, job))
-        job.run_console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
-                                                        job.told)))
-    job.passport = job.passport.in_environment(dtype=trained.dtype).model_copy(update={"ended": utc_now()})
-    job.passport.write(job.folder.path)
+def finish_finetuning(job: FinetuningJob, found: Sequence[SplitScores], trained: TrainingResult) -> None:
+    """Close the passport, and write scores.json, which makes it a finished one; the checkpoints have done their work.
+    """
+    job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
+    job.run.close()
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
     remove_path(job.folder.path / FOLDER)
 
@@ -198,23 +188,23 @@ def save_task_model(job: FinetuningJob, folder: Path) -> None:
     layout = save_bare(job.model, folder)
     job.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
-    job.run_console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
+    job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 
 def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> SplitScores:
-    """Ask the model on one split; say its scores beside those of simple methods, and its hardest errors."""
+    """Ask the model on one split; say its scores next to those of simple methods, and its hardest errors."""
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
-    answers = splits.task.predict(reading, examples, job.sheets[name])
+    answers = splits.task.predict(reading, examples, job.encoded[name])
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
-    first, *others = found.said()
-    job.run_console.say(f"{name}: {first}")
+    first, *others = found.lines()
+    job.run.console.say(f"{name}: {first}")
     for line in others:
-        job.run_console.say(line)
+        job.run.console.say(line)
     if (missing := missing_extra(splits.task)) is not None:
-        job.run_console.note(f"  {missing}")
+        job.run.console.note(f"  {missing}")
     for line in hardest_errors(splits.task, found):
-        job.run_console.note(f"  {line}")
+        job.run.console.note(f"  {line}")
     return found

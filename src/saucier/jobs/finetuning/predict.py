@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from saucier import config as c
@@ -15,15 +14,14 @@ from saucier.checkpoints.hub import TUNED, resolve_folder
 from saucier.checkpoints.layout import label_names
 from saucier.devices import choose_autocast_dtype
 from saucier.errors import InputError
-from saucier.files import find_free_name, is_folder, is_taken, read_object, write_json, write_text
+from saucier.files import is_folder, read_object, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
+from saucier.jobs.run.folder import JobKind
 from saucier.model import Transformer
-from saucier.opened import load_model_tokenizer
-from saucier.plain import first_difference
-from saucier.recipes.catalogue import learned_length
+from saucier.opened import OpenModel, load_model_tokenizer, room
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (
     Classification,
@@ -37,11 +35,8 @@ from saucier.tasks.definitions import (
 )
 from saucier.tasks.examples import Example, Place, Tally
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
-from saucier.text.tokenizer.tokenizer import Tokenizer
 
-SETTINGS_HEADER = "# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n"
 TASK_FILE = "task.json"
-DESCRIPTIVE_KEYS = ("name",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,63 +65,32 @@ class TaskFolder:
         return self.path / "predictions" / f"{split}.jsonl"
 
     @property
-    def is_started(self) -> bool:
-        """Whether a fine-tuning was begun here."""
-        return self.settings.is_file()
-
-    @property
     def is_finished(self) -> bool:
         """Whether it was measured, which is done last."""
         return self.scores.is_file()
 
 
-def open_or_create_task_folder(path: Path, wanted: Finetuning) -> TaskFolder:
-    """Return a new or empty folder, or that of the same fine-tuning to go on with; nothing is written (see `settle`).
-
-    Raises `InputError` for a folder with another one, or with anything else in it.
-    """
-    folder = TaskFolder(path)
-    if path.exists() and not path.is_dir():
-        raise InputError("is a file", where=str(path), remedy="give a new folder with --out")
-    if folder.is_started:
-        old, new = (one.model_dump(mode="json", exclude=set(DESCRIPTIVE_KEYS))
-                    for one in (read_finetuning(folder.settings), wanted))
-        there, here = ({"task": {"kind": one["task"]["kind"]}} for one in (old, new))  # another kind has other keys
-        if found := first_difference(there, here) or first_difference(old, new):
-            raise InputError(f"holds another fine-tuning: {found[0]} is {found[1]!r} there, and {found[2]!r} here",
-                             where=str(path), remedy="give a new folder with --out")
-    elif is_taken(path):
-        raise InputError("holds files that are no fine-tuning", where=str(path), remedy="give a new folder with --out")
-    return folder
+def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
+    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
+    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
 
 
-def write_settings(folder: TaskFolder, wanted: Finetuning) -> None:
-    """Write the settings, once the rows were read: files that are refused leave no folder behind."""
-    if not folder.is_started:
-        write_text(folder.settings, SETTINGS_HEADER
-                   + yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120))
-
-
-def default_task_folder(wanted: Finetuning, parent: Path = Path("runs")) -> Path:
-    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
-
-    def taken(path: Path) -> bool:
-        folder = TaskFolder(path)
-        return is_taken(path) and not (folder.is_started and read_finetuning(folder.settings) == wanted)
-
-    return find_free_name(parent / wanted.name, taken)
+FINETUNING = JobKind(
+    settings=TUNED, last="scores.json",
+    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
+    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
 
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
-    """Write beside a model what it was trained to do, so that it can be asked."""
+    """Write next to a model what it was trained to do, so that it can answer."""
     write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
 
 
-def copy_task(folder: Path, target: Path, room: int | None = None) -> None:
-    """Write what a model was trained to do beside what was made of it; `room`: the most tokens that this reads."""
+def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
+    """Write what a model was trained to do next to what was made of it; `most`: tokens that this reads."""
     saved = read_task(folder)
     if saved is not None:
-        write_task(target, saved[0], saved[1] if room is None else min(saved[1], room))
+        write_task(target, saved[0], saved[1] if most is None else min(saved[1], most))
 
 
 def read_task_labels(folder: Path) -> tuple[str, ...]:
@@ -136,7 +100,7 @@ def read_task_labels(folder: Path) -> tuple[str, ...]:
 
 
 def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
-    """Read what a model was trained to do, and its longest row; None where that is not told."""
+    """Read what a model was trained to do, and its longest row; None where that is not known."""
     path = folder / TASK_FILE
     if not path.is_file():
         return None
@@ -166,26 +130,18 @@ class TaskAnswers:
     """What was skipped, dropped or repaired in the files."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskModel:
-    """A model with what it was trained to do."""
-
-    model: Transformer
-    tokenizer: Tokenizer
-    task: Task
-    length: int
-
-    def ask(self, examples: Sequence[Any]) -> TaskAnswers:
-        """Answer for some examples."""
-        encoding = Encoding(self.tokenizer, self.length, self.model.config,
-                            self.model.provenance.generation.get("decoder_start_token_id"))
-        sheet = self.task.encode(examples, encoding)
-        dtype = choose_autocast_dtype("auto", next(self.model.parameters()).device)[0]
-        answers = self.task.predict(Predictor(self.model, encoding, PREDICTION_BATCH, dtype), examples, sheet)
-        return TaskAnswers(self.task, examples, answers, sheet.truncation.rows)
+def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
+    """Answer for some examples of the task that a model was opened for (see `open_task`)."""
+    assert opened.task is not None and opened.length is not None, "open_task knows them"
+    encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
+                        opened.model.provenance.generation.get("decoder_start_token_id"))
+    encoded = opened.task.encode(examples, encoding)
+    predictor = Predictor(opened.model, encoding, PREDICTION_BATCH, choose_autocast_dtype("auto", opened.device)[0])
+    answers = opened.task.predict(predictor, examples, encoded)
+    return TaskAnswers(opened.task, examples, answers, encoded.truncation.rows)
 
 
-def open_task(path: Path | str, base: str | None = None) -> TaskModel:
+def open_task(path: Path | str, base: str | None = None) -> OpenModel:
     """Open a fine-tuning's folder, its model, or a model that was published for a task.
 
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
@@ -195,10 +151,9 @@ def open_task(path: Path | str, base: str | None = None) -> TaskModel:
     model, tokenizer = load(folder, dtype="float32", base=base), load_model_tokenizer(folder, base)
     check_tokenizer_fits(model, tokenizer, str(path))
     saved = read_task(find_model_folder(resolve_folder(folder)))
-    room = [one for one in (learned_length(model.config), tokenizer.handling.max_length, LONGEST_ROW)
-            if one is not None]
-    config, length = saved if saved is not None else (task_of_published(model, str(path)), min(room))
-    return TaskModel(model, tokenizer, build_task(config), length)
+    config, length = saved or (task_of_published(model, str(path)),
+                               room(model.config, LONGEST_ROW, tokenizer.handling.max_length))
+    return OpenModel(Path(path), model, tokenizer, task=build_task(config), length=length)
 
 
 def task_of_published(model: Transformer, where: str) -> TaskConfig:
@@ -234,14 +189,9 @@ def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str]
     """
     opened = open_task(path, base)
     tally = Tally()
+    assert opened.task is not None, "open_task knows it"
     examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
-    asked = [*examples, *(parse_example(opened.task, text, number) for number, text in enumerate(texts, start=1))]
-    return replace(opened.ask(asked), counted=tally)
-
-
-def parse_example(task: Task, text: str, number: int) -> Example:
-    """Make an example of a text from the command line; `|||` stands between two texts."""
-    place = Place("command line", number)
-    found: Example = task.from_texts(tuple(part.strip() for part in text.split("|||")),
-                                     Example(place, f"text {number}"))
-    return found
+    for number, text in enumerate(texts, start=1):
+        parts = tuple(part.strip() for part in text.split("|||"))  # of a pair
+        examples.append(opened.task.from_texts(parts, Example(Place("command line", number), f"text {number}")))
+    return replace(answer_examples(opened, examples), counted=tally)

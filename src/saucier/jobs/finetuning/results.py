@@ -51,21 +51,21 @@ class SplitScores:
     examples: Sequence[Any]
     answers: Sequence[Answer]
     scores: tuple[Score, ...]
-    beside: tuple[tuple[str, tuple[Score, ...]], ...] = ()
+    baselines: tuple[tuple[str, tuple[Score, ...]], ...] = ()
     """Simple methods, by name."""
     whole: tuple[Score, ...] = ()
     """Those of the scores that are about all parts together."""
     parts: int = 1
     """Parts that are scored by themselves."""
 
-    def said(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield what a person hears of the scores; of many parts only those of all together."""
         many = self.parts > MOST_PARTS and bool(self.whole)
         yield format_scores(self.whole if many else self.scores)
         if many:
             yield f"  {self.parts} tasks, each by itself in scores.json and report.html"
         else:
-            yield from (f"  {method}: {format_scores(scores)}" for method, scores in self.beside)
+            yield from (f"  {method}: {format_scores(scores)}" for method, scores in self.baselines)
 
     def pairs(self) -> Iterator[tuple[Any, Answer]]:
         """Yield each example with its answer."""
@@ -74,7 +74,7 @@ class SplitScores:
     def as_json(self) -> dict[str, Any]:
         """Return it without the answers."""
         return {"rows": len(self.examples), "scores": [one.as_json() for one in self.scores],
-                "baselines": {name: [one.as_json() for one in scores] for name, scores in self.beside}}
+                "baselines": {name: [one.as_json() for one in scores] for name, scores in self.baselines}}
 
 
 def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
@@ -86,7 +86,7 @@ def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequ
              for part in parts]
     whole = score_together(task, parts, examples, answers)
     return SplitScores(split, examples, answers, (*whole, *(score for own, _ in found for score in own)),
-                       tuple(method for _, beside in found for method in beside), whole, len(parts))
+                       tuple(method for _, simple in found for method in simple), whole, len(parts))
 
 
 def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[Any],
@@ -103,11 +103,11 @@ def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[A
 
 def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
         tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
-    """Score the answers to one part, and those of simple methods; a part's name stands before its metrics'."""
+    """Score the answers to one part, and those of simple methods; a part's name comes before its metrics'."""
     golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
-    told: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
-    said = [part.task.group_for_scoring(part.examples, one) for one in told]
+    predictions: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
+    said = [part.task.group_for_scoring(part.examples, one) for one in predictions]
     metrics = metrics_for(part.task.scored_as, golds, *said)
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
@@ -168,20 +168,17 @@ CURVE_HEIGHT = 2.6
 
 
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
-                            told: Sequence[str]) -> Path:
-    """Write `report.html`, and return its path. `told`: what was said of the data before training."""
+                            data_lines: Sequence[str]) -> Path:
+    """Write `report.html`, and return its path. `data_lines`: what was said of the data before training."""
     target = folder / REPORT_FILE
     parts = [part for one in found for part in split_sections(task, one)]
-    write_text(target, html_document(settings.name, finetuning_title(settings), *parts, loss_section(folder / METRICS),
-                                     data_lines_section(told), section("Settings", record_table(settings.as_dict()))))
+    kind = settings.task.kind.replace("_", " ")
+    title = element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
+                    element("h1", settings.name), element("p", f"{kind}, from {settings.model}", class_="lead"))
+    lines = element("ul", *(element("li", line.strip()) for line in data_lines))
+    write_text(target, html_document(settings.name, title, *parts, loss_section(folder / METRICS),
+                                     section("Data", lines), section("Settings", record_table(settings.as_dict()))))
     return target
-
-
-def finetuning_title(settings: Finetuning) -> Html:
-    """Name the fine-tuning."""
-    return element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
-                   element("h1", settings.name),
-                   element("p", f"{settings.task.kind.replace('_', ' ')}, from {settings.model}", class_="lead"))
 
 
 def split_sections(task: Task, found: SplitScores) -> list[Html]:
@@ -195,16 +192,18 @@ def split_sections(task: Task, found: SplitScores) -> list[Html]:
 
 
 def headline_bars(found: SplitScores) -> list[Html]:
-    """Draw the first score beside those of simple methods, where it can be drawn from zero."""
+    """Draw the first score next to those of simple methods, where it can be drawn from zero."""
     first = found.scores[0].name
+    firsts = [(name, score) for name, scores in [(OWN_NAME, found.scores), *found.baselines] for score in scores
+              if score.name == first]
     drawn = [Bar(name, score.value, f"95 % interval {format_interval(score.low, score.high)}", ours=name == OWN_NAME)
-             for name, scores in [(OWN_NAME, found.scores), *found.beside] for score in scores if score.name == first]
+             for name, score in firsts]
     return [bars(drawn, label=first)] if all(one.value >= 0 for one in drawn) else []
 
 
 def scores_table(found: SplitScores) -> Html:
     """Show every score with its interval, ours and those of simple methods."""
-    sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.beside]]
+    sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.baselines]]
     rows = [[score.name, *(format_score_cell(scores.get(score.name)) for _, scores in sides),
              f"{score.count:,} {score.unit}"] for score in found.scores]
     return table(Table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2)))
@@ -227,15 +226,12 @@ def class_parts(task: Task, found: SplitScores) -> list[Html]:
     parts = [element("h3", "Class by class"),
              table(Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5)))]
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
-        parts += [element("h3", "Taken for"), count_confusions([str(one.name) for one in classes], golds, said)]
+        names, counts = [str(one.name) for one in classes], Counter(zip(golds, said, strict=True))
+        rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
+                for gold in names]
+        confusions = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
+        parts += [element("h3", "Taken for"), table(confusions)]
     return parts
-
-
-def count_confusions(names: Sequence[str], golds: Sequence[Any], said: Sequence[Any]) -> Html:
-    """Count which class (line) was taken for which (column)."""
-    counts = Counter(zip(golds, said, strict=True))
-    rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)] for gold in names]
-    return table(Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1)))
 
 
 def loss_section(metrics: Path) -> Html:
@@ -255,8 +251,3 @@ def loss_section(metrics: Path) -> Html:
         return section("Training", element("figure", draw_inline(draw, CURVE_HEIGHT)))
     except InputError as error:
         return section("Training", element("p", str(error), class_="note"))
-
-
-def data_lines_section(told: Sequence[str]) -> Html:
-    """Repeat what was said of the data."""
-    return section("Data", element("ul", *(element("li", line.strip()) for line in told)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -95,7 +95,7 @@ class FineTraining(Config):
         return max(1, round(self.epochs * per_epoch))
 
     def training(self, per_epoch: int, length: int) -> Training:
-        """Return what the loop is told."""
+        """Return the settings of the loop."""
         steps = self.steps(per_epoch)
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
@@ -130,7 +130,7 @@ class Finetuning(Config):
     """Begin with a new head even where the model has one for this task."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as they stand in the file."""
+        """Return plain values, as they are in the file."""
         return self.model_dump(mode="json")
 
 
@@ -145,7 +145,7 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     apply_overrides(asked, [word for word in words if word.split("=")[0].split(".")[0] in OPTIMIZER_KEYS])
     fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
-    fill_optimizer(source.values, asked.values)  # a word may have set the section anew
+    fill_optimizer(source.values, asked.values)  # a word may have set the section again
     return check_finetuning(source)
 
 
@@ -218,8 +218,9 @@ def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
     overrides, files = sort_finetuning_words(words, files)
     place = Path(what)
     if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
-        settings = read_finetuning(place / TUNED if is_folder(place) else place,
-                                   [*option_words(model, files), *overrides])
+        given = [] if model is None else [f"model={locate_model(model)!r}"]
+        given += [f"data.{key}={names}" for key, names in files.as_dict().items()]
+        settings = read_finetuning(place / TUNED if is_folder(place) else place, [*given, *overrides])
         return settings, place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
@@ -227,7 +228,10 @@ def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
         if not value:
             raise InputError(f"{option} is missing", where="command line", remedy=f"add {option} {example}")
     assert model is not None, "looked at above"
-    values: dict[str, Any] = {"name": name_finetuning(what, model, files.train[0]), "model": locate_model(model),
+    path = Path(files.train[0]).absolute()
+    named = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
+    name = re.sub(r"[^a-z0-9._-]+", "-", named).strip("-._") or what
+    values: dict[str, Any] = {"name": name, "model": locate_model(model),
                               "task": {"kind": what}, "data": files.as_dict()}
     return make_finetuning(values, overrides), None
 
@@ -246,12 +250,6 @@ def sort_finetuning_words(words: Iterable[str], files: DataFiles) -> tuple[list[
     return overrides, DataFiles(tuple(more), files.held_out, files.test)
 
 
-def option_words(model: str | None, files: DataFiles) -> Sequence[str]:
-    """Return what options change in settings that are there, as words."""
-    found = [f"data.{key}={names}" for key, names in files.as_dict().items()]
-    return found if model is None else [f"model={locate_model(model)!r}", *found]
-
-
 def locate_model(model: str) -> str:
     """Return a model's path, so that it means the same from everywhere; a hub id as it is."""
     return make_absolute(model) if path_exists(model) else model
@@ -261,10 +259,3 @@ def task_kinds() -> list[str]:
     """Name the kinds of task."""
     union = get_args(TaskConfig)[0]
     return [str(one.model_fields["kind"].default) for one in get_args(union)]
-
-
-def name_finetuning(kind: str, model: str, file: str) -> str:
-    """Name a fine-tuning after its data and its model."""
-    path = Path(file).absolute()
-    words = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
-    return re.sub(r"[^a-z0-9._-]+", "-", words).strip("-._") or kind

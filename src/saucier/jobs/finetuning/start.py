@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import Layout, classes_with, label_names, published_tree
+from saucier.checkpoints.layout import classes_with, label_names, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -40,27 +40,6 @@ from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
 
 
-class Start(Protocol):
-    """What a fine-tuning begins with."""
-
-    @property
-    def place(self) -> Path | None:
-        """The folder or hub id of the weights; None: there are none."""
-
-    @property
-    def says(self) -> dict[str, Any]:
-        """How it writes, under the names of `saucier.generate`."""
-
-    def tokenizer(self, splits: Splits) -> Tokenizer:
-        """Return its tokenizer."""
-
-    def body(self, tokenizer: Tokenizer) -> c.Transformer:
-        """Return its config, for a tokenizer that may have had tokens added."""
-
-    def model(self, tokenizer: Tokenizer) -> Transformer:
-        """Return the model, in float32 on the processor."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrainedStart:
     """A model that is there: a folder, a run, or a hub id."""
@@ -78,8 +57,8 @@ class TrainedStart:
         return find_model_folder(resolve_folder(self.name))
 
     @property
-    def says(self) -> dict[str, Any]:
-        """What its generation_config.json says."""
+    def generation_defaults(self) -> dict[str, Any]:
+        """How it writes, under the names of `saucier.generate`."""
         return read_generation_defaults(self.folder, read_object(self.folder / "config.json"))
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
@@ -109,7 +88,7 @@ class RecipeStart:
         """There is none."""
 
     @property
-    def says(self) -> dict[str, Any]:
+    def generation_defaults(self) -> dict[str, Any]:
         """Nothing yet."""
         return {}
 
@@ -135,6 +114,10 @@ class RecipeStart:
         return model
 
 
+Start = TrainedStart | RecipeStart
+"""What a fine-tuning begins with."""
+
+
 def open_start(settings: Finetuning) -> Start:
     """Return what a fine-tuning begins with. Raises `InputError` for what is neither model nor recipe."""
     name = settings.model
@@ -149,15 +132,10 @@ def open_start(settings: Finetuning) -> Start:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
-    return RecipeStart(recipe(name, [*length_override(settings), *format_overrides(settings.recipe)]),
-                       settings.training.seed)
-
-
-def length_override(settings: Finetuning) -> Iterator[str]:
-    """Yield the word that cuts a recipe's rows to those of the task, so that its model may have as few positions."""
-    wanted = settings.training.length
-    if wanted is not None and wanted < recipe(settings.model).training.length:
-        yield f"training.length={wanted}"
+    length, words = settings.training.length, list(format_overrides(settings.recipe))
+    if length is not None and length < recipe(name).training.length:  # so that its model may have as few positions
+        words = [f"training.length={length}", *words]
+    return RecipeStart(recipe(name, words), settings.training.seed)
 
 
 def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
@@ -224,11 +202,11 @@ def published_with_tokenizer(document: Mapping[str, Any], config: c.Transformer,
     return {**document, **more}
 
 
-def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ...] = (),
+def labels_of_head(other: Transformer, wanted: RequiredHead, learned: tuple[str, ...] = (),
                    where: str = "model") -> tuple[str, ...] | None:
     """Return the labels of a head of the wanted kind that a model has already; None where it has none.
 
-    `told`: the labels of the task that it was trained on, for a model whose config has no names.
+    `learned`: the labels of the task that it was trained on, for a model whose config has no names.
     """
     head = other.config.head
     if head is None or head.kind != wanted.kind:
@@ -237,24 +215,19 @@ def labels_of_head(other: Transformer, wanted: RequiredHead, told: tuple[str, ..
     if classes is None:
         return wanted.labels
     names = label_names(other.provenance.document, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
-    if not are_default_labels(names):
+    if names != tuple(f"LABEL_{number}" for number in range(len(names))):  # those of a config without names
         return names
-    if told and len(told) == classes:
-        return told
+    if learned and len(learned) == classes:
+        return learned
     return wanted.labels if len(wanted.labels) == classes else names
 
 
 def name_labels(model: Transformer, folder: Path) -> None:
-    """Give a model the names of its outputs that stand beside it in a folder, where they are as many."""
+    """Give a model the names of its outputs that its folder has, where there are as many."""
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
         document = with_labels(model.provenance.document, labels)
         model.provenance = replace(model.provenance, document=document)
-
-
-def are_default_labels(labels: tuple[str, ...]) -> bool:
-    """Say whether labels are only the numbers that a config has without names."""
-    return labels == tuple(f"LABEL_{number}" for number in range(len(labels)))
 
 
 def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:
@@ -277,20 +250,18 @@ def with_labels(document: Mapping[str, Any], labels: tuple[str, ...]) -> dict[st
 
 def published_task_config(wanted: RequiredHead, document: dict[str, Any], where: str) -> tuple[str,
                                                                                                c.Transformer] | None:
-    """Return the family's own class with such a head, and its tree; None where the family publishes none."""
+    """Return the family's own class with such a head, and its tree; None where the family publishes none.
+
+    Labels need a class that names them: BERT's next-sentence classifier, for one, does not.
+    """
     layout = LAYOUTS.get(str(document.get("model_type")))
     if layout is None:
         return None
     found = [name for name in classes_with(layout, document, wanted.kind, where)
-             if not wanted.labels or names_labels(layout, name)]
+             if not wanted.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys)]
     if not found:
         return None
     return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)
-
-
-def names_labels(layout: Layout, published: str) -> bool:
-    """Say whether a class has labels with names; BERT's next-sentence classifier, for one, has none."""
-    return any(key.foreign == "id2label" for key in layout.classes[published].keys)
 
 
 def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:
@@ -329,8 +300,8 @@ def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens |
             return c.FirstToken()
         case c.SpanHead():
             separator = tokenizer.sep_id
-            told = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
-            return c.BeforeSeparator(token=separator) if told and separator is not None else c.FirstToken()
+            separates = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
+            return c.BeforeSeparator(token=separator) if separates and separator is not None else c.FirstToken()
     return None
 
 

@@ -6,85 +6,146 @@ A run that was stopped is resumed; what is done already is not done again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from saucier.adaptation.rewrite import rewrite_and_report
-from saucier.adaptation.starting_weights import AddedTokens, initialize_from
+from saucier.adaptation.starting_weights import warm_start
 from saucier.checkpoints.hub import resolve_folder
-from saucier.devices import choose_device
+from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
+from saucier.config import parameters
+from saucier.cost.planning import make_plan, read_plan
+from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
+from saucier.devices import AutocastDtype, choose_device
 from saucier.errors import InputError
-from saucier.files import find_free_name, recover_all
-from saucier.folders.kinds import find_model_folder
+from saucier.files import find_free_name, recover_all, write_text
 from saucier.folders.load import load, set_token_spellings
-from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
-from saucier.jobs.pretraining.data import prepare_data
-from saucier.jobs.pretraining.initialization import initialize_sides, read_learned_objective
-from saucier.jobs.pretraining.stages import JobOptions, PretrainingJob, evaluate_run, train_model
-from saucier.jobs.run.console import RunConsole
-from saucier.jobs.run.folder import RunState, check_input, copy_input, open_run, with_copied_input
+from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
+from saucier.jobs.pretraining.data import PreparedData, prepare_data
+from saucier.jobs.pretraining.held_out import (
+    baseline_scores,
+    describe_measurements,
+    held_out_loss,
+    loss_by_frequency,
+    translation_scores,
+)
+from saucier.jobs.pretraining.initialization import load_start_modules, load_start_weights
+from saucier.jobs.pretraining.samples import (
+    format_samples,
+    held_out_documents,
+    held_out_pairs,
+    make_samples,
+)
+from saucier.jobs.run.console import Console
+from saucier.jobs.run.folder import (
+    PRETRAINING,
+    RunState,
+    copy_input,
+    copy_path,
+    essential_settings,
+    is_standard_input,
+    open_run,
+    with_copied_input,
+)
+from saucier.jobs.run.job import Job, start_job
 from saucier.jobs.run.language_pairs import written_token_ids
-from saucier.jobs.run.passport import Passport, read_passport, start_origin, start_passport
+from saucier.jobs.run.passport import (
+    Passport,
+    RerunComparison,
+    RunOutcome,
+    file_digest,
+    read_passport,
+    start_origin,
+)
 from saucier.jobs.writing.writer import special_token_options
+from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
-from saucier.opened import PASSPORT_FILE, RunFolder, find_run
-from saucier.parts.provenance import Origin
-from saucier.plain import first_difference
+from saucier.objectives.build import BuiltObjective
+from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
+from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.report.results import DataCounts, LanguageCounts, Results, RunCost, Sample
 from saucier.report.run_page import REPORT_FILE as REPORT
 from saucier.report.run_page import write_report
-from saucier.text.tokenizer.tokenizer import load_tokenizer
-from saucier.text.tokenizer.vocabulary import spell_new_tokens
+from saucier.text.reading.sources import find_sources
+from saucier.text.rows.batch import compute_padding_share
+from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
-from saucier.training.resume import holds_module, load_modules
+from saucier.training.resume import load_modules, load_weights_into
+from saucier.training.update import TrainingData
 
 
-def cook(recipe: Recipe, out: Path, wishes: JobOptions | None = None) -> RunFolder:
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a person wants in addition to the recipe."""
+
+    calibrate: bool = True
+    """Measure this machine first, so that the plan has a time."""
+    evaluate: bool = True
+    """Evaluate, sample and report after training."""
+    quiet: bool = False
+    """Say nothing; on a terminal a bar still shows how training goes."""
+    start: Path | None = None
+    """Begin with the weights and the tokenizer of this model or run."""
+
+
+@dataclass(slots=True)
+class PretrainingJob:
+    """A pretraining under way."""
+
+    run: Job
+    recipe: Recipe
+    folder: RunFolder
+    options: JobOptions
+    data: PreparedData = field(init=False)
+    objectives: tuple[BuiltObjective, ...] = field(init=False)
+    training_data: TrainingData = field(init=False)
+    model: Transformer = field(init=False)
+
+
+def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFolder:
     """Cook a recipe into a run folder, or go on where it stopped.
 
     Under torchrun every process calls this; the first one reads, writes and speaks.
     Raises `InputError` for a recipe or text that is wrong, and for a folder with another run; `WorkError` when training
     fails or is interrupted (after saving).
     """
-    wishes = wishes or JobOptions()
+    options = options or JobOptions()
     with join_processes() as processes:
-        run_console = RunConsole(silent=wishes.quiet or not processes.first)
-        refuse_tuning_from_scratch(recipe, out, wishes)
-        folder, standing = open_or_create_run(recipe, out, processes)
+        console = Console(silent=options.quiet or not processes.first)
+        if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
+            raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
+                             remedy="begin with a model, --from FOLDER, or leave tuning out")
+        folder, state = open_or_create_run(recipe, out, processes)
         recipe = folder.recipe()
-        run_console.heading(f"{recipe.name} → {folder.path}")
-        if standing == "finished":
-            run_console.say("this run is finished; give another folder with --out to cook it again", style="green")
+        console.heading(f"{recipe.name} → {folder.path}")
+        if state == "finished":
+            console.say("this run is finished; give another folder with --out to cook it again", style="green")
             if processes.first:
-                finish_report(folder)
+                if not (out / REPORT).is_file():  # it was killed after it was evaluated
+                    write_report(out)
+                recover_all(out)
             return folder
         seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
-        passport = start_passport(folder.path, recipe.name, seeds, wishes.start)
-        job = PretrainingJob(recipe, folder, run_console, processes, resume_start(wishes, passport, folder), passport)
-        run_console.heard = job.record_seconds
-        prepare_job(job)
+        run = start_job(out, PRETRAINING, console, processes, name=recipe.name, seeds=seeds, start=options.start)
+        job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
+        read_data(job)
+        build_objectives_and_model(job)
+        if processes.first:
+            with console.stage("plan"):
+                print_plan(job)
         trained = train_model(job)
-        if wishes.judge and processes.first:
-            evaluate_run(job, trained)
+        if options.evaluate and processes.first:
+            peak = peak_resident_memory()
+            best = open_best_checkpoint(job, trained)
+            results = evaluate_run(job, best, trained, peak)
+            finish_run(job, results.model_copy(update={"samples": sample_run(job, best)}), best.path)
         return folder
-
-
-def finish_report(folder: RunFolder) -> None:
-    """Do what is left of a run that was killed after it was evaluated: draw the report, and leave nothing half written.
-    """
-    if not (folder.path / REPORT).is_file():
-        write_report(folder.path)
-    recover_all(folder.path)
-
-
-def refuse_tuning_from_scratch(recipe: Recipe, out: Path, wishes: JobOptions) -> None:
-    """Raise `InputError` for a model that is to be tuned and has nothing learned yet."""
-    if recipe.tuning is not None and wishes.start is None and not (out / PASSPORT_FILE).is_file():
-        raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
-                         remedy="begin with a model, --from FOLDER, or leave tuning out")
 
 
 def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple[RunFolder, RunState]:
@@ -92,116 +153,200 @@ def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple
     with processes.first_goes_ahead():
         if not processes.first:
             return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
-        check_input(recipe, out)
+        for name in recipe.data.files:  # standard input with nothing in it is refused before a folder is made
+            if is_standard_input(name) and not copy_path(name, out).is_file():
+                find_sources([name])
         found = open_run(out, with_copied_input(recipe, out))
         copy_input(recipe, out)
         return found
 
 
-def resume_start(wishes: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
-    """Return wishes with the model that the run began with. Raises `InputError` where another one is wanted now."""
+def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
+    """Return the options with the model that the run began with. Raises `InputError` where another is wanted now."""
     then = passport.start
-    if wishes.start is not None and start_origin(wishes.start) != then:
+    if options.start is not None and start_origin(options.start) != then:
         raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),
                          remedy="give the same model with --from, or a new folder with --out")
-    return replace(wishes, start=None if then is None else Path(then))
+    return replace(options, start=None if then is None else Path(then))
 
 
-def prepare_job(job: PretrainingJob) -> None:
-    """Read the text and build the model; the first process writes, the others open what it wrote."""
-    with job.processes.first_goes_ahead():
-        job.prepared_data = prepare_data(job.recipe, job.folder, job.run_console, job.wishes.start)
-    job.passport = job.passport.model_copy(update={"data": job.prepared_data.digests})
-    job.lessons = build_run_objectives(job.recipe, job.prepared_data.tokenizer, job.prepared_data.collocations)
-    job.study = make_training_data(job.recipe, job.prepared_data.tokenizer, job.prepared_data.train, job.lessons)
+def read_data(job: PretrainingJob) -> None:
+    """Read the text, train the tokenizer, pack; the first process writes, the others open what it wrote."""
+    with job.run.processes.first_goes_ahead():
+        job.data = prepare_data(job.recipe, job.folder, job.run.console, job.options.start)
+    job.run.note(data=job.data.digests)
+
+
+def build_objectives_and_model(job: PretrainingJob) -> None:
+    """Build what is learned, the batches, and the model with its starting weights."""
+    tokenizer = job.data.tokenizer
+    job.objectives = build_run_objectives(job.recipe, tokenizer, job.data.collocations)
+    job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.objectives)
     job.model = build_job_model(job)
-    job.study.objective.bind(job.model)
-    if job.wishes.start is not None:
-        load_objective_modules(job, resolve_folder(job.wishes.start))
-
-
-def load_objective_modules(job: PretrainingJob, start: Path) -> None:
-    """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
-    """
-    folder = find_model_folder(start)
-    same = read_learned_objective(start) == job.recipe.objective.model_dump(mode="json")
-    fits = same and load_tokenizer(start).vocab_size == job.prepared_data.tokenizer.vocab_size
-    for name, module in job.study.objective.modules.items():
-        if fits and holds_module(folder, name):
-            load_modules({name: module}, folder)
-        else:
-            job.run_console.say(f"{name} begins anew")
-
-
-def load_start_weights(model: Transformer, start: Path, job: PretrainingJob) -> None:
-    """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
-    other = load(start, dtype="float32", device="cpu")
-    known, tokenizer = (one if model.config.source is None else one.target  # whose tokens have the shared table
-                        for one in (load_tokenizer(start), job.prepared_data.tokenizer))
-    found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, tokenizer)))
-    origin = Origin.of(start, model, (*found.new, *found.wider))
-    model.provenance = replace(model.provenance, origin=origin)
-    for what, names in (("begins anew", found.new), ("is left behind", found.left)):
-        if names:
-            job.run_console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
+    job.training_data.objective.bind(job.model)
+    if job.options.start is not None:
+        modules, start = job.training_data.objective.modules, resolve_folder(job.options.start)
+        load_start_modules(modules, start, job.recipe, tokenizer, job.run.console)
 
 
 def build_job_model(job: PretrainingJob) -> Transformer:
     """Build the model with random weights, or with those of the model to start from."""
-    config = job.recipe.model_for(job.prepared_data.tokenizer.vocab_size)
+    config = job.recipe.model_for(job.data.tokenizer.vocab_size)
     model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
-    set_token_spellings(model, job.prepared_data.tokenizer)
-    if job.wishes.start is not None:
-        load_start_weights(model, job.wishes.start, job)
+    set_token_spellings(model, job.data.tokenizer)
+    if job.options.start is not None:
+        load_start_weights(model, job.options.start, job.data.tokenizer, job.run.console)
     if job.recipe.warm_start is not None:
-        begun = initialize_sides(model, job.recipe.warm_start)
-        total = len(begun.taken) + len(begun.new)
-        job.run_console.say(f"{len(begun.taken)} of {total} tensors begin with loaded weights")
+        encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
+                            for folder in (job.recipe.warm_start.encoder, job.recipe.warm_start.decoder))
+        found = warm_start(model, encoder=encoder, decoder=decoder)
+        total = len(found.taken) + len(found.new)
+        job.run.console.say(f"{len(found.taken)} of {total} tensors begin with loaded weights")
     if job.recipe.tuning is not None:
         for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
-            job.run_console.say(line)
-    model.generation = special_token_options(written_token_ids(job.recipe, job.prepared_data.tokenizer))
+            job.run.console.say(line)
+    model.generation = dict(special_token_options(written_token_ids(job.recipe, job.data.tokenizer)))
     return model
 
 
-@dataclass(frozen=True, slots=True)
-class RerunComparison:
-    """A run and its repetition."""
-
-    first: Passport
-    second: Passport
-
-    @property
-    def equal(self) -> bool:
-        """Whether both ended with the same weights, bit by bit, and wrote the same samples."""
-        return self.first.outcome is not None and self.first.outcome == self.second.outcome
-
-    def reasons(self) -> Iterator[str]:
-        """Yield what was not the same from the start, and may be why the results differ."""
-        for name in ("data", "code", "environment", "seeds"):
-            found = first_difference(passport_field(self.first, name), passport_field(self.second, name))
-            if found is not None:
-                key, old, new = found
-                yield f"{name}: {key} was {old}, and is {new}"
-
-    def lines(self) -> Iterator[str]:
-        """Yield the outcome for a person."""
-        one, two = self.first.outcome, self.second.outcome
-        if one is None or two is None:
-            return
-        yield f"weights  {one.weights[:12]} and {two.weights[:12]}: {say_equal(one.weights == two.weights)}"
-        yield f"loss     {one.loss:.6f} and {two.loss:.6f}: {say_equal(one.loss == two.loss)}"
-        yield f"samples  {one.samples[:12]} and {two.samples[:12]}: {say_equal(one.samples == two.samples)}"
+def train_model(job: PretrainingJob) -> TrainingResult:
+    """Train; every process has its share of each batch."""
+    reset_peak_memory()
+    with job.run.console.stage("train"):
+        evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.objectives,
+                                  whole=False, processes=job.run.processes)
+        identity = essential_settings(job.recipe) | {"data": job.data.digests}
+        result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
+                       reporters=job.run.reporters(job.recipe.training), recipe=identity)
+        speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
+        device = next(job.model.parameters()).device.type
+        job.run.passport = job.run.passport.in_environment(dtype=result.dtype, device=device)
+        read = format_quantity(result.tokens_read)
+        job.run.console.say(f"{result.steps:,} steps, {read} tokens in {format_duration(result.seconds)}{speed}")
+    return result
 
 
-def passport_field(passport: Passport, name: str) -> object:
-    """Return one field of a passport as plain values."""
-    return passport.model_dump(mode="json")[name]
+def first_batches(recipe: Recipe, training_data: TrainingData, tokenizer: Tokenizer) -> Workload:
+    """Return some batches of a run, for its plan."""
+    count = min(count_trial_batches(recipe), training_data.batches.steps_per_epoch)
+    # the model follows from the vocabulary of the source
+    ids = asdict(written_token_ids(recipe, tokenizer)) | {"vocab": tokenizer.vocab_size}
+    begin = time.perf_counter()
+    batches = tuple(training_data.batches[step] for step in range(count))
+    return Workload(batches, ids, real=True, seconds=(time.perf_counter() - begin) / count)
 
 
-def say_equal(equal: bool) -> str:
-    """Say it."""
-    return "equal" if equal else "different"
+def print_plan(job: PretrainingJob) -> None:
+    """Say what the training will cost, once for a run; the report shows it next to what was measured."""
+    plan = read_plan(job.folder.path)
+    if plan is None:
+        limit = job.recipe.evaluation.tokens_while_training
+        trim_memory()
+        scored = min(job.data.counts.held_out.tokens, limit or job.data.counts.held_out.tokens)
+        work = first_batches(job.recipe, job.training_data, job.data.tokenizer)
+        plan = make_plan(job.recipe, workload=work, held_out_tokens=scored, vocab=job.data.tokenizer.vocab_size,
+                         program=resident_memory() - 4 * parameters(job.model.config),
+                         seconds=5.0 if job.options.calibrate else None)
+        plan.write(job.folder.path)
+    epochs = plan.steps / job.training_data.batches.steps_per_epoch
+    job.run.console.say(f"{parameters(job.model.config):,} parameters; "
+                        f"{plan.steps:,} steps, {format_quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
+    rows = job.training_data.batches.counts
+    lost = {name: rows.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
+    if any(lost.values()):
+        cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
+        job.run.console.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if "divided" in rows:
+        job.run.console.say(f"rows of whole documents: {compute_padding_share(rows):.1%} of their places are padding; "
+                            f"{rows['divided']:,} documents are longer than a row and divided")
+    if alone := rows.get("left_out", 0):
+        job.run.console.say(f"left out: {alone:,} rows of a single sentence")
+    if plan.seconds is not None and plan.peak_memory is not None:
+        job.run.console.say(f"about {format_duration(plan.seconds)} and {format_bytes(plan.peak_memory)} of memory")
+
+
+def open_best_checkpoint(job: PretrainingJob, trained: TrainingResult) -> OpenModel:
+    """Return the model with its best weights, ready to be measured."""
+    checkpoint = usable_checkpoint(job.folder.path)
+    load_weights_into(job.model, checkpoint)
+    load_modules(job.training_data.objective.modules, checkpoint)
+    return OpenModel(checkpoint, job.model.eval(), job.data.tokenizer, job.recipe, job.objectives,
+                     cast(AutocastDtype, trained.dtype))
+
+
+def evaluate_run(job: PretrainingJob, best: OpenModel, trained: TrainingResult, peak: int) -> Results:
+    """Measure the model on held-out text, next to simpler methods. `peak`: bytes that training took."""
+    data, vocab = job.data, job.data.tokenizer.vocab_size
+    with job.run.console.stage("evaluate"), torch.no_grad():
+        texts = (document.text for document in held_out_documents(data))
+        held_out, others = held_out_loss(best, data.held_out)
+        frequent = loss_by_frequency(job.recipe, data.tokenizer, (data.train, data.held_out), job.objectives)
+        results = Results(
+            step=TrainingState.read(best.path).step, steps=trained.steps, vocab=vocab,
+            checkpoint=str(best.path.relative_to(job.folder.path)),
+            held_out=held_out.model_copy(update={"by_frequency": frequent}),
+            data=count_training_data(job), cost=measure_cost(job, trained, peak),
+            scores=others + translation_scores(best, held_out_pairs(data)),
+            baselines=baseline_scores(job.recipe, data.train, data.held_out, texts, vocab))
+        for line in describe_measurements(results.held_out, results.baselines, results.scores):
+            job.run.console.say(line)
+    return results
+
+
+def sample_run(job: PretrainingJob, best: OpenModel) -> tuple[Sample, ...]:
+    """Let the model write, show the first sample, and write all of them."""
+    console = job.run.console
+    with console.stage("sample"), torch.no_grad():
+        samples = make_samples(best, job.data)
+        write_text(job.folder.samples, format_samples(samples))
+        for first in samples[:1]:
+            console.say(f"from {first.source}:" if first.source else "the first one:")
+            console.quote(f"{first.prompt}{first.text}" if not first.reference else f"{first.prompt}\n→ {first.text}")
+    return samples
+
+
+def count_training_data(job: PretrainingJob) -> DataCounts:
+    """Say what was read, with what the rows could not hold."""
+    counts, training, batches = job.data.counts, job.recipe.training, job.training_data.batches
+    rows = batches.counts
+
+    def count_language(one: LanguageCounts) -> LanguageCounts:
+        return one.model_copy(update={"seen": round(one.drawn * training.steps * training.batch * training.length)})
+
+    def count_direction(one: LanguageCounts) -> LanguageCounts:  # about: its pairs are taken to be of its mean length
+        pairs = one.drawn * rows["rows"] * training.steps / batches.steps_per_epoch
+        return one.model_copy(update={"seen": round(pairs * (one.train.tokens / max(1, one.train.documents)))})
+
+    dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
+    return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
+                                     "truncated_tokens": rows.get("tokens_cut", 0),
+                                     "divided_documents": rows.get("divided", 0),
+                                     "padding": compute_padding_share(rows),
+                                     "languages": tuple(map(count_language, counts.languages)),
+                                     "directions": tuple(map(count_direction, counts.directions))})
+
+
+def measure_cost(job: PretrainingJob, trained: TrainingResult, peak: int) -> RunCost:
+    """Say what the run took so far."""
+    each = tokens_per_step(job.recipe, first_batches(job.recipe, job.training_data, job.data.tokenizer))
+    return RunCost(seconds=sum(job.run.passport.seconds.values()), phases=job.run.passport.seconds, peak_memory=peak,
+                   training_flops=trained.steps * training_flops(job.recipe, job.data.tokenizer.vocab_size, each),
+                   tokens_per_second=trained.tokens_read / trained.seconds if trained.seconds else None)
+
+
+def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
+    """Seal the passport, write evaluation.json (which makes the run a finished one) and the report."""
+    weights = file_digest(weights_file(checkpoint))
+    outcome = RunOutcome(step=results.step, weights=weights, loss=results.held_out.loss,
+                         samples=file_digest(job.folder.samples))
+    job.run.close(outcome=outcome)
+    seconds = job.run.passport.seconds
+    spent = results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})
+    results.model_copy(update={"cost": spent}).write(job.folder.path)
+    with job.run.console.stage("report"):
+        job.run.console.say(str(write_report(job.folder.path)))
+        job.run.console.say(f"all in {format_duration(sum(seconds.values()))}; samples in {job.folder.samples}",
+                            style="dim")
 
 
 def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False, quiet: bool = False) -> RerunComparison:
@@ -216,17 +361,14 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False, quiet
                          remedy="finish it first: `saucier cook` on its folder")
     target = out or free_rerun_folder(path.resolve())
     start = Path(first.start) if first.start else None
-    cook(fix_environment_choices(recipe, first), target, JobOptions(calibrate=calibrate, quiet=quiet, start=start))
+    # what the first run chose by itself decides the last bits: the number format, and how many threads
+    torch.set_num_threads(int(first.environment.get("threads", torch.get_num_threads())))
+    training = recipe.training.model_copy(update={"dtype": first.environment.get("dtype", recipe.training.dtype)})
+    cook(recipe.model_copy(update={"training": training}), target,
+         JobOptions(calibrate=calibrate, quiet=quiet, start=start))
     return RerunComparison(first, read_passport(target))
 
 
 def free_rerun_folder(path: Path) -> Path:
     """Return `RUN-again`, or the first of `RUN-again-2`, ... that holds no finished run."""
     return find_free_name(path.with_name(f"{path.name}-again"), lambda found: RunFolder(found).is_finished)
-
-
-def fix_environment_choices(recipe: Recipe, first: Passport) -> Recipe:
-    """Choose what the first run chose by itself: the number format, and as many threads, which decide the last bits."""
-    torch.set_num_threads(int(first.environment.get("threads", torch.get_num_threads())))
-    training = recipe.training.model_copy(update={"dtype": first.environment.get("dtype", recipe.training.dtype)})
-    return recipe.model_copy(update={"training": training})

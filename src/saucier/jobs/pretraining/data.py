@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.jobs.pretraining.initialization import warm_start_tokenizer
-from saucier.jobs.run.console import RunConsole
+from saucier.jobs.pretraining.initialization import add_target_tokens
+from saucier.jobs.run.console import Console
 from saucier.jobs.run.language_pairs import check_language_tokens, count_directions, with_language_tokens
 from saucier.jobs.run.passport import Digest, file_digest
 from saucier.objectives import config as c
@@ -41,7 +41,7 @@ COLLOCATIONS_FILE = "collocations.json"
 
 
 def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer, store: object,
-                         run_console: RunConsole) -> Collocations | None:
+                         console: Console) -> Collocations | None:
     """Count the n-grams that the recipe's objective hides whole, or read what this run has; None where it needs none.
 
     Raises `InputError` where none is frequent enough, and where the tokenizer does not show words.
@@ -50,13 +50,15 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
     if how is None or not isinstance(store, TokenStore):
         return None
     path = folder.path / COLLOCATIONS_FILE
-    with run_console.stage("n-grams"):
+    with console.stage("n-grams"):
         if not path.is_file():
-            write_collocations(path, count_collocations(how, tokenizer, store), tokenizer)
+            counted = count_collocations(how, tokenizer, store).kept
+            write_json(path, {"n_grams": [{"text": tokenizer.decode(one.ids), "ids": list(one.ids), "words": one.words,
+                                           "count": one.count, "pmi": round(one.measure, 4)} for one in counted]})
         found = read_collocations(path)
         lengths = [one.words for one in found.kept]
         each = ", ".join(f"{lengths.count(words):,} of {words} words" for words in sorted(set(lengths)))
-        run_console.say(f"{len(lengths):,} that keep company: {each}")
+        console.say(f"{len(lengths):,} that keep company: {each}")
     return found
 
 
@@ -79,12 +81,6 @@ def count_collocations(how: c.PMIMasking, tokenizer: Tokenizer, store: TokenStor
     return Collocations(found)
 
 
-def write_collocations(path: Path, found: Collocations, tokenizer: Tokenizer) -> None:
-    """Write them as JSON, with their text for those who look."""
-    write_json(path, {"n_grams": [{"text": tokenizer.decode(one.ids), "ids": list(one.ids), "words": one.words,
-                                   "count": one.count, "pmi": round(one.measure, 4)} for one in found.kept]})
-
-
 def read_collocations(path: Path) -> Collocations:
     """Read them back. Raises `InputError` for a file that is missing or broken."""
     try:
@@ -98,10 +94,10 @@ def read_collocations(path: Path) -> Collocations:
 Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
 SHOWN_TOKENS = 5
-"""New tokens that are told to a person."""
+"""New tokens that are shown to a person."""
 DROPPED_REASONS = {"empty": "empty", "duplicates": "seen before", "shared": "with a text that is held out",
                    "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
-"""What reading counts beside the documents that it gives out, and how it is said."""
+"""What reading counts in addition to the documents that it gives out, and how it is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,34 +138,29 @@ def open_store(recipe: Recipe, path: Path) -> Store:
             return TokenStore(path)
 
 
-def prepare_data(recipe: Recipe, folder: RunFolder, run_console: RunConsole, start: Path | None = None) -> PreparedData:
+def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Path | None = None) -> PreparedData:
     """Read, train the tokenizer and pack; what a run has already is taken from its folder.
 
     `start` is a model or run to begin with; its tokenizer is used.
     Raises `InputError` for text that cannot be read, or that is too little for the recipe.
     """
-    with run_console.stage("read"):
+    with console.stage("read"):
         corpus = open_corpus(recipe)
-        run_console.say(f"{describe_source(recipe)}; held out: {corpus.how}")
-    with run_console.stage("tokenizer"):
-        tokenizer = load_or_train_tokenizer(recipe, folder, corpus, run_console, start)
-    with run_console.stage("pack"):
+        console.say(f"{describe_source(recipe)}; held out: {corpus.how}")
+    with console.stage("tokenizer"):
+        tokenizer = load_or_train_tokenizer(recipe, folder, corpus, console, start)
+    with console.stage("pack"):
         train, held_out, data = write_or_open_stores(recipe, folder, corpus, tokenizer)
-        counts, digests = read_data_file(data, str(folder.data_file))
+        try:
+            counts = DataCounts.model_validate(data.get("counts"))
+            digests = TypeAdapter(dict[str, str]).validate_python(data.get("digests"))
+        except ValidationError as error:
+            raise InputError("does not say what was read", where=str(folder.data_file),
+                             remedy="remove the folder store; it is made again from the text") from error
         for line in describe_data(counts, recipe):
-            run_console.say(line)
-    found = prepare_collocations(recipe, folder, tokenizer, train, run_console)
+            console.say(line)
+    found = prepare_collocations(recipe, folder, tokenizer, train, console)
     return PreparedData(corpus, tokenizer, train, held_out, counts, digests, found)
-
-
-def read_data_file(data: dict[str, Any], where: str) -> tuple[DataCounts, dict[str, str]]:
-    """Read what `packed` wrote of the text: counts and digests. Raises `InputError` for a damaged file."""
-    try:
-        return (DataCounts.model_validate(data.get("counts")),
-                TypeAdapter(dict[str, str]).validate_python(data.get("digests")))
-    except ValidationError as error:
-        raise InputError("does not say what was read", where=where,
-                         remedy="remove the folder store; it is made again from the text") from error
 
 
 def describe_source(recipe: Recipe) -> str:
@@ -177,12 +168,12 @@ def describe_source(recipe: Recipe) -> str:
     files = recipe.data.files
     if not files:
         return f"Python's own {'functions and ' if list_languages(recipe.data) else ''}documentation"
-    told = list_file_names(files)
+    named = list_file_names(files)
     made = recipe.data.synthetic if isinstance(recipe.data, PairData) else None
     if made is None:
-        return told
+        return named
     times = "" if made.real == 1 else f", {made.real} times"
-    return f"{told}{times}, beside synthetic pairs of {list_file_names(made.files)}"
+    return f"{named}{times}, beside synthetic pairs of {list_file_names(made.files)}"
 
 
 def list_file_names(files: Iterable[str]) -> str:
@@ -191,7 +182,7 @@ def list_file_names(files: Iterable[str]) -> str:
     return ", ".join(names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"])
 
 
-def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, run_console: RunConsole,
+def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, console: Console,
                             start: Path | None) -> Tokenizer:
     """Train the tokenizer, or load the one that this run has, or begins with.
 
@@ -203,9 +194,9 @@ def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, r
         tokenizer, words = make_tokenizer(recipe, corpus, start)
         check_language_tokens(tokenizer, corpus)
         tokenizer.save(folder.tokenizer)
-    run_console.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens{words}")
+    console.say(f"{recipe.tokenizer.kind}, {tokenizer.vocab_size:,} tokens{words}")
     if recipe.target_tokenizer is not None:
-        run_console.say(f"of targets: {recipe.target_tokenizer.kind}, {tokenizer.target.vocab_size:,} tokens")
+        console.say(f"of targets: {recipe.target_tokenizer.kind}, {tokenizer.target.vocab_size:,} tokens")
     known = recipe.model_for(tokenizer.vocab_size).input_embed.vocab
     if known < tokenizer.vocab_size:
         raise InputError(f"the text needs {tokenizer.vocab_size} tokens, and the model has vectors for {known}",
@@ -217,7 +208,9 @@ def load_or_train_tokenizer(recipe: Recipe, folder: RunFolder, corpus: Corpus, r
 def make_tokenizer(recipe: Recipe, corpus: Corpus, start: Path | None) -> tuple[Tokenizer, str]:
     """Return the tokenizer of a run that begins, with that of targets, and words that say whose it is."""
     if recipe.warm_start is not None:
-        return warm_start_tokenizer(recipe.warm_start), ", as the model has it"
+        first, other = load_tokenizer(recipe.warm_start.tokenizer), recipe.warm_start.target_tokenizer
+        return add_target_tokens(first) if other is None else \
+            first.with_target(add_target_tokens(load_tokenizer(other))), ", as the model has it"
     if recipe.target_tokenizer is not None and isinstance(corpus, PairCorpus):
         known = None if start is None else load_tokenizer(start)
         source = make_side_tokenizer(recipe.tokenizer, known, corpus.sources)
@@ -290,17 +283,13 @@ def write_token_store(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[
 
 def count_data(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus, *, tokenizer: Tokenizer) -> DataCounts:
     """Say what was read and what became of it."""
-    read = [one.train.counts.as_dict() for one in corpora_of(corpus)]
+    corpora = tuple(corpus.members.values()) if isinstance(corpus, LanguageCorpus) else (corpus,)
+    read = [one.train.counts.as_dict() for one in corpora]
     dropped = {words: sum(int(str(one[name])) for one in read) for name, words in DROPPED_REASONS.items()}
     return DataCounts(source=describe_source(recipe), train=count_store(train), held_out=count_store(held_out),
                       dropped={words: count for words, count in dropped.items() if count},
                       languages=count_languages(recipe, train, held_out),
                       directions=count_directions(recipe, train, held_out, tokenizer))
-
-
-def corpora_of(corpus: Corpus) -> tuple[TextCorpus | PairCorpus, ...]:
-    """Return what a corpus is read as: itself, or its languages."""
-    return tuple(corpus.members.values()) if isinstance(corpus, LanguageCorpus) else (corpus,)
 
 
 def iterate_held_out(corpus: Corpus) -> Iterable[Any]:
@@ -310,20 +299,15 @@ def iterate_held_out(corpus: Corpus) -> Iterable[Any]:
 
 def count_store(store: Store) -> TextCounts:
     """Count one part of the text."""
-    parts = token_stores_of(store)
-    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
-                      bytes=sum(part.bytes for part in parts))
-
-
-def token_stores_of(store: Store) -> tuple[TokenStore, ...]:
-    """Return the stores of tokens that a store is made of."""
     match store:
         case PairStore(source=source, target=target):
-            return source, target
+            parts: tuple[TokenStore, ...] = (source, target)
         case LanguageStore(members=members):
-            return tuple(members.values())
+            parts = tuple(members.values())
         case TokenStore():
-            return (store,)
+            parts = (store,)
+    return TextCounts(documents=len(store), tokens=sum(len(part.tokens) for part in parts),
+                      bytes=sum(part.bytes for part in parts))
 
 
 def count_languages(recipe: Recipe, train: Store, held_out: Store) -> tuple[LanguageCounts, ...]:

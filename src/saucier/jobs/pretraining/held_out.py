@@ -1,37 +1,64 @@
 """Measuring a model on held-out text: loss and bits per byte next to simpler methods, BLEU and chrF, and what they
-mean.
+mean; at the end of a run, or again, on its own held-out text or on any other files.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saucier.devices import AutocastDtype, autocast
+from saucier.adaptation.starting_weights import rebuild_model
+from saucier.checkpoints.hub import resolve_folder
+from saucier.config.model import set_memory_length
+from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choose_device
+from saucier.errors import InputError, suggest_name
+from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import MaskPredict
-from saucier.jobs.pretraining.batching import RowCutter, make_evaluator
-from saucier.jobs.pretraining.data import Store
+from saucier.jobs.pretraining.batching import RowCutter, build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.data import (
+    Store,
+    iterate_held_out,
+    load_collocations,
+    open_corpus,
+    open_store,
+    write_token_store,
+)
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
 from saucier.jobs.writing.batches import map_in_batches
 from saucier.jobs.writing.writer import Writer
-from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, Batch
-from saucier.objectives.build import BuiltObjective
-from saucier.objectives.config import Causal, ConditionalMasked, ObjectiveConfig, SequenceToSequence
+from saucier.objectives.build import BuiltObjective, join_objectives
+from saucier.objectives.config import (
+    Causal,
+    ConditionalMasked,
+    ObjectiveConfig,
+    SequenceToSequence,
+    ShuffledRows,
+    list_single_objectives,
+)
+from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
-from saucier.tasks.language_baselines import Baseline, measure_baselines
+from saucier.tasks.language_baselines import KINDS, Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
-from saucier.text.reading.documents import Pair
-from saucier.text.rows.store import PairStore, TokenStore
+from saucier.text.config import LanguageData, PairData, TextData
+from saucier.text.reading.corpus import add_reverse_pair
+from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
+from saucier.text.rows.store import PairStore, TokenStore, write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
+from saucier.training.resume import load_modules
 
 
 def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
@@ -43,19 +70,15 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
     perplexed = perplexity(held_out.loss, 1)
     yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
     if held_out.by_frequency is not None:
-        yield compare_with_frequencies(held_out.loss, held_out.by_frequency)
+        frequent, own = held_out.by_frequency, held_out.loss
+        known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+        yield f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
     for score in scores:
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
 
 
-def compare_with_frequencies(own: float, frequent: float) -> str:
-    """Say what the model knows beyond the frequencies of its targets."""
-    known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
-    return f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
-
-
 def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
-    """Yield bits per byte beside simpler methods."""
+    """Yield bits per byte next to simpler methods."""
     others = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
     yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
     if baselines:
@@ -64,38 +87,33 @@ def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterato
 
 
 MOST_TARGETS = 200_000
-"""Training targets of each lesson that are counted at most."""
+"""Training targets of each objective that are counted at most."""
 UNSEEN_COUNT = 0.5
 """Added to every count, so that a token which was never a target is not impossible."""
 
 
 def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store, Store],
-                      lessons: Sequence[BuiltObjective]) -> float | None:
+                      objectives: Sequence[BuiltObjective]) -> float | None:
     """Return nats a held-out target, under the shares of the targets in the training text.
 
     `stores`: the training text and the held-out one. None where the recipe wants no such comparison, where an n-gram
-    model makes a better one (causal), and where no tokens are told first of all (replaced tokens).
+    model makes a better one (causal), and where the first target is no token (replaced tokens).
     """
-    told = all(one.objective.parts[0] == "tokens" and not isinstance(one.config, Causal) for one in lessons)
-    if not told or "unigram" not in recipe.evaluation.baselines:
+    of_tokens = all(one.objective.parts[0] == "tokens" and not isinstance(one.config, Causal) for one in objectives)
+    if not of_tokens or "unigram" not in recipe.evaluation.baselines:
         return None
     train, held_out = stores
     nats, targets = 0.0, 0
-    for lesson in lessons:
-        surprise = -np.log(target_frequencies(one_training_epoch(RowCutter(recipe, tokenizer, lesson), train),
-                                              tokenizer.target.vocab_size))
-        evaluator = make_evaluator(recipe, tokenizer, held_out, (lesson,), whole=True, processes=Processes())
-        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one lesson"
+    for built in objectives:
+        batches = RowCutter(recipe, tokenizer, built).cut_training(train)
+        epoch = (built.corruption(batches[step], seed=recipe.training.seed, step=step)
+                 for step in range(batches.steps_per_epoch))
+        surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
+        evaluator = make_evaluator(recipe, tokenizer, held_out, (built,), whole=True, processes=Processes())
+        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one objective"
         for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)
-
-
-def one_training_epoch(cutter: RowCutter, store: Store) -> Iterator[Batch]:
-    """Yield the training batches of one epoch, corrupted as training does."""
-    batches = cutter.cut_training(store)
-    for step in range(batches.steps_per_epoch):
-        yield cutter.built.corruption(batches[step], seed=cutter.seed, step=step)
 
 
 def target_frequencies(batches: Iterable[Batch], vocab: int) -> NDArray[np.float64]:
@@ -126,29 +144,28 @@ def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator
             yield from leaf_evaluators(part)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedModel:
-    """A model to be measured, and all that belongs to it."""
-
-    recipe: Recipe
-    model: Transformer
-    tokenizer: Tokenizer
-    dtype: AutocastDtype
-    lessons: tuple[BuiltObjective, ...]
-    """What it has learned, with the objective's own modules as they were trained."""
+def load_objectives(opened: OpenModel) -> OpenModel:
+    """Return a model of a run with what it has learned; modules of the objectives' own have their trained weights."""
+    recipe, folder = opened.own_recipe, RunFolder(run_folder_of(opened.path))
+    objectives = build_run_objectives(recipe, opened.tokenizer, load_collocations(recipe, folder))
+    _, objective = join_objectives(objectives, recipe.training.seed)
+    objective.bind(opened.model)
+    load_modules(objective.modules, find_model_folder(resolve_folder(opened.path)))
+    return replace(opened, objectives=objectives)
 
 
-def held_out_loss(found: EvaluatedModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
-    """Score all held-out targets once; return also what was learned beside the tokens."""
-    evaluate = make_evaluator(found.recipe, found.tokenizer, store, found.lessons, whole=True, processes=Processes())
-    with autocast(found.dtype, next(found.model.parameters()).device):
+def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
+    """Score all held-out targets once; return also what was learned in addition to the tokens."""
+    evaluate = make_evaluator(found.own_recipe, found.tokenizer, store, found.objectives, whole=True,
+                              processes=Processes())
+    with autocast(found.dtype, found.device):
         scores = evaluate(found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
-    likelihood = scores_whole_texts(found.recipe.objective)
+    likelihood = scores_whole_texts(found.own_recipe.objective)
     tokens = int(scores["targets"])
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
                        bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
-    figures = {name: words for lesson in found.lessons for name, words in lesson.objective.figures.items()}
+    figures = {name: words for built in found.objectives for name, words in built.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
 
@@ -167,20 +184,24 @@ def baseline_scores(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
     return measure_baselines(train, held_out, texts, vocab=vocab, kinds=recipe.evaluation.baselines)
 
 
-def translation_scores(found: EvaluatedModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
+def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
     """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
 
-    Where languages are told, each direction is scored by itself, with its target language; their mean stands first.
+    Where the languages are known, each direction is scored by itself, with its target language; their mean comes first.
     """
-    if not isinstance(found.recipe.objective, SequenceToSequence | ConditionalMasked):
+    if not isinstance(found.own_recipe.objective, SequenceToSequence | ConditionalMasked):
         return ()
-    chosen = group_by_direction(pairs, found.recipe.evaluation.limit)
-    scores = [score for decoding in list_decodings(found.recipe) for way in chosen
+    chosen = group_by_direction(pairs, found.own_recipe.evaluation.limit)
+    scores = [score for decoding in list_decodings(found.own_recipe) for way in chosen
               for score in score_direction(found, chosen[way], decoding)]
-    return tuple([*mean_scores(scores), *scores] if len(chosen) > 1 else scores)
+    if len(chosen) < 2:
+        return tuple(scores)
+    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
+    return (*(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
+              for name, values in kinds.items()), *scores)
 
 
-def score_direction(found: EvaluatedModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
     """Translate the sources of pairs of one direction, and score what is written."""
     references, way = [pair.target for pair in pairs], pairs[0].way
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
@@ -189,13 +210,6 @@ def score_direction(found: EvaluatedModel, pairs: Sequence[Pair], decoding: Deco
                            note=about + score.signature)
                      for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
     return first, second
-
-
-def mean_scores(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """Return the mean of each score over the directions."""
-    kinds = {name: [one.value for one in scores if one.name.startswith(f"{name} ")] for name in ("BLEU", "chrF")}
-    return tuple(Score(name=name, value=sum(values) / len(values), note=f"mean of {len(values)} directions")
-                 for name, values in kinds.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,26 +228,130 @@ def list_decodings(recipe: Recipe) -> tuple[Decoding, ...]:
     """Return the ways in which translations are scored; samples are written in the last of them."""
     evaluation = recipe.evaluation
     if isinstance(recipe.objective, ConditionalMasked):
-        return tuple(with_iterations(count, evaluation.length_candidates) for count in evaluation.iterations)
+        lengths = evaluation.length_candidates
+        return tuple(Decoding({"strategy": MaskPredict(iterations=count, length_candidates=lengths)},
+                              f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
+                     for count in evaluation.iterations)
     beams = evaluation.beams
     return (Decoding({"num_beams": beams, "length_penalty": evaluation.length_penalty, "early_stopping": beams > 1},
                      f"beam {beams}"),)
 
 
-def with_iterations(count: int, lengths: int) -> Decoding:
-    """Return Mask-Predict with so many iterations."""
-    strategy = MaskPredict(iterations=count, length_candidates=lengths)
-    return Decoding({"strategy": strategy}, f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
-
-
-def translate_texts(found: EvaluatedModel, sources: Sequence[str], decoding: Decoding | None = None,
+def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding | None = None,
                     languages: tuple[str, str] | None = None) -> list[str]:
     """Translate texts, sorted by length so that little is padded; they come back in their order.
 
     Raises `InputError` for languages that the tokenizer has not.
     """
-    evaluation, decoding = found.recipe.evaluation, decoding or list_decodings(found.recipe)[-1]
-    way = None if languages is None else read_direction(found, *languages)
-    writer = Writer(found.model, found.tokenizer, longest=found.recipe.training.length,
-                    learned=found.recipe.objective, direction=way)
-    return map_in_batches(sources, evaluation.batch, lambda some: writer.translate(some, decoding.options))
+    recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
+    writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options
+    return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """What a person wants to know."""
+
+    run: Path
+    files: tuple[str, ...] = ()
+    """None: the run's own held-out text."""
+    baselines: bool = False
+    beams: int | None = None
+    limit: int | None = None
+    dtype: str = "auto"
+    stride: int | None = None
+    """Rows that overlap, each this number of tokens after the last."""
+    rows: int | None = None
+    """Rows in one forward pass."""
+    memory: int | None = None
+    """Tokens that a model with a memory remembers; None: as many as in training."""
+    base: str | None = None
+    """Of an adapter, instead of the one that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What was measured."""
+
+    held_out: HeldOut
+    baselines: tuple[Baseline, ...]
+    scores: tuple[Score, ...]
+    seconds: float
+    """What the held-out loss took."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Targets scored in a second."""
+        return self.held_out.tokens / self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"held_out": self.held_out.model_dump(mode="json"),
+                "baselines": [one.model_dump(mode="json") for one in self.baselines],
+                "scores": [one.model_dump(mode="json") for one in self.scores],
+                "tokens_per_second": round(self.tokens_per_second, 1)}
+
+
+def evaluate_again(question: EvaluationRequest) -> Evaluation:
+    """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
+    opened = open_model(question.run, dtype="float32", base=question.base)
+    recipe, model = override_recipe(opened.own_recipe, question), opened.model
+    if question.memory is not None:
+        model = rebuild_model(model, set_memory_length(model.config, question.memory))
+        recipe = recipe.model_copy(update={"blueprint": model.config})
+    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype)))
+    folder = RunFolder(run_folder_of(question.run))
+    with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
+        compared = question.baselines and folder.train_store.is_dir()
+        texts = (item.text for item in items if isinstance(item, Document))
+        pairs = (item for item in items if isinstance(item, Pair))
+        begin = time.perf_counter()
+        held_out, others = held_out_loss(found, store)
+        seconds = time.perf_counter() - begin
+        return Evaluation(
+            held_out=held_out, seconds=seconds,
+            baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
+            if compared else (),
+            scores=others + translation_scores(found, pairs))
+
+
+def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
+    """Return the recipe with what the person wants otherwise."""
+    wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
+    wanted |= {"stride": question.stride, "batch": question.rows}
+    if question.stride is not None and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
+                                               for one in list_single_objectives(recipe.objective)):
+        raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
+                         remedy="leave it out; a model with a memory takes --memory")
+    changed = {name: value for name, value in wanted.items() if value is not None}
+    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+
+
+def read_dtype(asked: str) -> AutocastDtype:
+    """Return the number format of the multiplications. Raises `InputError` for an unknown name."""
+    match asked:
+        case "auto" | "float32" | "bfloat16":
+            return choose_autocast_dtype(asked, choose_device("auto"))[0]
+    raise InputError(f"unknown dtype {asked!r}", where="--dtype",
+                     remedy=suggest_name(asked, ["auto", "float32", "bfloat16"]))
+
+
+@contextmanager
+def open_evaluation_data(recipe: Recipe, files: tuple[str, ...], tokenizer: Tokenizer,
+                         folder: RunFolder) -> Iterator[tuple[Store, Iterable[Document | Pair]]]:
+    """Give a store to score and what it was made from; one made of other files lives as long as the context."""
+    if not files:
+        yield open_store(recipe, folder.held_out_store), iterate_held_out(open_corpus(recipe))
+        return
+    with TemporaryDirectory() as temporary:
+        match recipe.data:
+            case PairData(source=source, target=target, languages=languages) as data:
+                read = read_pairs(files, source=source, target=target, told=languages is not None)
+                pairs = [way for pair in read for way in add_reverse_pair(pair, data)]
+                yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
+            case TextData(column=column, document=unit):
+                documents = list(read_documents(files, column=column, unit=unit))
+                yield write_token_store(recipe, tokenizer, documents, Path(temporary) / "store"), documents
+            case LanguageData():
+                raise InputError("of which language are these files? The run knows several", where=files[0],
+                                 remedy="leave them out: the run's own held-out text is measured")

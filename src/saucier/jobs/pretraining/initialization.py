@@ -6,14 +6,16 @@ Either one model is trained further on other text, or an encoder-decoder is init
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tokenizers import processors
+from torch import nn
 
 from saucier import config as c
-from saucier.adaptation.starting_weights import WarmStartReport, warm_start
+from saucier.adaptation.starting_weights import AddedTokens, initialize_from
 from saucier.adaptation.tuning import RATES
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
@@ -22,15 +24,18 @@ from saucier.families.encoder_decoder import joined
 from saucier.files import read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
+from saucier.jobs.run.console import Console
 from saucier.lens.subject import find_subject
 from saucier.model import Transformer
-from saucier.opened import RunFolder, run_folder_of
+from saucier.opened import RunFolder, room, run_folder_of
+from saucier.parts.provenance import Origin
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import build_recipe, learned_length
-from saucier.recipes.recipe import WarmStart
+from saucier.recipes.catalogue import build_recipe
 from saucier.recipes.source import Source, apply_overrides
 from saucier.text.tokenizer.language_tokens import frames_with_language
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer, load_tokenizer
+from saucier.text.tokenizer.vocabulary import spell_new_tokens
+from saucier.training.resume import holds_module, load_modules
 
 LENGTH = 256
 """Tokens in a row, where the model can take more."""
@@ -52,7 +57,7 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     What is learned follows from the body: hidden tokens for an encoder (replaced ones, where it has a head for them),
     the next token for a decoder, dropped spans for an encoder-decoder whose tokenizer has sentinels, BART's noises for
     another; `objective.kind=...` says otherwise. A model between two vocabularies, or of several languages that has
-    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of so many blocks reads
+    nothing to hide text with (M2M-100), learns pairs. With `source_layers` a new encoder of that number of blocks reads
     sources of another language before the model does, and pairs are learned in two stages; `tokenizer.kind=...` gives
     it a vocabulary of its own, learned from the sources.
     Raises `InputError` for a folder without a model or a tokenizer, and for a model that speaks no tokens.
@@ -63,15 +68,18 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
     learned, data = (TWO_STAGES, {"kind": "pairs"}) if source_layers is not None \
         else choose_objective_and_data(model, tokenizer, folder)
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
-    length = min(LENGTH, learned_length(model) or LENGTH)
-    values: dict[str, Any] = {"name": name_continued_run(start), "about": f"Goes on from {start.name}",
+    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
+    values: dict[str, Any] = {"name": f"{words or 'model'}-continued", "about": f"Goes on from {start.name}",
                               "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
-                              "objective": learned, "training": continued_training(overrides) | {"length": length}}
+                              "objective": learned,
+                              "training": continued_training(overrides) | {"length": room(model, LENGTH)}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge_vocabulary(source.values)
     if source_layers is not None and source.values["tokenizer"].get("kind") != "ready":
-        separate_source_vocabulary(source.values, tokenizer)
+        source.values["target_tokenizer"] = ready_tokenizer_settings(tokenizer.target)
+        embed = source.values["model"]["source"]["embed"]  # the new encoder has the vocabulary that the recipe says
+        embed["vocab"] = source.values["tokenizer"].get("vocab", embed["vocab"])
     return build_recipe(source)
 
 
@@ -80,12 +88,6 @@ def continued_training(overrides: Sequence[str]) -> dict[str, Any]:
     kind = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
     optimizer = TRAINING["optimizer"]
     return TRAINING | {"optimizer": optimizer | {"learning_rate": RATES.get(kind, optimizer["learning_rate"])}}
-
-
-def name_continued_run(start: Path) -> str:
-    """Name the run after the model."""
-    words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
-    return f"{words or 'model'}-continued"
 
 
 def language_model_config(folder: Path) -> c.Transformer:
@@ -144,22 +146,15 @@ def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, An
 
 
 def keep_learned_settings(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
-    """Return the objective with the settings that the model's own run has for it, where it stands in a run."""
+    """Return the objective with the settings that the model's own run has for it, where it is in a run."""
     own = read_learned_objective(start)
     return own if own is not None and own["kind"] == chosen["kind"] else chosen
 
 
 def read_learned_objective(start: Path) -> dict[str, Any] | None:
-    """Return the objective of the run that a model stands in; None: it stands in none."""
+    """Return the objective of the run that a model is in; None: it is in none."""
     run = RunFolder(run_folder_of(start))
     return run.recipe().objective.model_dump(mode="json") if run.is_run else None
-
-
-def separate_source_vocabulary(values: dict[str, Any], tokenizer: Tokenizer) -> None:
-    """Give the new encoder the vocabulary that the recipe says, and the targets that of the model."""
-    values["target_tokenizer"] = ready_tokenizer_settings(tokenizer.target)
-    embed = values["model"]["source"]["embed"]
-    embed["vocab"] = values["tokenizer"].get("vocab", embed["vocab"])
 
 
 def enlarge_vocabulary(values: dict[str, Any]) -> None:
@@ -197,7 +192,6 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
-    length = min(WARM_START_LENGTH, learned_length(model) or WARM_START_LENGTH)
     warm = {"tokenizer": absolute_or_hub_id(given[0]), "encoder": absolute_or_hub_id(encoder),
             "decoder": absolute_or_hub_id(decoder),
             "target_tokenizer": absolute_or_hub_id(given[-1]) if tokenizer.has_own_target else None}
@@ -205,7 +199,7 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
         **tokenizer_settings(tokenizer), "objective": {"kind": "sequence_to_sequence"},
-        "training": WARM_START_TRAINING | {"length": length}}
+        "training": WARM_START_TRAINING | {"length": room(model, WARM_START_LENGTH)}}
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return build_recipe(source)
@@ -227,18 +221,11 @@ def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
     return first.with_target(add_target_tokens(last))
 
 
-def warm_start_tokenizer(start: WarmStart) -> Tokenizer:
-    """Load the tokenizer of a warm start, with that of targets beside it where it is another one."""
-    first = load_tokenizer(start.tokenizer)
-    return add_target_tokens(first) if start.target_tokenizer is None else \
-        first.with_target(add_target_tokens(load_tokenizer(start.target_tokenizer)))
-
-
 def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Give a tokenizer what targets need: a token that begins one, and one that ends it.
 
-    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token behind it. The end token
-    stands at padding, too, where there is no token for it.
+    BERT's [CLS] and [SEP] are these; a frame that ends no text (GPT-2) gets the end token after it. The end token
+    is that of padding, too, where there is no token for it.
     """
     for role, instead in (("bos", "cls"), ("eos", "sep"), ("pad", "eos")):
         if role not in tokenizer.names and instead in tokenizer.names:
@@ -254,8 +241,28 @@ def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def initialize_sides(model: Transformer, start: WarmStart) -> WarmStartReport:
-    """Give both sides of a model their weights. Raises `InputError` for weights that do not fit."""
-    encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
-                        for folder in (start.encoder, start.decoder))
-    return warm_start(model, encoder=encoder, decoder=decoder)
+def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:
+    """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
+    other = load(start, dtype="float32", device="cpu")
+    known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
+                     for one in (load_tokenizer(start), tokenizer))
+    found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, wanted)))
+    origin = Origin.of(start, model, (*found.new, *found.wider))
+    model.provenance = replace(model.provenance, origin=origin)
+    for what, names in (("begins anew", found.new), ("is left behind", found.left)):
+        if names:
+            console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
+
+
+def load_start_modules(modules: Mapping[str, nn.Module], start: Path, recipe: Recipe, tokenizer: Tokenizer,
+                       console: Console) -> None:
+    """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
+    """
+    folder = find_model_folder(start)
+    same = read_learned_objective(start) == recipe.objective.model_dump(mode="json")
+    fits = same and load_tokenizer(start).vocab_size == tokenizer.vocab_size
+    for name, module in modules.items():
+        if fits and holds_module(folder, name):
+            load_modules({name: module}, folder)
+        else:
+            console.say(f"{name} begins anew")

@@ -10,13 +10,11 @@ import numpy as np
 import torch
 
 from saucier.devices import move_batch
-from saucier.files import write_text
 from saucier.generation.generate import generate
 from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
-from saucier.jobs.pretraining.held_out import EvaluatedModel, translate_texts
+from saucier.jobs.pretraining.held_out import translate_texts
 from saucier.jobs.run.language_pairs import group_by_direction
 from saucier.jobs.writing.writer import Writer, special_token_options
-from saucier.model import Transformer
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
     Bidirectional,
@@ -34,10 +32,10 @@ from saucier.objectives.config import (
 from saucier.objectives.permutation import read_memory
 from saucier.objectives.prediction import AuxiliaryLoss, Prediction, select_model_inputs
 from saucier.objectives.replaced_tokens import ReplacedTokens
+from saucier.opened import OpenModel
 from saucier.report.results import Sample
 from saucier.text.config import list_languages
-from saucier.text.languages import LanguageCorpus
-from saucier.text.languages import set_language as told_language
+from saucier.text.languages import LanguageCorpus, set_language
 from saucier.text.reading.corpus import PairCorpus
 from saucier.text.reading.documents import Document, Pair
 from saucier.text.rows.batch import PairRows
@@ -52,80 +50,69 @@ LONGEST_TOKEN = 20
 """Characters of a text that are looked at for each token that is wanted."""
 
 
-def make_samples(found: EvaluatedModel, prepared_data: PreparedData) -> tuple[Sample, ...]:
+def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
     """Let the model show what it has learned."""
-    wanted = found.recipe.sampling.samples
-    match found.lessons[0].config:
+    wanted = found.own_recipe.sampling.samples
+    match found.objectives[0].config:
         case Causal():
-            return tuple(sample_continuations(found, sample_prompts(found, prepared_data)))
+            return tuple(sample_continuations(found, sample_prompts(found, data)))
         case Bidirectional():
-            return tuple(sample_next_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_next_tokens(found, spread_documents(data, wanted)))
         case SequenceToSequence() | ConditionalMasked():
-            return tuple(sample_translations(found,
-                                             alternate_directions(group_by_direction(held_out_pairs(prepared_data),
-                                                                                     wanted), wanted)))
+            groups = group_by_direction(held_out_pairs(data), wanted).values()  # pairs of each in turns
+            turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
+            return tuple(sample_translations(found, list(islice(turns, wanted))))
         case Permutation():
-            return tuple(sample_permuted_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_permuted_tokens(found, spread_documents(data, wanted)))
         case TranslationMasked() | MaskedSides():
-            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(prepared_data), wanted))))
+            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(data), wanted))))
         case Replaced(learns=EveryToken() | ChosenTokens()):
-            return tuple(sample_replaced_tokens(found, spread_documents(prepared_data, wanted)))
-        case Masked() | Replaced() if not is_encoder_decoder(found.model):
-            return tuple(sample_masked_tokens(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_replaced_tokens(found, spread_documents(data, wanted)))
+        case Masked() | Replaced() if not found.is_encoder_decoder:
+            return tuple(sample_masked_tokens(found, spread_documents(data, wanted)))
         case _:
-            return tuple(sample_denoised_texts(found, spread_documents(prepared_data, wanted)))
+            return tuple(sample_denoised_texts(found, spread_documents(data, wanted)))
 
 
-def is_encoder_decoder(model: Transformer) -> bool:
-    """Say whether an encoder reads, and a decoder writes."""
-    return model.config.encoder is not None and model.config.decoder is not None
-
-
-def held_out_pairs(prepared_data: PreparedData) -> Iterator[Pair]:
+def held_out_pairs(data: PreparedData) -> Iterator[Pair]:
     """Yield the held-out pairs; none where the text is no pairs."""
-    return iter(prepared_data.corpus.held_out) if isinstance(prepared_data.corpus, PairCorpus) else iter(())
+    return iter(data.corpus.held_out) if isinstance(data.corpus, PairCorpus) else iter(())
 
 
-def held_out_documents(prepared_data: PreparedData) -> Iterator[Document]:
+def held_out_documents(data: PreparedData) -> Iterator[Document]:
     """Yield the held-out documents; none where the text is pairs."""
-    return iter(()) if isinstance(prepared_data.corpus, PairCorpus) else iter(iterate_held_out(prepared_data.corpus))
+    return iter(()) if isinstance(data.corpus, PairCorpus) else iter(iterate_held_out(data.corpus))
 
 
-def spread_documents(prepared_data: PreparedData, count: int) -> list[Document]:
+def spread_documents(data: PreparedData, count: int) -> list[Document]:
     """Return held-out documents, evenly spread over all of them, so that the samples differ."""
-    if isinstance(prepared_data.corpus, LanguageCorpus):
-        return list(islice(prepared_data.corpus.documents("held_out"), count))
-    every = max(1, len(prepared_data.held_out) // max(1, count))
-    whole = (document for document in held_out_documents(prepared_data) if document.part == 0)
+    if isinstance(data.corpus, LanguageCorpus):
+        return list(islice(data.corpus.documents("held_out"), count))
+    every = max(1, len(data.held_out) // max(1, count))
+    whole = (document for document in held_out_documents(data) if document.part == 0)
     return list(islice(whole, every // 2, None, every))[:count]
 
 
-def sample_prompts(found: EvaluatedModel, prepared_data: PreparedData) -> list[tuple[str, str]]:
+def sample_prompts(found: OpenModel, data: PreparedData) -> list[tuple[str, str]]:
     """Return (prompt, where it comes from)."""
-    sampling = found.recipe.sampling
+    sampling = found.own_recipe.sampling
     if sampling.prompts:
         return [(prompt, "the recipe") for prompt in sampling.prompts]
-    documents = spread_documents(prepared_data, sampling.samples)
+    documents = spread_documents(data, sampling.samples)
     tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
     return [(tokenizer.decode(encode_first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
             for document in documents]
 
 
-def sample_continuations(found: EvaluatedModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
+def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
     """Write on from each prompt."""
-    writer = Writer(found.model, found.tokenizer, found.recipe.training.length, found.recipe.objective)
+    writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
     for number, (prompt, source) in enumerate(prompts):
-        text = writer.continue_text(prompt, found.recipe.sampling, seed=found.recipe.sampling.seed + number)
+        text = writer.continue_text(prompt, sampling, seed=sampling.seed + number)
         yield Sample(prompt=prompt, text=text, source=source)
 
 
-def alternate_directions(groups: dict[str, list[Pair]], count: int) -> list[Pair]:
-    """Take pairs of each direction in turns."""
-    turns = (pair for together in zip_longest(*groups.values()) for pair in together if pair is not None)
-    return list(islice(turns, count))
-
-
-def sample_translations(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
     """Translate held-out sources."""
     written: dict[Pair, str] = {}
     for some in group_by_direction(iter(pairs), None).values():
@@ -137,43 +124,43 @@ def sample_translations(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sa
                      source=f"{pair.way}, {where}" if pair.way else where)
 
 
-def sample_masked_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
-    """Hide words of held-out texts as in training, and let the model fill them in."""
-    tokenizer, length = found.tokenizer, found.recipe.training.length - 2
+def frame_texts(found: OpenModel, documents: list[Document], more: int = 0) -> Iterator[tuple[int, str, list[int]]]:
+    """Yield the number, the file and the first ids of texts, inside [CLS] and [SEP] where there are such tokens."""
+    tokenizer, length = found.tokenizer, found.own_recipe.training.length - 2 + more
+    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
     for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length))
+        ids = encode_first_tokens(document.text, tokenizer, length)
+        yield number, Path(document.source).name, [*begin, *ids, *end]
+
+
+def sample_masked_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
+    """Hide words of held-out texts as in training, and let the model fill them in."""
+    for number, source, ids in frame_texts(found, documents):
         batch = corrupt_text(found, ids, number)
-        hidden = batch["labels"][0] >= 0
         batch.pop("draws", None)
-        with torch.no_grad():
-            logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
-        filled = batch["input_ids"][0].clone()
-        filled[hidden] = logits[0, hidden].argmax(-1)
-        given = tokenizer.decode(batch["input_ids"][0].tolist(), skip_special_tokens=False)
-        yield Sample(prompt=given, text=tokenizer.decode(filled.tolist()), source=Path(document.source).name,
-                     reference=tokenizer.decode(ids))
+        yield fill_masked_row(found, batch, source)
 
 
-def sample_next_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the model tell each token of held-out texts from those before it; the first ones it is given."""
     tokenizer = found.tokenizer
     for document in documents:
-        ids = encode_first_tokens(document.text, tokenizer, found.recipe.training.length)
+        ids = encode_first_tokens(document.text, tokenizer, found.own_recipe.training.length)
         with torch.no_grad():
-            told = found.model(torch.tensor([ids], device=next(found.model.parameters()).device)).logits[0].argmax(-1)
-        written = [[ids[0], *told[:-1].tolist()], ids]
+            best = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
+        written = [[ids[0], *best[:-1].tolist()], ids]
         text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
         yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
                      source=Path(document.source).name, reference=true)
 
 
-def describe_auxiliary_predictions(found: EvaluatedModel) -> tuple[AuxiliaryLoss, ...]:
-    """Return what is learned beside the tokens."""
-    objective = found.lessons[0].objective
+def describe_auxiliary_predictions(found: OpenModel) -> tuple[AuxiliaryLoss, ...]:
+    """Return what is learned in addition to the tokens."""
+    objective = found.objectives[0].objective
     return objective.auxiliary if isinstance(objective, Prediction) else ()
 
 
-def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sample]:
+def sample_masked_pairs(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
     """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
     """
     tokenizer = found.tokenizer
@@ -181,48 +168,40 @@ def sample_masked_pairs(found: EvaluatedModel, pairs: list[Pair]) -> Iterator[Sa
         source, target = (np.array([tokenizer.encode(text)], dtype=np.int64) for text in (pair.source, pair.target))
         here = np.array([number])
         rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
-        batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
-        yield fill_masked_row(found, move_batch(batch, next(found.model.parameters()).device), pair.where)
+        batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
+        yield fill_masked_row(found, move_batch(batch, found.device), pair.where)
 
 
-def fill_masked_row(found: EvaluatedModel, batch: Batch, source: str) -> Sample:
+def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
     """Let the model fill in the first row of a batch."""
     labels, tokenizer = batch.pop("labels")[0], found.tokenizer
     with torch.no_grad():
         logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
-    given, labels, best = (one[:count_real_tokens(batch)]
+    count = int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
+    given, labels, best = (one[:count]
                            for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
     true, written = (torch.where(labels >= 0, one, given).tolist() for one in (labels, best))
     return Sample(prompt=tokenizer.decode(given.tolist(), skip_special_tokens=False), text=tokenizer.decode(written),
                   source=Path(source).name, reference=tokenizer.decode(true))
 
 
-def count_real_tokens(batch: Batch) -> int:
-    """Count the tokens of the first row."""
-    return int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
-
-
-def sample_replaced_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_replaced_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
-    tokenizer, objective = found.tokenizer, found.lessons[0].objective
+    tokenizer, objective = found.tokenizer, found.objectives[0].objective
     assert isinstance(objective, ReplacedTokens), "as the config says"
-    for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer,
-                                                              found.recipe.training.length - 2))
+    for number, source, ids in frame_texts(found, documents):
         with torch.no_grad():
             filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
             flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
         yield Sample(prompt=decode_with_marks(tokenizer, filled.ids[0].tolist(), filled.replaced[0].tolist()),
-                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()),
-                     source=Path(document.source).name, reference=tokenizer.decode(ids))
+                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()), source=source,
+                     reference=tokenizer.decode(ids))
 
 
-def sample_permuted_tokens(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_permuted_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
-    tokenizer, corruption = found.tokenizer, found.lessons[0].corruption
-    length = found.recipe.training.length - 2
-    for number, document in enumerate(documents):
-        ids = add_frame_tokens(tokenizer, encode_first_tokens(document.text, tokenizer, length + corruption.overlap))
+    tokenizer = found.tokenizer
+    for number, source, ids in frame_texts(found, documents, found.objectives[0].corruption.overlap):
         with torch.no_grad():
             batch = corrupt_text(found, ids, number)
             batch = read_memory(found.model, batch) if "earlier" in batch else batch
@@ -233,7 +212,7 @@ def sample_permuted_tokens(found: EvaluatedModel, documents: list[Document]) -> 
         true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
         here[places] = best[known]
         yield Sample(prompt=decode_with_marks(tokenizer, true, marks, "[...]"),
-                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=Path(document.source).name,
+                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=source,
                      reference=decode_with_marks(tokenizer, true, marks))
 
 
@@ -244,23 +223,24 @@ def decode_with_marks(tokenizer: Tokenizer, ids: list[int], marks: list[bool], i
     return " ".join((instead or f"[{text}]") if is_marked else text for is_marked, text in texts if text)
 
 
-def sample_denoised_texts(found: EvaluatedModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
     """Damage held-out texts as in training, and let the model write what it has learned to write of them."""
     tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
-    length = found.lessons[0].corruption.row_length(found.recipe.training.length)
+    length = found.objectives[0].corruption.row_length(found.own_recipe.training.length)
     for number, document in enumerate(documents):
-        tokens, starts = encode_first_sentences(document.text, tokenizer, length)
+        (tokens, starts), = encode_sentences([document.text[: LONGEST_TOKEN * length]], tokenizer)
+        tokens, starts = tokens[:length], [start for start in starts if start < length]
         batch = corrupt_text(found, tokens, number, starts)
         whole = batch.get("decoder_input_ids") is not None
         labels, given = batch["labels"][0], batch["input_ids"]
         learned = (labels >= 0).nonzero()[:, 0]
-        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may stand in one row
-        behind = 0 if whole else given.shape[1]
-        room = found.recipe.training.length - max(1, behind)
-        most = min(found.recipe.sampling.tokens, 2 * len(learned), room)
-        begun = {} if behind else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
+        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may be in one row
+        given_before = 0 if whole else given.shape[1]
+        room = found.own_recipe.training.length - max(1, given_before)
+        most = min(found.own_recipe.sampling.tokens, 2 * len(learned), room)
+        start = {} if given_before else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
         written = generate(found.model, given, max_new_tokens=max(1, most),
-                           **special_token_options(ids) | begun)[0, behind:]
+                           **special_token_options(ids) | start)[0, given_before:]
         yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
                      text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
                      reference=decode_spans(tokenizer, labels[learned].tolist()))
@@ -271,28 +251,16 @@ def encode_first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int
     return tokenizer.encode(text[: LONGEST_TOKEN * count], add_special_tokens=False)[:count]
 
 
-def encode_first_sentences(text: str, tokenizer: Tokenizer, count: int) -> tuple[list[int], list[int]]:
-    """Return the first ids of a text, encoded sentence by sentence, and where sentences start."""
-    (ids, starts), = encode_sentences([text[: LONGEST_TOKEN * count]], tokenizer)
-    return ids[:count], [start for start in starts if start < count]
-
-
-def add_frame_tokens(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
-    """Put [CLS] and [SEP] around a text, where there are such tokens."""
-    begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
-    return [*begin, *ids, *end]
-
-
-def corrupt_text(found: EvaluatedModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
+def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Sequence[int] = ()) -> Batch:
     """Make a batch of one text as in training; `sentences` is where they start."""
     tokens, here = np.array([ids], dtype=np.int64), np.array([number])
     rows = make_text_rows(tokens, np.array([len(ids)]), row=here, item=here,
                           sentence_starts=np.isin(np.arange(len(ids)), sentences)[None])
-    languages = list_languages(found.recipe.data)
-    if languages and found.lessons[0].config.needs_language_ids(found.model.config):
-        rows = told_language(rows, number % len(languages))
-    batch = found.lessons[0].corruption(rows, seed=found.recipe.sampling.seed, step=STEP)
-    return move_batch(batch, next(found.model.parameters()).device)
+    languages = list_languages(found.own_recipe.data)
+    if languages and found.objectives[0].config.needs_language_ids(found.model.config):
+        rows = set_language(rows, number % len(languages))
+    batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
+    return move_batch(batch, found.device)
 
 
 def decode_spans(tokenizer: Tokenizer, ids: list[int]) -> str:
@@ -310,8 +278,3 @@ def format_samples(samples: tuple[Sample, ...]) -> str:
         parts += [f"[true]    {sample.reference}"] if sample.reference else []
         parts.append("")
     return "\n".join(parts)
-
-
-def write_samples(path: Path, samples: tuple[Sample, ...]) -> None:
-    """Write samples.txt."""
-    write_text(path, format_samples(samples))

@@ -80,16 +80,16 @@ def build_prompt(task: PromptTask, prompted_model: PromptedModel, question: Ques
 
 
 def join_prompt(task: PromptTask, question: Question, shots: Sequence[Question]) -> str:
-    """Write instruction, examples and prompt behind each other."""
+    """Write instruction, examples and prompt, one after the other."""
     first = [task.instruction] if task.instruction else []
     return task.separator.join([*first, *(one.solved for one in shots), question.prompt])
 
 
 def count_excess_tokens(task: PromptTask, prompted_model: PromptedModel, question: Question, text: str) -> int:
-    """Count the tokens that a text, and in a decoder the answer behind it, have over what the model takes."""
+    """Count the tokens that a text, and in a decoder the answer after it, have over what the model takes."""
     if prompted_model.room is None:
         return 0
-    if prompted_model.is_encoder_decoder:
+    if prompted_model.opened.is_encoder_decoder:
         return len(prompted_model.encode(text)) - prompted_model.room
     match task.by:
         case Writing(tokens=tokens):
@@ -125,13 +125,13 @@ def normalize_likelihoods(normalization: Normalization, found: AnswerLikelihoods
 def generate_answer(prompted_model: PromptedModel, text: str, tokens: int, stop: Sequence[str]) -> str:
     """Let the model write the likeliest text, up to the first of the stop strings."""
     ids = prompted_model.tensor([prompted_model.encode(text)])
-    own = prompted_model.tokenizer.target
+    own = prompted_model.opened.tokenizer.target
     special: dict[str, Any] = {name: value for name, value in (
         ("eos_token_id", own.eos_id), ("pad_token_id", own.pad_id)) if value is not None}
-    found = generate(prompted_model.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
+    found = generate(prompted_model.opened.model, ids, torch.ones_like(ids), max_new_tokens=tokens,
                      stop_strings=list(stop) or None, tokenizer=own, do_sample=False,
-                     **{**special, **prompted_model.model.provenance.generation})
-    answer = own.decode(found[0, 1 if prompted_model.is_encoder_decoder else ids.shape[1]:].tolist())
+                     **{**special, **prompted_model.opened.model.provenance.generation})
+    answer = own.decode(found[0, 1 if prompted_model.opened.is_encoder_decoder else ids.shape[1]:].tolist())
     for one in stop:
         answer = answer.split(one, 1)[0]
     return answer.strip()
@@ -146,7 +146,7 @@ class PromptPlan:
 
     shots: tuple[int, ...] = (0,)
     draws: int = 1
-    """Times that the examples are drawn anew; zero-shot is asked once."""
+    """Times that the examples are drawn again; zero-shot is asked once."""
     limit: int | None = None
     """Questions that are asked; None: all."""
     seed: int = 0
@@ -340,6 +340,12 @@ def prompt_baselines(task: PromptTask, questions: Sequence[Question], train: Seq
     return Score("chance", chance, chance, chance, len(golds), "rows"), majority
 
 
+def describe_cuts(one: ShotScores) -> str:
+    """Say what did not fit."""
+    lost = ((one.dropped, "examples did not fit"), (one.cut, "questions were cut"))
+    return ", ".join(f"{count:,} {what}" for count, what in lost if count)
+
+
 def render_prompting(found: PromptOutcome) -> RenderableType:
     """Lay an outcome out for a person."""
     rows = [(f"{one.shots}-shot {result.name}", format_score(result.value), format_interval(result.low, result.high),
@@ -350,9 +356,3 @@ def render_prompting(found: PromptOutcome) -> RenderableType:
              for result in found.baselines]
     table = figures_table(("", "score", "95 % interval", "draws", "± draws", ""), rows)
     return Group(Text(f"{found.task}: {found.questions:,} questions, {found.model}", style="dim"), Text(), table)
-
-
-def describe_cuts(one: ShotScores) -> str:
-    """Say what did not fit."""
-    parts = [f"{one.dropped:,} examples did not fit"] if one.dropped else []
-    return ", ".join([*parts, *([f"{one.cut:,} questions were cut"] if one.cut else [])])

@@ -15,14 +15,12 @@ from torch import Tensor
 from saucier import config as c
 from saucier.diagnosis.scope import cache_reason
 from saucier.errors import InputError
-from saucier.files import is_folder
-from saucier.folders.load import check_tokenizer_fits, load
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.options import resolve_options
-from saucier.generation.prompt import find_max_positions, find_start_token
+from saucier.generation.prompt import find_start_token
 from saucier.model import Transformer
-from saucier.opened import load_model_tokenizer, run_folder_of
-from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.opened import OpenModel, open_model, room
+from saucier.tasks.written.task import pad_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +33,31 @@ class AnswerLikelihoods:
 
 @dataclass(frozen=True, slots=True)
 class PromptedModel:
-    """A model that can be asked, and its tokenizer."""
+    """A model that can be asked."""
 
-    model: Transformer
-    tokenizer: Tokenizer
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        """Whether an encoder reads the prompt, and a decoder the answer."""
-        return self.model.config.encoder is not None and self.model.config.decoder is not None
+    opened: OpenModel
 
     @property
     def begin(self) -> list[int]:
         """What a decoder's text begins with: the begin token, or else the end token, as in training."""
-        first = self.tokenizer.bos_id if self.tokenizer.bos_id is not None else self.tokenizer.eos_id
-        return [] if first is None else [first]
+        known = self.opened.tokenizer.bos_id, self.opened.tokenizer.eos_id
+        return [one for one in known if one is not None][:1]
 
     @property
     def room(self) -> int | None:
         """How many tokens of a prompt (and, of a decoder, its answer) the model has positions for."""
-        known = [self.tokenizer.handling.max_length, find_max_positions(self.model.config)]
-        return min([one for one in known if one is not None], default=None)
+        return room(self.opened.model.config, None, self.opened.tokenizer.handling.max_length, side="written")
 
     def encode(self, text: str) -> list[int]:
         """Give the ids of a prompt."""
-        return self.tokenizer.encode(text) if self.is_encoder_decoder else \
-            self.begin + self.tokenizer.encode(text, add_special_tokens=False)
+        return self.opened.tokenizer.encode(text) if self.opened.is_encoder_decoder else \
+            self.begin + self.opened.tokenizer.encode(text, add_special_tokens=False)
 
     def likelihoods(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
-        """Give the log-probability of each answer behind the prompt, whose text it follows directly."""
+        """Give the log-probability of each answer after the prompt, whose text it follows directly."""
         with torch.inference_mode():
-            return self._of_pairs(prompt, answers) if self.is_encoder_decoder else self._of_texts(prompt, answers)
+            found = self._of_pairs if self.opened.is_encoder_decoder else self._of_texts
+            return found(prompt, answers)
 
     def _of_texts(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
         whole = [self.encode(prompt + answer) for answer in answers]
@@ -76,35 +68,33 @@ class PromptedModel:
                              remedy="write something before it; this tokenizer has no token that begins a text")
         labels = [one[start:] for one in whole]
         first = self.tensor([whole[0][:start]])
-        if cache_reason(self.model.config) is not None:
-            rows, _ = self.padded(whole)
-            return sum_log_probabilities(self.model(rows).logits[:, start - 1:-1], labels)
+        if cache_reason(self.opened.model.config) is not None:
+            return sum_log_probabilities(self.opened.model(self.padded(whole)[0]).logits[:, start - 1:-1], labels)
         longest = max(map(len, labels))
-        cache = self.model.new_cache(1, start + longest)
-        before = self.model(first, cache=cache, last_only=True).logits[:, -1:].expand(len(labels), -1, -1)
+        cache = self.opened.model.new_cache(1, start + longest)
+        before = self.opened.model(first, cache=cache, last_only=True).logits[:, -1:].expand(len(labels), -1, -1)
         if longest == 1:
             return sum_log_probabilities(before, labels)
         cache.reorder(torch.zeros(len(labels), dtype=torch.long, device=first.device))
-        rows, _ = self.padded([one[:-1] or one for one in labels])
-        return sum_log_probabilities(torch.cat([before, self.model(rows, cache=cache).logits], dim=1), labels)
+        further = self.opened.model(self.padded([one[:-1] or one for one in labels])[0], cache=cache).logits
+        return sum_log_probabilities(torch.cat([before, further], dim=1), labels)
 
     def _of_pairs(self, prompt: str, answers: Sequence[str]) -> AnswerLikelihoods:
-        labels = [self.tokenizer.target.encode(answer.strip()) for answer in answers]
-        begin = find_start_token(self.model.config, resolve_options({}, self.model.provenance.generation))
+        labels = [self.opened.tokenizer.target.encode(answer.strip()) for answer in answers]
+        begin = find_start_token(self.opened.model.config, resolve_options({}, self.opened.model.provenance.generation))
         rows, mask = self.padded([[begin, *one[:-1]] for one in labels])
         source = self.tensor([self.encode(prompt)]).expand(len(rows), -1)
-        return sum_log_probabilities(self.model(source, decoder_input_ids=rows, decoder_attention_mask=mask).logits,
-                                     labels)
+        output = self.opened.model(source, decoder_input_ids=rows, decoder_attention_mask=mask)
+        return sum_log_probabilities(output.logits, labels)
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Lay rows out with padding after them, which no earlier place sees. Shapes: -> ids, mask [C, L]."""
+        ids, mask = pad_rows(rows, self.opened.tokenizer.target.pad_id or 0, left=False)
+        return ids.to(self.opened.device), mask.to(self.opened.device)
 
     def tensor(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Put ids where the model is."""
-        return torch.tensor(rows, device=self.model.embed.tokens.weight.device)
-
-    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Lay rows out with padding behind, which no earlier place sees. Shapes: -> ids, mask [C, L]."""
-        filler, longest = self.tokenizer.target.pad_id or 0, max(map(len, rows))
-        ids = self.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
-        return ids, self.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        return torch.tensor(rows, device=self.opened.device)
 
 
 def count_shared_prefix(rows: Sequence[Sequence[int]]) -> int:
@@ -144,11 +134,9 @@ def open_prompted_model(path: str, dtype: str = "auto", base: str | None = None)
 
     Errors: `InputError` for a model that writes no text, and a folder without tokenizer.
     """
-    model = load(path, dtype="fastest" if dtype == "auto" else dtype, base=base)
-    refuse_unpromptable(model)
-    tokenizer = load_model_tokenizer(run_folder_of(Path(path)) if is_folder(path) else path, base)
-    check_tokenizer_fits(model, tokenizer, path)
-    return PromptedModel(model, tokenizer)
+    opened = open_model(Path(path), dtype=dtype, base=base)
+    refuse_unpromptable(opened.model)
+    return PromptedModel(opened)
 
 
 def read_shots(text: str) -> tuple[int, ...]:

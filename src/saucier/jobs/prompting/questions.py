@@ -113,7 +113,7 @@ class PromptTask(Config):
 
 
 def read_task(path: Path) -> PromptTask:
-    """Read a task from a YAML file; its data files stand beside it.
+    """Read a task from a YAML file; its data files are next to it.
 
     Errors: `InputError` with the line of every key that is wrong.
     """
@@ -125,12 +125,8 @@ def read_task(path: Path) -> PromptTask:
         raise InputError("cannot be read as text", where=str(path), remedy="give a YAML file") from error
     source = read_yaml(text, str(path))
     found = validate_config(source, PromptTask)
-    return found.model_copy(update=resolve_data_files(found, path.parent))
-
-
-def resolve_data_files(task: PromptTask, folder: Path) -> dict[str, Any]:
-    """Return the task's files as seen from its own folder."""
-    return {name: str(folder / value) for name in ("evaluate", "train") if (value := getattr(task, name)) is not None}
+    return found.model_copy(update={name: str(path.parent / value) for name in ("evaluate", "train")
+                                    if (value := getattr(found, name)) is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class Question:
     id: str
     prompt: str
     answers: tuple[str, ...]
-    """What may stand behind the prompt: every choice; the right answer alone where there are no choices."""
+    """What may come after the prompt: every choice; the right answer alone where there are no choices."""
     right: int
     """Which of them is right."""
     gold: str

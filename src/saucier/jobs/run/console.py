@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console as Screen
+from rich.console import RenderableType
 from rich.text import Text
 
 PIPE_WIDTH = 160
@@ -19,10 +20,10 @@ PIPE_WIDTH = 160
 
 def print_table(what: RenderableType) -> None:
     """Print something for a person."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPE_WIDTH)
-    console.print(what, soft_wrap=False)
+    screen = Screen(highlight=False)
+    if not screen.is_terminal:
+        screen = Screen(highlight=False, width=PIPE_WIDTH)
+    screen.print(what, soft_wrap=False)
 
 
 def print_json(value: Any) -> None:
@@ -32,23 +33,23 @@ def print_json(value: Any) -> None:
 
 QUOTE_BAR = "│ "
 STAGE_WIDTH = 12
-"""Columns of the stage's name; everything else stands to the right of it."""
+"""Columns of the stage's name; everything else is to the right of it."""
 
 
-def standard_output() -> Console:
+def standard_output() -> Screen:
     """Return standard output; in a pipe lines are never folded."""
-    console = Console(highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, width=10_000)
+    screen = Screen(highlight=False, soft_wrap=False)
+    return screen if screen.is_terminal else Screen(highlight=False, width=10_000)
 
 
 @dataclass(slots=True)
-class RunConsole:
+class Console:
     """Speaks, and keeps the time of each stage. A silent one says nothing (the other processes of a group)."""
 
     silent: bool = False
-    heard: Callable[[str, float], None] = lambda stage, seconds: None
-    """Told of every stage that ended, with its seconds."""
-    console: Console = field(default_factory=standard_output)
+    on_stage_end: Callable[[str, float], None] = lambda stage, seconds: None
+    """Called with every stage that ended, and its seconds."""
+    screen: Screen = field(default_factory=standard_output)
     waiting: str = ""
     """The stage whose name was not printed yet."""
 
@@ -60,7 +61,7 @@ class RunConsole:
             yield
         finally:
             self.waiting = ""
-            self.heard(name, time.perf_counter() - begin)
+            self.on_stage_end(name, time.perf_counter() - begin)
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line; the first of a stage carries its name."""
@@ -73,7 +74,7 @@ class RunConsole:
 
     def quote(self, text: str) -> None:
         """Print a text that a model wrote, line by line, with a bar before it."""
-        width = max(20, self.console.width - STAGE_WIDTH - len(QUOTE_BAR))
+        width = max(20, self.screen.width - STAGE_WIDTH - len(QUOTE_BAR))
         for line in text.strip("\n").splitlines():
             for part in textwrap.wrap(line, width, drop_whitespace=False) or [""]:
                 self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + Text(part, style="italic"))
@@ -86,4 +87,4 @@ class RunConsole:
     def put(self, text: Text) -> None:
         """Print, unless silent."""
         if not self.silent:
-            self.console.print(text)
+            self.screen.print(text)

@@ -6,95 +6,145 @@ Standard input can be read once only: a run keeps a copy of it, so that it can b
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import yaml
 
 from saucier.errors import InputError
-from saucier.files import find_free_name, is_taken, write_atomically, write_text
+from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
+from saucier.lens.subject import DESCRIPTIVE
 from saucier.opened import PASSPORT_FILE, RunFolder
-from saucier.plain import first_difference
-from saucier.recipes import Recipe
+from saucier.plain import Difference, first_difference
+from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
 from saucier.text.reading.sources import find_sources
 
-DESCRIPTIVE_SECTIONS = ("name", "about", "paper", "year", "book", "claims")
-"""Sections of a recipe that only tell a person about it."""
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
 HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
 """Keys of `training` that do not, either."""
-RECIPE_HEADER = "# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats " \
-    "it.\n"
-
+Wanted = TypeVar("Wanted", bound="JobSettings")
 RunState = Literal["new", "resumed", "finished"]
 
 
-def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, RunState]:
-    """Begin a run in a new or empty folder, or go on with the same one.
+class JobSettings(Protocol):
+    """What a job is to do."""
 
-    Raises `InputError` for a folder with another run, or with anything else in it.
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, as they are in its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind(Generic[Wanted]):
+    """What is in the folders of one kind of job, and what tells two jobs of it apart."""
+
+    settings: str
+    """The file of the settings; with it a job has begun."""
+    last: str
+    """The file that is written last; with it a job is finished."""
+    header: str
+    """The first line of the settings, for a person."""
+    read: Callable[[Path], Wanted]
+    """Reads the settings."""
+    essential: Callable[[Wanted, bool], dict[str, Any]]
+    """Returns what decides the outcome of a job: of an unfinished one, or (True) of a finished one."""
+    other: str
+    """What a folder with other settings holds."""
+    foreign: str
+    """What a folder without settings holds."""
+    remedy: str = "give a new folder with --out"
+    unstarted: tuple[str, ...] = ()
+    """Files of a job of which nothing came, so that another one may take its folder; none: it never may."""
+
+    def has_begun(self, path: Path) -> bool:
+        """Say whether a job of this kind has begun in a folder."""
+        return is_file(path / self.settings)
+
+    def is_unstarted(self, path: Path) -> bool:
+        """Say whether nothing came of the job in a folder."""
+        return all(one.name in self.unstarted for one in list_entries(path))
+
+    def difference(self, path: Path, wanted: Wanted) -> Difference | None:
+        """Return the first key in which the job in a folder differs from the wanted one."""
+        whole = (path / self.last).is_file()
+        return first_difference(self.essential(self.read(path / self.settings), whole), self.essential(wanted, whole))
+
+
+def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunState:
+    """Say whether a job begins in a folder, goes on there, or is finished. Nothing is written.
+
+    Raises `InputError` for a folder with another job, or with anything else in it.
     """
-    folder = RunFolder(path)
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise InputError("is a file", where=str(place), remedy="give a new folder with --out")
-    if folder.is_run and not is_abandoned(folder, wanted):
-        standing: RunState = "finished" if folder.is_finished else "resumed"
-        refuse_other_run(folder, wanted)
-    elif is_taken(path) and not folder.is_run:
-        raise InputError("holds files that are not a run", where=str(path), remedy="give a new folder with --out")
-    else:
-        standing = "new"
-        (path / PASSPORT_FILE).unlink(missing_ok=True)
-    if standing != "finished":
-        values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
-        write_text(folder.recipe_file, RECIPE_HEADER + values)
-    return folder, standing
+    if not kind.has_begun(path):
+        if is_taken(path):
+            raise InputError(f"holds files that are {kind.foreign}", where=str(path),
+                             remedy="give a new folder with --out")
+        return "new"
+    found = kind.difference(path, wanted)
+    if found is None:
+        return "finished" if (path / kind.last).is_file() else "resumed"
+    if kind.is_unstarted(path):
+        return "new"
+    key, old, new = found
+    raise InputError(f"holds {kind.other}: {key} is {old!r} there, and {new!r} here", where=str(path),
+                     remedy=kind.remedy)
 
 
-def is_abandoned(folder: RunFolder, wanted: Recipe) -> bool:
-    """Whether a folder holds another recipe, of which nothing came: a better one may take its place."""
-    return folder.is_unstarted and essential_settings(folder.recipe()) != essential_settings(wanted)
+def write_settings(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> None:
+    """Write the settings of a job into its folder."""
+    values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
+    write_text(path / kind.settings, kind.header + values)
 
 
-def refuse_other_run(folder: RunFolder, wanted: Recipe) -> None:
-    """Raise `InputError` that names the first key in which the folder's recipe differs from the one that is wanted."""
-    whole = folder.is_finished
-    found = first_difference(essential_settings(folder.recipe(), whole=whole), essential_settings(wanted, whole=whole))
-    if found is not None:
-        key, old, new = found
-        raise InputError(f"holds a run of another recipe: {key} is {old!r} there, and {new!r} here",
-                         where=str(folder.path),
-                         remedy="give the folder instead of a recipe to go on with it, or a new folder with --out")
+def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("runs")) -> Path:
+    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
+
+    def holds_another(path: Path) -> bool:
+        if not kind.has_begun(path):
+            return is_taken(path)
+        try:
+            return kind.difference(path, wanted) is not None and not kind.is_unstarted(path)
+        except InputError:
+            return True  # of another version: leave it alone
+
+    return find_free_name(parent / wanted.name, holds_another)
 
 
-def essential_settings(recipe: Recipe, *, whole: bool = False) -> dict[str, Any]:
+def essential_settings(recipe: Recipe, whole: bool = False) -> dict[str, Any]:
     """Return what decides the weights that a run ends with; the `whole` result, with what is done after training."""
-    without = DESCRIPTIVE_SECTIONS if whole else DESCRIPTIVE_SECTIONS + SECTIONS_AFTER_TRAINING
+    without = DESCRIPTIVE if whole else DESCRIPTIVE + SECTIONS_AFTER_TRAINING
     values = {key: value for key, value in recipe.as_dict().items() if key not in without}
     values["training"] = {key: value for key, value in values["training"].items() if key not in HARMLESS_TRAINING_KEYS}
     return values
 
 
-def default_folder(wanted: Recipe, parent: Path = Path("runs")) -> Path:
-    """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
-    return find_free_name(parent / wanted.name, lambda path: not is_free_for(path, wanted))
+PRETRAINING = JobKind(
+    settings="recipe.yaml", last="evaluation.json",
+    header="# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n",
+    read=recipe, essential=essential_settings, other="a run of another recipe", foreign="not a run",
+    remedy="give the folder instead of a recipe to go on with it, or a new folder with --out",
+    unstarted=("recipe.yaml", PASSPORT_FILE))
 
 
-def is_free_for(path: Path, wanted: Recipe) -> bool:
-    """Whether a run may be begun in a folder, or gone on with."""
-    folder = RunFolder(path)
-    if folder.is_run:
-        try:
-            whole = folder.is_finished
-            same = essential_settings(folder.recipe(), whole=whole) == essential_settings(wanted, whole=whole)
-            return same or folder.is_unstarted
-        except InputError:
-            return False  # of another version: leave it alone
-    return not is_taken(path)
+def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, RunState]:
+    """Begin a run in a new or empty folder, or go on with the same one. Raises `InputError` as `open_or_create`."""
+    state = open_or_create(path, wanted, PRETRAINING)
+    if state == "new":
+        (path / PASSPORT_FILE).unlink(missing_ok=True)
+    if state != "finished":
+        write_settings(path, wanted, PRETRAINING)
+    return RunFolder(path), state
 
 
 COPY_NAME = "input"
@@ -121,21 +171,9 @@ def with_copied_input(recipe: Recipe, out: Path) -> Recipe:
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"files": files})})
 
 
-def check_input(recipe: Recipe, out: Path) -> None:
-    """Read standard input where the run has no copy yet. Raises `InputError` where there is nothing to read."""
-    for name in recipe.data.files:
-        if is_standard_input(name) and not copy_path(name, out).is_file():
-            find_sources([name])
-
-
 def copy_input(recipe: Recipe, out: Path) -> None:
     """Copy standard input into the run folder, where it is not yet there."""
     for name in recipe.data.files:
         target = copy_path(name, out)
         if is_standard_input(name) and not target.is_file():
-            write_atomically(target, partial(copy_file, find_sources([name])[0].path))
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a file of any size."""
-    shutil.copyfile(source, target)
+            write_atomically(target, partial(shutil.copyfile, find_sources([name])[0].path))

@@ -6,22 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import MultilingualDenoising, list_single_objectives
+from saucier.opened import OpenModel
 from saucier.recipes import Recipe
 from saucier.report.results import LanguageCounts, TextCounts
 from saucier.text.config import ColumnLanguages, PairData, TokenizerConfig
 from saucier.text.languages import count_repeats, read_directions
 from saucier.text.reading.corpus import PairCorpus
 from saucier.text.reading.documents import Pair
-from saucier.text.rows.batch import Ints
 from saucier.text.rows.store import PairStore
 from saucier.text.tokenizer.language_tokens import (
     LanguageTokens,
@@ -40,7 +39,7 @@ def pair_languages(recipe: Recipe | None) -> ColumnLanguages | None:
 
 
 def written_token_ids(recipe: Recipe, tokenizer: Tokenizer) -> TokenIds:
-    """Return the ids of what is written. Behind the end token stands the target's language, as in M2M-100's release."""
+    """Return the ids of what is written. After the end token comes the target's language, as in M2M-100's release."""
     ids = TokenIds.of(tokenizer.target)
     return ids if pair_languages(recipe) is None else replace(ids, start=ids.eos)
 
@@ -64,19 +63,25 @@ def check_language_tokens(tokenizer: Tokenizer, corpus: object) -> None:
     """Raise `InputError` for a tokenizer that does not tell the languages of a corpus apart."""
     if not isinstance(corpus, PairCorpus) or corpus.data.languages is None:
         return
-    told = LanguageTokens(tokenizer)
+    tokens = LanguageTokens(tokenizer)
     for name in (*corpus.languages("train"), *corpus.languages("held_out")):
-        told.language(name, "data.languages")
+        tokens.language(name, "data.languages")
+
+
+def pair_repeats(recipe: Recipe, store: PairStore) -> NDArray[np.int64] | None:
+    """Return how often each pair comes in an epoch; None: once. Shapes: -> [N]."""
+    languages = pair_languages(recipe)
+    return None if languages is None else count_repeats(read_directions(store), languages.alpha)
 
 
 def count_directions(recipe: Recipe, train: object, held_out: object,
                      tokenizer: Tokenizer) -> tuple[LanguageCounts, ...]:
     """Count the pairs of each direction, and say how often it comes."""
-    told = pair_languages(recipe)
-    if told is None or not isinstance(train, PairStore) or not isinstance(held_out, PairStore):
+    languages = pair_languages(recipe)
+    if languages is None or not isinstance(train, PairStore) or not isinstance(held_out, PairStore):
         return ()
     ways, measured = read_directions(train), read_directions(held_out)
-    times = count_repeats(ways, told.alpha)
+    times = count_repeats(ways, languages.alpha)
 
     def count(source: int, target: int) -> LanguageCounts:
         mine, theirs = ((one == [source, target]).all(axis=1) for one in (ways, measured))
@@ -100,14 +105,8 @@ def count_pairs(store: PairStore, chosen: NDArray[np.bool_]) -> TextCounts:
                       bytes=sum(int(np.diff(side.byte_offsets)[chosen].sum()) for side in sides))
 
 
-def pair_repeats(recipe: Recipe, store: PairStore) -> Ints | None:
-    """Return how often each pair comes in an epoch; None: once. Shapes: -> [N]."""
-    told = pair_languages(recipe)
-    return None if told is None else count_repeats(read_directions(store), told.alpha)
-
-
 def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, list[Pair]]:
-    """Group pairs by direction ("" where none is told), the first so many of each."""
+    """Group pairs by direction ("" where it is not known), the first `most` of each."""
     found: dict[str, list[Pair]] = {}
     for pair in pairs:
         group = found.setdefault(pair.way, [])
@@ -121,32 +120,16 @@ def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, lis
 SOURCE_OPTION, TARGET_OPTION = "--source-language", "--target-language"
 
 
-class TranslationModel(Protocol):
-    """A model, and what is known of it."""
-
-    @property
-    def model(self) -> Transformer:
-        """What writes."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """By which it was trained; None: nobody knows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Direction:
     """What a source gets, and with what the target begins."""
 
     source: int | None = None
-    """Stands in the frame of the source, in the place of the language that the tokenizer puts there."""
+    """Is in the frame of the source, in the place of the language that the tokenizer puts there."""
     before: tuple[int, ...] = ()
-    """Stands before the source (Marian: what is to be written)."""
-    behind: tuple[int, ...] = ()
-    """Stands behind a source without a frame (a run that has learned to mend texts of several languages)."""
+    """Comes before the source (Marian: what is to be written)."""
+    after: tuple[int, ...] = ()
+    """Comes after a source without a frame (a run that has learned to mend texts of several languages)."""
     known: Mapping[str, int] = field(default_factory=dict)
     """All languages, by token."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -154,8 +137,8 @@ class Direction:
 
     def encode(self, text: str, tokenizer: Tokenizer) -> list[int]:
         """Return the ids of a source in its frame. Raises `InputError` where the frame names no language."""
-        if self.behind:
-            return [*tokenizer.encode(text, add_special_tokens=False), *self.behind]
+        if self.after:
+            return [*tokenizer.encode(text, add_special_tokens=False), *self.after]
         ids = [*self.before, *tokenizer.encode(text)]
         if self.source is None:
             return ids
@@ -172,7 +155,7 @@ class Direction:
         return ids if forced is None else mark_language(ids, forced, self.known) or ids
 
 
-def read_direction(opened: TranslationModel, source: str | None, target: str | None) -> Direction | None:
+def read_direction(opened: OpenModel, source: str | None, target: str | None) -> Direction | None:
     """Understand what a person asks for; None where they ask for nothing.
 
     Raises `InputError` for a model that knows no languages, or not these, and for one that is told both, and is not.
@@ -182,7 +165,7 @@ def read_direction(opened: TranslationModel, source: str | None, target: str | N
     if source is None and target is None:
         return None
     where = SOURCE_OPTION if target is None else TARGET_OPTION
-    if opened.model.config.encoder is None or opened.model.config.decoder is None:
+    if not opened.is_encoder_decoder:
         raise InputError("only an encoder-decoder translates between languages", where=where, remedy="leave it out")
     for objective in list_single_objectives(opened.recipe.objective) if opened.recipe else ():
         if isinstance(objective, MultilingualDenoising):
@@ -209,11 +192,11 @@ def require_languages(source: str | None, target: str | None, known: Iterable[st
                          remedy=f"name one of {', '.join(token.strip('_<>') for token in known)}")
 
 
-def target_start_options(opened: TranslationModel, target: int, known: Mapping[str, int]) -> dict[str, Any]:
-    """Return how a target begins: with its language alone where the model begins so, else behind its start token.
+def target_start_options(opened: OpenModel, target: int, known: Mapping[str, int]) -> dict[str, Any]:
+    """Return how a target begins: with its language alone where the model begins so, else after its start token.
 
     mBART's decoder starts with the language (Liu et al. 2020, §2.2); those of mBART-50, M2M-100 and NLLB start with
-    the end token, and the language is forced behind it (Tang et al. 2020, §2; Fan et al. 2021, §3.1).
+    the end token, and the language is forced after it (Tang et al. 2020, §2; Fan et al. 2021, §3.1).
     """
     start = opened.model.provenance.generation.get("decoder_start_token_id")
     if start is None or start in known.values():
@@ -229,7 +212,7 @@ def marian_direction(known: Mapping[str, int], source: str | None, target: str |
     return Direction(before=(find_language_id(target, known, TARGET_OPTION),))
 
 
-def denoising_direction(opened: TranslationModel, objective: MultilingualDenoising, source: str | None,
+def denoising_direction(opened: OpenModel, objective: MultilingualDenoising, source: str | None,
                         target: str | None) -> Direction:
     """Tell a run that has learned to mend texts: the language ends the source, and begins the target."""
     ids = TokenIds.of(opened.tokenizer)
@@ -237,5 +220,5 @@ def denoising_direction(opened: TranslationModel, objective: MultilingualDenoisi
     require_languages(source, target, known)
     assert source is not None and target is not None, "looked at"
     end = () if ids.eos is None else (ids.eos,)
-    return Direction(behind=(*end, find_language_id(source, known, SOURCE_OPTION)), known=known,
+    return Direction(after=(*end, find_language_id(source, known, SOURCE_OPTION)), known=known,
                      options={"decoder_start_token_id": find_language_id(target, known, TARGET_OPTION)})

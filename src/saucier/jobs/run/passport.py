@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -18,6 +19,7 @@ from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, write_text
 from saucier.opened import PASSPORT_FILE
+from saucier.plain import first_difference
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
 BLOCK = 1 << 20
@@ -84,19 +86,13 @@ class Passport(Config):
         return self.model_copy(update={"environment": self.environment | found})
 
 
-def new_passport(recipe: str, seeds: dict[str, int], start: Path | None = None) -> Passport:
-    """Begin a passport."""
-    origin = None if start is None else start_origin(start)
-    return Passport(recipe=recipe, code=code_version(), environment=describe_environment(), seeds=seeds, start=origin,
-                    begun=utc_now())
-
-
-def start_passport(folder: Path, name: str, seeds: dict[str, int], start: Path | None) -> Passport:
+def start_passport(folder: Path, name: str, seeds: dict[str, int], start: Path | None = None) -> Passport:
     """Begin the passport of a run, or count another part of the one that its folder holds."""
     if (folder / PASSPORT_FILE).is_file():
         found = read_passport(folder)
         return found.model_copy(update={"parts": found.parts + 1})
-    return new_passport(name, seeds, start)
+    return Passport(recipe=name, code=code_version(), environment=describe_environment(), seeds=seeds,
+                    start=None if start is None else start_origin(start), begun=utc_now())
 
 
 def start_origin(start: Path) -> str:
@@ -158,6 +154,36 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class RerunComparison:
+    """A run and its repetition."""
+
+    first: Passport
+    second: Passport
+
+    @property
+    def equal(self) -> bool:
+        """Whether both ended with the same weights, bit by bit, and wrote the same samples."""
+        return self.first.outcome is not None and self.first.outcome == self.second.outcome
+
+    def reasons(self) -> Iterator[str]:
+        """Yield what was not the same from the start, and may be why the results differ."""
+        for name in ("data", "code", "environment", "seeds"):
+            found = first_difference(*(one.model_dump(mode="json")[name] for one in (self.first, self.second)))
+            if found is not None:
+                key, old, new = found
+                yield f"{name}: {key} was {old}, and is {new}"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the outcome for a person."""
+        one, two = self.first.outcome, self.second.outcome
+        if one is None or two is None:
+            return
+        for name, form in (("weights", ".12"), ("loss", ".6f"), ("samples", ".12")):
+            old, new = getattr(one, name), getattr(two, name)
+            yield f"{name:<8} {old:{form}} and {new:{form}}: {'equal' if old == new else 'different'}"
+
+
 class Digest:
     """The SHA-256 of texts that stream by; filled while the iterator is read."""
 
@@ -174,5 +200,5 @@ class Digest:
             yield item
 
     def text(self) -> str:
-        """Return the digest as it stands in a passport."""
+        """Return the digest as it is in a passport."""
         return self.sum.hexdigest()

@@ -26,9 +26,9 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
     of a token is the step that predicts it. Source: Bahdanau et al. 2015, §5.2.1 and figure 3, arXiv:1409.0473.
     Raises `InputError` for a model without attention to an encoder, and for a layer or head that it has not.
     """
-    longest = opened.recipe.training.length if opened.recipe else LONGEST_TARGET
-    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None, way)
-    if not writer.is_encoder_decoder:
+    longest = opened.trained_length(LONGEST_TARGET)
+    writer = Writer(opened, longest, way)
+    if not opened.is_encoder_decoder:
         raise InputError("a map of a pair shows a decoder that looks at an encoder", where=str(opened.path),
                          remedy="give an encoder-decoder")
     source_ids = writer.start(source)[:longest]
@@ -45,11 +45,10 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
 
 def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
-    device = next(writer.model.parameters()).device
-    read = [(writer.special | writer.begun)["decoder_start_token_id"], *target[:-1]]
+    read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
-        output = writer.model.eval()(torch.tensor([source], device=device),
-                                     decoder_input_ids=torch.tensor([read], device=device), output_attentions=True)
+        ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
+        output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)
     return tuple(weights[0].float().cpu() for weights in output.cross_attentions or ())
 
 

@@ -10,25 +10,19 @@ from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction
 from saucier.jobs.writing.writer import GenerationSettings, Writer
-from saucier.opened import OpenModel
-from saucier.recipes.catalogue import learned_length
+from saucier.opened import OpenModel, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.sources import find_sources, read_lines
 
 
-def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]], list[str]],
-                   told: Callable[[int], None] | None = None) -> list[str]:
-    """Apply `write` to batches of texts; the results come back in the order of the texts. `told` hears how many are
-    done.
-    """
+def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]], list[str]]) -> list[str]:
+    """Apply `write` to batches of texts of about one length; the results come back in the order of the texts."""
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     results = [""] * len(texts)
     for start in range(0, len(order), size):
         numbers = order[start:start + size]
         for number, text in zip(numbers, write([texts[number] for number in numbers]), strict=True):
             results[number] = text
-        if told is not None:
-            told(start + len(numbers))
     return results
 
 
@@ -63,43 +57,32 @@ def source_texts(files: Sequence[str], column: str | None) -> Iterator[str]:
             yield from (document.text for document in read_documents([source.name], column=column))
 
 
-@dataclass(frozen=True, slots=True)
-class BatchWriter:
-    """A model that writes for many sources."""
+def make_batch_writer(opened: OpenModel, direction: Direction | None = None) -> Writer:
+    """Return what writes for many sources: they are as long as the model can take, and was trained on."""
+    longest = room(opened.model.config, None) or LONGEST_SOURCE
+    return Writer(opened, min(longest, opened.trained_length(longest)), direction)
 
-    opened: OpenModel
-    generation_settings: GenerationSettings
-    direction: Direction | None = None
-    batch: int = 32
 
-    @property
-    def writer(self) -> Writer:
-        """The model and its tokenizer, and how long a source may be."""
-        recipe = self.opened.recipe
-        room = learned_length(self.opened.model.config) or LONGEST_SOURCE
-        return Writer(self.opened.model, self.opened.tokenizer, min(room, recipe.training.length) if recipe else room,
-                      recipe.objective if recipe else None, self.direction)
+def write_in_batches(writer: Writer, sources: Sequence[str], how: GenerationSettings, *,
+                     batch: int = 32) -> WrittenTexts:
+    """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""
+    if how.samples > 1:
+        raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
+    options = how.for_model(writer.opened.model.config)
+    full = [number for number, source in enumerate(sources) if source.strip()]
+    done, cut = 0, 0
 
-    def write(self, sources: Sequence[str], told: Callable[[int], None] | None = None) -> WrittenTexts:
-        """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""
-        if self.generation_settings.samples > 1:
-            raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
-        writer, seed = self.writer, self.generation_settings.seed
-        options = self.generation_settings.asked(self.opened.model.config)
-        full = [number for number, source in enumerate(sources) if source.strip()]
-        done, cut = [0], [0]
+    def write_some(texts: list[str]) -> list[str]:
+        nonlocal done, cut
+        cut += sum(len(writer.start(text)) > writer.longest for text in texts)
+        drawn = {"seed": how.seed + done} if how.seed is not None and options.get("do_sample") else {}
+        done += len(texts)
+        return writer.translate(texts, options | drawn)
 
-        def some(texts: list[str]) -> list[str]:
-            cut[0] += sum(len(writer.start(text)) > writer.longest for text in texts)
-            drawn = {"seed": seed + done[0]} if seed is not None and options.get("do_sample") else {}
-            done[0] += len(texts)
-            return writer.translate(texts, options | drawn)
-
-        texts = [""] * len(sources)
-        for number, text in zip(full, map_in_batches([sources[number] for number in full], self.batch, some, told),
-                                strict=True):
-            texts[number] = text
-        return WrittenTexts(list(sources), texts, cut[0])
+    texts = [""] * len(sources)
+    for number, text in zip(full, map_in_batches([sources[number] for number in full], batch, write_some), strict=True):
+        texts[number] = text
+    return WrittenTexts(list(sources), texts, cut)
 
 
 def write_lines(path: Path, written: WrittenTexts) -> None:
@@ -130,26 +113,23 @@ class SyntheticPairs:
     def words(self) -> str:
         """Say what was written, and what became of the rest."""
         lost = {"empty": self.empty, "cut": self.cut, "beyond the limit": self.beyond}
-        told = "".join(f", {count:,} {name}" for name, count in lost.items() if count)
-        return f"{len(self.pairs):,} pairs{told}"
+        rest = "".join(f", {count:,} {name}" for name, count in lost.items() if count)
+        return f"{len(self.pairs):,} pairs{rest}"
 
 
-def back_translate(batched: BatchWriter, texts: Sequence[str], limit: int | None = None) -> SyntheticPairs:
+def back_translate(writer: Writer, texts: Sequence[str], how: GenerationSettings, *, limit: int | None = None,
+                   batch: int = 32) -> SyntheticPairs:
     """Write a source for each text of the target language, by a model of the other direction.
 
     Source: Sennrich et al. 2016, §3.2, arXiv:1511.06709; beams there, samples in Edunov et al. 2018, §3,
     arXiv:1808.09381.
     """
     chosen = list(texts)[:limit]
-    written = batched.write(chosen)
-    lines = zip(written.texts, chosen, strict=True)
-    pairs = [(join_lines(source), join_lines(target)) for source, target in lines if source.strip() and target.strip()]
+    written = write_in_batches(writer, chosen, how, batch=batch)
+    lines = ((" ".join(source.split()), " ".join(target.split()))  # that a cell can hold
+             for source, target in zip(written.texts, chosen, strict=True))
+    pairs = [(source, target) for source, target in lines if source and target]
     return SyntheticPairs(pairs, len(chosen) - len(pairs), written.cut, len(texts) - len(chosen))
-
-
-def join_lines(text: str) -> str:
-    """Return a text that a cell can hold."""
-    return " ".join(text.split())
 
 
 def write_pairs_table(path: Path, made: SyntheticPairs, columns: tuple[str, str]) -> None:

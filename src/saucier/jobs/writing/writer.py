@@ -19,112 +19,92 @@ from saucier.generation.decoding import ChainStrategy, MaskPredict, Strategy
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
-from saucier.model import Transformer
 from saucier.objectives.base import TokenIds
-from saucier.objectives.config import Causal, Noisy, ObjectiveConfig, SequenceToSequence, Single, list_single_objectives
-from saucier.opened import OpenModel
-from saucier.recipes.catalogue import learned_length
+from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single, list_single_objectives
+from saucier.opened import OpenModel, room
 from saucier.recipes.recipe import Sampling
+from saucier.tasks.written.task import pad_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A model and its tokenizer."""
+    """A model that writes."""
 
-    model: Transformer
-    tokenizer: Tokenizer
+    opened: OpenModel
     longest: int
     """The most tokens of a text that it was trained on."""
-    learned: ObjectiveConfig | None = None
-    """What it has learned; None: to write on."""
     direction: Direction | None = None
     """Between which languages it translates; None: its own, or none."""
 
     @property
     def ids(self) -> TokenIds:
         """The special ids of what is written."""
-        return TokenIds.of(self.tokenizer.target)
-
-    def padded(self, rows: Sequence[Sequence[int]], *, left: bool) -> tuple[Tensor, Tensor]:
-        """Fill rows up to one length. Shapes: -> ids [B, L], mask [B, L]."""
-        width = max(map(len, rows))
-        fill = self.tokenizer.pad_id or 0
-        gaps = [width - len(row) for row in rows]
-        ids = [[fill] * gap + list(row) if left else list(row) + [fill] * gap for row,
-               gap in zip(rows, gaps, strict=True)]
-        mask = [[0] * gap + [1] * len(row) if left else [1] * len(row) + [0] * gap for row,
-                gap in zip(rows, gaps, strict=True)]
-        device = next(self.model.parameters()).device
-        return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+        return TokenIds.of(self.opened.tokenizer.target)
 
     def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
-        ids, mask = self.padded(rows, left=not self.is_encoder_decoder)
-        written = generate(self.model, ids, mask, prefix_length=self.prefix(ids),
-                           max_new_tokens=self.room(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           **self.special | {"do_sample": False} | dict(options) | self.begun)
-        return [self.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
+        ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.opened.tokenizer.pad_id or 0,
+                                                                    left=not self.opened.is_encoder_decoder))
+        written = generate(self.opened.model, ids, mask, prefix_length=self.prefix(ids),
+                           max_new_tokens=self.remaining(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
+                           **self.special_tokens | {"do_sample": False} | dict(options) | self.target_start)
+        return [self.opened.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
 
     @property
-    def special(self) -> dict[str, Any]:
+    def special_tokens(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
-        return {name: self.model.provenance.generation.get(name, number)
+        return {name: self.opened.model.provenance.generation.get(name, number)
                 for name, number in special_token_options(self.ids).items()}
 
     @property
-    def begun(self) -> dict[str, Any]:
+    def target_start(self) -> dict[str, Any]:
         """The options that begin a target in its language."""
         return {} if self.direction is None else dict(self.direction.options)
 
     @property
-    def is_encoder_decoder(self) -> bool:
-        """Whether an encoder reads what is given, and a decoder writes."""
-        return self.model.config.encoder is not None and self.model.config.decoder is not None
-
-    @property
-    def whole(self) -> bool:
+    def writes_whole(self) -> bool:
         """Whether a target is written whole at once."""
-        return isinstance(self.model.config.head, LengthHead)
+        return isinstance(self.opened.model.config.head, LengthHead)
 
     def before(self, ids: Tensor) -> int:
         """Return how many tokens of what is written were there before: a start token, or all that was given."""
-        return 1 if self.is_encoder_decoder else ids.shape[1]
+        return 1 if self.opened.is_encoder_decoder else ids.shape[1]
 
     def start(self, prompt: str) -> list[int]:
-        """Return the ids of what is given: a source in its frame, or a text to go on with behind what begins a text.
+        """Return the ids of what is given: a source in its frame, or a text to go on with, after what begins a text.
 
-        A decoder that has learned to write targets behind their sources gets a source, as it was trained on.
+        A decoder that has learned to write targets after their sources gets a source, as it was trained on.
         """
         if self.direction is not None:
-            return self.direction.encode(prompt, self.tokenizer)
-        if self.is_encoder_decoder or isinstance(self.asked, SequenceToSequence):
-            return self.tokenizer.encode(prompt)
-        ids = self.tokenizer.encode(prompt, add_special_tokens=False)
+            return self.direction.encode(prompt, self.opened.tokenizer)
+        if self.opened.is_encoder_decoder or isinstance(self.objective, SequenceToSequence):
+            return self.opened.tokenizer.encode(prompt)
+        ids = self.opened.tokenizer.encode(prompt, add_special_tokens=False)
         end = [] if self.ids.eos is None else [self.ids.eos]
-        if isinstance(self.asked, Noisy):
+        if isinstance(self.objective, Noisy):
             return ids + end
         begin = end if self.ids.bos is None else [self.ids.bos]
         return begin + ids
 
     @property
-    def asked(self) -> Single | None:
-        """The objective that a decoder alone is asked by: that of a language model, if it has learned it, or else the
+    def objective(self) -> Single | None:
+        """The objective by which a decoder alone writes: that of a language model, if it has learned it, or else the
         first."""
-        known = () if self.learned is None else list_single_objectives(self.learned)
+        recipe = self.opened.recipe
+        known = () if recipe is None else list_single_objectives(recipe.objective)
         return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
 
     def prefix(self, ids: Tensor) -> Tensor | None:
         """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
-        stack = self.model.config.decoder
-        language = sees_prefix(stack) and isinstance(self.asked, Causal)
+        stack = self.opened.model.config.decoder
+        language = sees_prefix(stack) and isinstance(self.objective, Causal)
         return ids.new_zeros(len(ids)) if language else None
 
-    def room(self, used: int, wanted: int) -> int:
+    def remaining(self, used: int, wanted: int) -> int:
         """Return how many tokens can still be written."""
-        longest = learned_length(self.model.config)
-        return wanted if longest is None else max(1, min(wanted, longest - used))
+        return max(1, room(self.opened.model.config, wanted, ahead=used))
 
     def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
         """Write on from a prompt; only what is new is returned."""
@@ -140,13 +120,14 @@ class Writer:
         if not ids:
             raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
                              remedy="give some text")
-        given = torch.tensor([ids], device=next(self.model.parameters()).device)
+        given = torch.tensor([ids], device=self.opened.device)
         used = self.before(given)
-        written = generate(self.model, given, torch.ones_like(given), tokenizer=self.tokenizer.target,
+        written = generate(self.opened.model, given, torch.ones_like(given), tokenizer=self.opened.tokenizer.target,
                            listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.room(used, generation_settings.tokens),
-                           **self.special | generation_settings.asked(self.model.config) | self.begun)
-        return [self.tokenizer.target.decode(row[used:]) for row in written.tolist()]
+                           max_new_tokens=self.remaining(used, generation_settings.tokens),
+                           **self.special_tokens | generation_settings.for_model(self.opened.model.config)
+                           | self.target_start)
+        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
 
 def special_token_options(ids: TokenIds) -> dict[str, Any]:
@@ -180,7 +161,7 @@ class GenerationSettings:
         """Whether the text is final while it is written, and only one."""
         return self.beams == 1 and self.samples == 1
 
-    def asked(self, config: c.Transformer) -> dict[str, Any]:
+    def for_model(self, config: c.Transformer) -> dict[str, Any]:
         """Return what a model reads of all this, under the names that generation knows.
 
         Where a text is written whole, nothing is drawn, and there are no beams.
@@ -205,12 +186,10 @@ class GenerationSettings:
 def write_freely(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *,
                  direction: Direction | None = None, speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
-    longest = opened.recipe.training.length if opened.recipe else generation_settings.tokens
-    writer = Writer(opened.model, opened.tokenizer, longest, opened.recipe.objective if opened.recipe else None,
-                    direction)
+    writer = Writer(opened, opened.trained_length(generation_settings.tokens), direction)
     if speak is None:
         return writer.write(prompt, generation_settings)
-    if writer.whole:
+    if writer.writes_whole:
         speak("".join(writer.write(prompt, generation_settings)))
         return []
     before = [prompt] if opened.model.config.encoder is None else []
@@ -285,7 +264,7 @@ def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSe
                masks: int = 0) -> FilledTexts:
     """Let an opened model write where the prompt has mask tokens. Raises `InputError`."""
     tokenizer = opened.tokenizer
-    ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=next(opened.model.parameters()).device)
+    ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=opened.device)
     done = walk(opened.model, ids, torch.ones_like(ids), strategy=strategy,
                 num_return_sequences=generation_settings.samples, seed=generation_settings.seed,
                 top_k=generation_settings.top_k, top_p=generation_settings.top_p,

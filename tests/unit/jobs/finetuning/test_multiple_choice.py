@@ -13,7 +13,7 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.tasks.definitions import MultipleChoice
 from saucier.tasks.multiple_choice import MultipleChoiceTask
@@ -83,7 +83,7 @@ def test_answers_do_not_depend_on_the_batch(chooser: TaskFolder, tmp_path: Path)
     path = lines(tmp_path / "asked.jsonl", rows)
     whole = [one.prediction for one in predict_answers(chooser.path, [str(path)]).answers]
     opened = open_task(chooser.path)
-    assert whole == [opened.ask([one]).answers[0].prediction for one in read(path, labelled=False)]
+    assert whole == [answer_examples(opened, [one]).answers[0].prediction for one in read(path, labelled=False)]
     assert predict_answers(chooser.path, [],
                            ["soup is ||| sour soup ||| cold soup ||| lovely soup"]).answers[0].prediction == "C"
 

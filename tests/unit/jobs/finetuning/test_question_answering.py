@@ -14,7 +14,7 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples, read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import QuestionAnswering
@@ -99,7 +99,7 @@ def test_answers_do_not_depend_on_the_batch(answerer: TaskFolder, tmp_path: Path
     path = lines(tmp_path / "asked.jsonl", paragraphs(12, 5, size=(4, 60)))
     whole = predict_answers(answerer.path, [str(path)])
     opened = open_task(answerer.path)
-    alone = [opened.ask([one]).answers[0] for one in read(path)]
+    alone = [answer_examples(opened, [one]).answers[0] for one in read(path)]
     assert [one.prediction for one in whole.answers] == [one.prediction for one in alone]
     assert [one.confidence for one in whole.answers] == pytest.approx([one.confidence for one in alone], abs=1e-4)
     assert sum(one.prediction in TREATS for one in alone) > 6

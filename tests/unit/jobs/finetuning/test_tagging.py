@@ -13,7 +13,7 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.results import format_answer
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.objectives.base import IGNORED
@@ -90,7 +90,7 @@ def test_answers_do_not_depend_on_the_batch(tagger: TaskFolder, tmp_path: Path) 
     whole = [one.prediction for one in predict_answers(tagger.path, [str(path)]).answers]
     opened = open_task(tagger.path)
     examples = read(path)
-    assert whole == [opened.ask([one]).answers[0].prediction for one in examples]
+    assert whole == [answer_examples(opened, [one]).answers[0].prediction for one in examples]
     typed = predict_answers(tagger.path, [], ["the cook soup burnt"])
     assert typed.answers[0].prediction == ["O", "O", "O", "B-BAD"]
     assert format_answer(typed.task, typed.examples[0], typed.answers[0]).startswith("BAD: burnt (")

@@ -16,7 +16,7 @@ import saucier
 from saucier.families.bert import bert
 from saucier.families.gpt import gpt
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
 from saucier.model import build
 from saucier.objectives.labels import ClassLabels
@@ -195,7 +195,7 @@ def test_rows_of_a_decoder_without_padding_do_not_depend_on_the_batch(table: Tab
     folder = tuned("classification", start, files, tmp_path / "run", "training.epochs=1")
     opened = open_task(folder.path)
     together = predict_answers(folder.path, [str(files[1])])
-    alone = [opened.ask([one]).answers[0] for one in together.examples]
+    alone = [answer_examples(opened, [one]).answers[0] for one in together.examples]
     assert [one.confidence for one in together.answers] == pytest.approx([one.confidence for one in alone], abs=2e-2)
     assert [row["confidence"] for row in predictions(folder)] == pytest.approx([one.confidence for one in alone],
                                                                                abs=2e-2)

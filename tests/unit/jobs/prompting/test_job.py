@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,7 +34,7 @@ class Echo:
     """Finds the answer likeliest that stands nearest to the end of the prompt; the first one where none does."""
 
     room: int | None = None
-    is_encoder_decoder: bool = False
+    opened: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(is_encoder_decoder=False))
     seen: list[str] = field(default_factory=list)
 
     def encode(self, text: str) -> list[int]:

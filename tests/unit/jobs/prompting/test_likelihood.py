@@ -13,6 +13,7 @@ from saucier.errors import InputError
 from saucier.jobs.prompting.evaluation import count_excess_tokens, normalize_likelihoods
 from saucier.jobs.prompting.prompted_model import PromptedModel, refuse_unpromptable
 from saucier.jobs.prompting.questions import Likelihood, PerByte, PerToken, Question, Unconditional, WholeSum
+from saucier.opened import OpenModel
 
 PROMPT, ANSWERS = "Is soup hot?", (" yes", " no, it is not", " maybe it is")
 
@@ -33,7 +34,8 @@ class Letters:
 
 
 def prompted_model(shared: Path, name: str) -> PromptedModel:
-    return PromptedModel(saucier.load(shared / "golden" / name, dtype="float32"), Letters())  # type: ignore[arg-type]
+    model = saucier.load(shared / "golden" / name, dtype="float32")
+    return PromptedModel(OpenModel(Path(name), model, Letters()))  # type: ignore[arg-type]
 
 
 def reference(shared: Path, name: str, kind: str) -> torch.nn.Module:
@@ -75,7 +77,7 @@ def test_encoder_decoders_find_targets_as_likely_as_transformers_does(shared: Pa
 
 def test_the_longest_answer_is_that_with_most_tokens() -> None:
     """Whatever its letters: three words are more tokens than one long one."""
-    words = SimpleNamespace(room=4, is_encoder_decoder=False, encode=str.split)
+    words = SimpleNamespace(room=4, opened=SimpleNamespace(is_encoder_decoder=False), encode=str.split)
     asked = Question("one", "is soup hot", (" undoubtedly", " a b c"), 0, "1", ("1", "2"))
     assert count_excess_tokens(SimpleNamespace(by=Likelihood()), words, asked, asked.prompt) == 2  # type: ignore[arg-type]
 

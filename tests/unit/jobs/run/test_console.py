@@ -5,47 +5,47 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
+from rich.console import Console as Screen
 
 from saucier.jobs.pretraining.held_out import describe_measurements
-from saucier.jobs.run.console import RunConsole
+from saucier.jobs.run.console import Console
 from saucier.report.results import HeldOut, Score
 from saucier.tasks.language_baselines import Baseline
 
 
-def spoken(width: int = 60) -> tuple[RunConsole, io.StringIO]:
+def spoken(width: int = 60) -> tuple[Console, io.StringIO]:
     """Return a voice, and where it speaks to."""
     heard = io.StringIO()
-    return RunConsole(console=Console(file=heard, width=width, highlight=False)), heard
+    return Console(screen=Screen(file=heard, width=width, highlight=False)), heard
 
 
 def test_a_stage_is_named_once_and_timed() -> None:
     times: dict[str, float] = {}
-    run_console, heard = spoken()
-    run_console.heard = times.__setitem__
-    with run_console.stage("read"):
-        run_console.say("one")
-        run_console.say("two")
+    console, heard = spoken()
+    console.on_stage_end = times.__setitem__
+    with console.stage("read"):
+        console.say("one")
+        console.say("two")
     assert heard.getvalue() == "read        one\n            two\n"
     assert times["read"] >= 0
 
 
 def test_quotes_stay_behind_their_bar() -> None:
-    run_console, heard = spoken(width=40)
-    run_console.quote("words and more words in a much longer line\n\nnext")
+    console, heard = spoken(width=40)
+    console.quote("words and more words in a much longer line\n\nnext")
     assert all(line.startswith(" " * 12 + "│") and len(line) <= 40 for line in heard.getvalue().splitlines())
     assert heard.getvalue().count("│") == 4
 
 
 def test_markup_in_a_text_is_text() -> None:
-    run_console, heard = spoken()
-    run_console.quote("[bold]x[/bold] :smile:")
+    console, heard = spoken()
+    console.quote("[bold]x[/bold] :smile:")
     assert "[bold]x[/bold] :smile:" in heard.getvalue()
 
 
 def test_the_other_processes_are_silent() -> None:
     heard = io.StringIO()
-    RunConsole(silent=True, console=Console(file=heard)).say("x")
+    Console(silent=True, screen=Screen(file=heard)).say("x")
     assert heard.getvalue() == ""
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.run.folder import default_folder, essential_settings, open_run
+from saucier.jobs.finetuning.predict import FINETUNING
+from saucier.jobs.finetuning.settings import make_finetuning
+from saucier.jobs.run.folder import (
+    PRETRAINING,
+    default_folder,
+    essential_settings,
+    open_or_create,
+    open_run,
+    write_settings,
+)
 from saucier.plain import first_difference
 from saucier.recipes import recipe
 
@@ -69,19 +78,19 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_folder_never_meets_another_run(tmp_path: Path) -> None:
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano"
     open_run(tmp_path / "gpt-nano", recipe("gpt-nano", ["training.steps=3"]))
     read(tmp_path / "gpt-nano")
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
     open_run(tmp_path / "gpt-nano-2", NANO)
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
 
 
 def test_a_run_that_was_refused_before_it_read_gives_its_folder_to_a_better_recipe(tmp_path: Path) -> None:
     path = tmp_path / "gpt-nano"
     open_run(path, recipe("gpt-nano", ["tokenizer.vocab=40000"]))
     (path / "passport.json").write_text("{}", encoding="utf-8")
-    assert default_folder(NANO, tmp_path) == path
+    assert default_folder(NANO, PRETRAINING, tmp_path) == path
     assert open_run(path, NANO)[0].recipe() == NANO
     assert not (path / "passport.json").exists()
 
@@ -89,10 +98,25 @@ def test_a_run_that_was_refused_before_it_read_gives_its_folder_to_a_better_reci
 def test_a_damaged_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "gpt-nano").mkdir()
     (tmp_path / "gpt-nano" / "recipe.yaml").write_text("a: [", encoding="utf-8")
-    assert default_folder(NANO, tmp_path) == tmp_path / "gpt-nano-2"
+    assert default_folder(NANO, PRETRAINING, tmp_path) == tmp_path / "gpt-nano-2"
 
 
 def test_the_first_difference_has_its_path() -> None:
     one, two = essential_settings(NANO), essential_settings(recipe("gpt-nano", ["training.optimizer.momentum=0.5"]))
     assert first_difference(one, two) == ("training.optimizer.momentum", 0.95, 0.5)
     assert first_difference(one, one) is None
+
+
+def test_a_fine_tuning_has_the_same_rules(tmp_path: Path) -> None:
+    values = {"name": "soups", "model": "bert", "task": {"kind": "classification"}, "data": {"train": ["a.tsv"]}}
+    wanted, other = make_finetuning(dict(values)), make_finetuning(values | {"task": {"kind": "tagging"}})
+    path = tmp_path / "soups"
+    assert open_or_create(path, wanted, FINETUNING) == "new" and not path.exists()
+    write_settings(path, wanted, FINETUNING)
+    assert open_or_create(path, wanted, FINETUNING) == "resumed"
+    with pytest.raises(InputError, match=r"another fine-tuning: task\.kind is 'classification' there, and 'tagg"):
+        open_or_create(path, other, FINETUNING)
+    assert default_folder(wanted, FINETUNING, tmp_path) == path
+    assert default_folder(other, FINETUNING, tmp_path) == tmp_path / "soups-2"
+    (path / "scores.json").write_text("{}", encoding="utf-8")
+    assert open_or_create(path, wanted, FINETUNING) == "finished"

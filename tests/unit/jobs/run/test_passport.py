@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.pretraining.cook import RerunComparison, free_rerun_folder
-from saucier.jobs.run.passport import Digest, code_version, new_passport, read_passport
+from saucier.jobs.pretraining.cook import free_rerun_folder
+from saucier.jobs.run.passport import Digest, RerunComparison, code_version, read_passport, start_passport
 
 
 @dataclass
@@ -32,7 +32,8 @@ def test_a_digest_knows_where_texts_end() -> None:
 
 
 def test_a_passport_is_written_and_read(tmp_path: Path) -> None:
-    passport = new_passport("gpt-nano", {"training": 1}).timed("read", 1.5).timed("train", 2.0).timed("read", 0.5)
+    passport = start_passport(tmp_path, "gpt-nano", {"training": 1})
+    passport = passport.timed("read", 1.5).timed("train", 2.0).timed("read", 0.5)
     assert passport.seconds == {"read": 2.0, "train": 2.0}
     passport.write(tmp_path)
     assert read_passport(tmp_path) == passport
@@ -49,7 +50,7 @@ def test_a_broken_passport_is_one_clear_line(tmp_path: Path, text: str, said: st
 
 
 def test_runs_without_an_outcome_are_not_equal() -> None:
-    passport = new_passport("gpt-nano", {"training": 1})
+    passport = start_passport(Path("nowhere"), "gpt-nano", {"training": 1})
     assert not RerunComparison(passport, passport).equal
     other = passport.in_environment(threads="77")
     before = passport.environment["threads"]

@@ -39,7 +39,6 @@ EXCEPTIONS: dict[str, str] = {
     "src/saucier/families/transfo_xl.py: transfo_xl": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/unpublished.py: etc": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/longformer.py: longformer": "a family's hyper-parameters are its table of choices",
-    "src/saucier/families/nystromformer.py: nystromformer": "a family's hyper-parameters are its table of choices",
     "src/saucier/families/llama.py: llama": "a family's hyper-parameters are its table of choices",
 }
 

@@ -51,8 +51,10 @@ def expect(value: object, kinds: type | tuple[type, ...], name: str, remedy: str
 def expect_texts(values: object, name: str) -> None:
     """Raise `InputError` for an argument that is no list of texts."""
     expect(values, (list, tuple), name, "give a list of texts")
-    for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
-        expect(one, str, f"{name}[{place}]", "give a list of texts")
+    texts = values if isinstance(values, list | tuple) else ()
+    if wrong := [(place, one) for place, one in enumerate(texts, start=1) if not isinstance(one, str)]:
+        raise InputError(f"text {wrong[0][0]} of {len(texts)} is {type(wrong[0][1]).__name__}", where=name,
+                         remedy="give a list of texts")
 
 
 def shorten_text(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -152,13 +153,17 @@ def find_run(path: Path) -> RunFolder:
     return folder
 
 
-def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None) -> OpenModel:
+def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None,
+               check: Callable[[Transformer], None] | None = None) -> OpenModel:
     """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, to ask it.
 
     `dtype` "auto" is the format that the device multiplies fastest. `base`: of an adapter, instead of the one that it
-    names. Raises `InputError` for what is no such folder.
+    names. `check` refuses a model that cannot do what is wanted, before its tokenizer is read. Raises `InputError` for
+    what is no such folder.
     """
     model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)
+    if check is not None:
+        check(model)
     folder = RunFolder(run_folder_of(path))
     tokenizer = load_model_tokenizer(folder.path, base)
     check_tokenizer_fits(model, tokenizer, str(path))

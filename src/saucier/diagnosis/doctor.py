@@ -17,7 +17,7 @@ from saucier import config as c
 from saucier.diagnosis.laws import LAWS, Law, TextRow
 from saucier.errors import InputError
 from saucier.files import is_folder
-from saucier.folders.kinds import OwnFolder
+from saucier.folders.kinds import identify_folder
 from saucier.folders.load import load, open_folder
 from saucier.folders.save import save_bare
 from saucier.generation.prompt import find_max_positions
@@ -128,7 +128,7 @@ def check_saved_bits(model: Transformer) -> Finding:
     weight = model.embed.tokens.weight
     with TemporaryDirectory() as folder:
         layout = save_bare(model, Path(folder) / "model", layout="own")
-        again = open_folder(OwnFolder(Path(folder) / "model"), "auto", weight.dtype, weight.device)
+        again = open_folder(identify_folder(Path(folder) / "model"), "auto", weight.dtype, weight.device)
     before, after = dict(model.named_parameters()), dict(again.named_parameters())
     faults = [f"{name} is lost" for name in before.keys() - after.keys()]
     faults += [f"{name} has other bits" for name, value in before.items()

@@ -127,7 +127,16 @@ def test_scores_are_recorded_where_they_are_wanted() -> None:
     module(batch(), silent)
     module(batch(), loud)
     assert silent.router_logits == []
-    wanted = (batch().float() @ module.router.weight.float().T).flatten(0, 1)
+    wanted = (batch() @ module.router.weight.T).flatten(0, 1)
+    torch.testing.assert_close(loud.router_logits[0], wanted)
+
+
+def test_scores_are_never_less_exact_than_float32() -> None:
+    module = experts(c.Experts(inner=PLAIN, count=COUNT)).bfloat16()
+    loud = context(output_router_logits=True)
+    module(batch().bfloat16(), loud)
+    assert loud.router_logits[0].dtype == torch.float32
+    wanted = (batch().bfloat16().float() @ module.router.weight.float().T).flatten(0, 1)
     torch.testing.assert_close(loud.router_logits[0], wanted)
 
 

@@ -134,9 +134,7 @@ def open_prompted_model(path: str, dtype: str = "auto", base: str | None = None)
 
     Errors: `InputError` for a model that writes no text, and a folder without tokenizer.
     """
-    opened = open_model(Path(path), dtype=dtype, base=base)
-    refuse_unpromptable(opened.model)
-    return PromptedModel(opened)
+    return PromptedModel(open_model(Path(path), dtype=dtype, base=base, check=refuse_unpromptable))
 
 
 def read_shots(text: str) -> tuple[int, ...]:

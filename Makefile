@@ -15,7 +15,7 @@ help:
 	@echo "make demo       install, then cook a small language model on Python's own documentation"
 	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
 	@echo "make test-slow  the tests that take minutes each"
-	@echo "make check      ruff, mypy --strict, docstring check, size check"
+	@echo "make check      ruff, mypy --strict, docstrings, sizes, the budget of the house"
 	@echo "make house      statements, files, doors and arrows of the package, beside their limits"
 	@echo "make fingerprints  compare hashes of what must not change; WHAT=write stores them anew"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
@@ -37,6 +37,7 @@ check: .venv/.check
 	.venv/bin/mypy
 	.venv/bin/python tools/check_docstrings.py src tools
 	.venv/bin/python tools/check_size.py src tools tests benchmarks
+	.venv/bin/python tools/house.py
 
 house:
 	@$(PYTHON) tools/house.py --report

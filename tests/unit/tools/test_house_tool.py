@@ -70,12 +70,14 @@ def test_strongly_connected_groups() -> None:
     assert sorted(map(sorted, found)) == [["a", "b"], ["c", "d"], ["e"]]
 
 
-def test_the_ledger_raises_limits(tmp_path: Path) -> None:
-    """A capability adds to the limits that it names."""
+def test_the_ledger_raises_targets(tmp_path: Path) -> None:
+    """A capability adds to the targets that it names; a limit is raised or lowered by hand."""
     path = tmp_path / "house.toml"
-    path.write_text('layers = []\nregistries = []\nmirrors = []\n[limits]\nstatements = 10\nfiles = 2\n'
+    path.write_text('layers = []\nregistries = []\nmirrors = []\n[limits]\nstatements = 20\n'
+                    '[targets]\nstatements = 10\nfiles = 2\n'
                     '[[ledger]]\ncapability = "pruning"\nstatements = 5\n', encoding="utf-8")
-    assert read_budget(path).limits == {"statements": 15, "files": 2}
+    assert read_budget(path).targets == {"statements": 15, "files": 2}
+    assert read_budget(path).limits == {"statements": 20}
 
 
 def test_reporting_only_always_ends_well(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

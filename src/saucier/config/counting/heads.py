@@ -34,7 +34,6 @@ from saucier.config.heads import (
     TokenHead,
     Transform,
 )
-from saucier.config.pooling import LayerMix
 from saucier.config.positions import Axial, Learned
 
 
@@ -190,9 +189,3 @@ def once_nodes(transform: Transform | None, dim: int, classes: int, *, bias: boo
 def count_once(node: Node) -> Node:
     """Count nothing per token for a map that runs once a sequence."""
     return replace(node, flops=0.0, detail="once a sequence")
-
-
-def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
-    """Return the weights of the layers and their common scale, and the norm before them."""
-    weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
-    return group_nodes("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])

@@ -84,9 +84,3 @@ def alignment_nodes(attention: Bahdanau | Luong, dim: int, length: int) -> list[
 def score_node(dim: int, length: int) -> Node:
     """Return inner products with every place of the source."""
     return Node("scores", "dot", f"{length} places a token", flops=2.0 * length * dim)
-
-
-def kept_values(part: Recurrent, dim: int, source_length: int) -> int:
-    """Return how many values a recurrent sublayer keeps for one row while a model writes."""
-    read = dim + part.keys(dim) if part.attention else 0
-    return sum(part.kept(dim)) + source_length * read

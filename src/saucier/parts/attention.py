@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import draws_blocks
-from saucier.parts.attention_slots import MIXERS, build_attention_positions
+from saucier.parts.attention_slots import MIXERS, POSITIONS
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
 from saucier.parts.hashing import apply_unpacked
@@ -99,7 +99,8 @@ class SelfAttention(nn.Module):
         self.qkv = build_qkv(config, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
-        self.positions = build_attention_positions(config, dim)
+        positions = POSITIONS.get(type(config.positions))
+        self.positions = positions and positions(config.positions, config.projection, dim)
         self.mixer = MIXERS[type(config.kernel)]
         setattr(self, self.mixer.name, self.mixer.weights(config))
         self.reads_past = True

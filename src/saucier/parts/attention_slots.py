@@ -70,12 +70,6 @@ POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]
 }
 """Positions of which each attention has trained tables -> their module.
 
-Such a module is called as `(query, key, scale, context)` and returns what is added to the scaled scores, [B, H, Q, K];
-Shaw's positions, which enter the values too, have their own way.
+The others have none. Such a module is called as `(query, key, scale, context)` and returns what is added to
+the scaled scores, [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
 """
-
-
-def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | None:
-    """Return the tables of an attention's positions, where it has any of its own."""
-    built = POSITIONS.get(type(config.positions))
-    return None if built is None else built(config.positions, config.projection, dim)

@@ -211,18 +211,13 @@ RESIDUALS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
 """Residual -> what builds it for a width."""
 
 
-def build_residual(config: c.Residual, dim: int) -> nn.Module:
-    """Return the module for a residual config."""
-    return RESIDUALS[type(config)](config, dim)
-
-
 class NarrowBlock(nn.Module):
     """A block inside a bottleneck. Source: Sun et al. 2020 (MobileBERT), §3.1, arXiv:2004.02984."""
 
     def __init__(self, config: c.Block, dim: int) -> None:
         """Build the bottleneck, and the block of its width; attentions get maps from what they read."""
         super().__init__()
-        assert config.bottleneck is not None, "build_block asks only then"
+        assert config.bottleneck is not None, "a block without a bottleneck is a Block"
         self.bottleneck = Bottleneck(config.bottleneck, dim)
         self.inside = Block(config, config.bottleneck.width)
         for residual in self.inside.values():
@@ -240,11 +235,6 @@ class NarrowBlock(nn.Module):
         return self.bottleneck.widen(x, stream)
 
 
-def build_block(config: c.Block, dim: int) -> nn.Module:
-    """Return the module for a block config."""
-    return NarrowBlock(config, dim) if config.bottleneck else Block(config, dim)
-
-
 class Block(nn.ModuleDict):
     """Residual sublayers by name (`attention`, `cross`, `feed_forward`), in the order of the config."""
 
@@ -254,7 +244,7 @@ class Block(nn.ModuleDict):
         for residual in config.sublayers:
             name = sublayer_name(residual.inner)
             taken = sum(key.split("_")[0] == name.split("_")[0] for key in self)
-            self[f"{name}_{taken + 1}" if taken else name] = build_residual(residual, dim)
+            self[f"{name}_{taken + 1}" if taken else name] = RESIDUALS[type(residual)](residual, dim)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
@@ -266,7 +256,7 @@ class Block(nn.ModuleDict):
 
 
 def group_parallel(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
-    """Put parallel sublayers behind the one that they stand beside."""
+    """Put parallel sublayers after the one whose input they read."""
     found: list[list[nn.Module]] = []
     for sublayer in sublayers:
         if isinstance(sublayer, Parallel):

@@ -161,6 +161,11 @@ def hash_vectors(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) 
     return found
 
 
+def widen_format(x: Tensor) -> Tensor:
+    """Return numbers of 32 bits at least: sums of exponents are made in no fewer."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def normalize_keys(x: Tensor) -> Tensor:
     """Vectors of length 1. Shapes: [..., E] -> the same. Source: Kitaev et al. 2020, §2, shared-QK."""
     size = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) / math.sqrt(x.shape[-1])
@@ -169,8 +174,7 @@ def normalize_keys(x: Tensor) -> Tensor:
 
 def shared_scores(query: Tensor, vectors: Tensor, asking: KeyPositions, known: KeyPositions, *, causal: bool) -> Tensor:
     """Scores of queries for keys of length 1. Shapes: query [..., Q, E], vectors [..., K, E] -> [..., Q, K]."""
-    scores = query @ normalize_keys(vectors).transpose(-1, -2)
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    scores = widen_format(query @ normalize_keys(vectors).transpose(-1, -2))
     allowed = mask_keys(asking, known, causal=causal)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, HIDDEN)

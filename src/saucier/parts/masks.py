@@ -174,15 +174,12 @@ class Mask:
         if not self.causal and self.allowed is None:
             return None
         if dtype not in self.made:
-            allowed = causal_triangle(keys, self.device) if self.allowed is None else self.allowed
+            allowed = self.allowed
+            if allowed is None:
+                allowed = torch.ones(keys, keys, dtype=torch.bool, device=self.device).tril()
             self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype,
                                            device=allowed.device).masked_fill_(~allowed, float("-inf"))
         return self.made[dtype]
-
-
-def causal_triangle(length: int, device: torch.device | None) -> Tensor:
-    """The causal triangle. Shapes: -> [L, L]."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def finds_a_key(span: Span) -> bool:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.context import KernelCall
 from saucier.parts.favor import attend_by_features
+from saucier.parts.funnel import PooledDistances
 from saucier.parts.hashing import HashedAttention, attend_in_chunks
 from saucier.parts.kernels import attend_to_mixtures, build_mixtures
 from saucier.parts.nystrom import attend_by_landmarks, build_filter
-from saucier.parts.pooled_distances import PooledDistances
 from saucier.parts.relative_positions import (
     DisentangledPositions,
     GlobalLocalPositions,

@@ -13,8 +13,7 @@ from functools import singledispatch
 from saucier.config.base import Config
 from saucier.config.blocks import Block, Bottleneck, ReadsShared
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
-from saucier.config.counting.heads import embedding_node, head_node
-from saucier.config.counting.layers import attention_nodes, recurrent_nodes
+from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
 from saucier.config.disentangled import Disentangled
 from saucier.config.layers import (
     CrossAttention,

@@ -57,7 +57,7 @@ def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, 
     """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
 
     Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
-    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows behind each other when packed.
+    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows one after another when packed.
     """
     query, key, value = heads
     if layout is None or memory_layout is None:

@@ -163,7 +163,7 @@ class FromNorm(nn.Module):
 
 
 class Parallel(nn.Module):
-    """`y + dropout(inner(norm(x)))` beside a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
+    """`y + dropout(inner(norm(x)))` next to a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
 
     def __init__(self, config: c.Parallel, dim: int) -> None:
         """Build the sublayer, and the norm where it has its own."""
@@ -173,7 +173,7 @@ class Parallel(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, normed: Tensor, context: Context) -> Tensor:
-        """What it adds, given what the pre-norm sublayer reads, and that behind its norm. Shapes: [B, L, D] each."""
+        """What it adds, given what the pre-norm sublayer reads, and that after its norm. Shapes: [B, L, D] each."""
         return self.dropout(self.inner(normed if self.norm is None else self.norm(x), context))  # type: ignore[no-any-return]
 
 

@@ -34,7 +34,7 @@ RANDOM_STREAM = 37
 LEAST_SUM = 1e-30
 """Sums of weights below this are taken for nothing: each key is far from every direction."""
 NO_STEP = 2**62
-"""A step behind any training."""
+"""A step after any training."""
 NO_DOCUMENT = -1
 """The document of positions that are in none."""
 
@@ -169,7 +169,7 @@ def mix_in_order(rows: FeatureRows, block: int, context: Context) -> Tensor:
 
 
 def split_into_blocks(size: int, *parts: Tensor) -> list[Tensor]:
-    """Cut positions into blocks, zeros behind the last. Shapes: [B, H, L, ...] -> [B, H, N, C, ...] each."""
+    """Cut positions into blocks, zeros after the last. Shapes: [B, H, L, ...] -> [B, H, N, C, ...] each."""
     whole = -(-parts[0].shape[2] // size) * size
     return [pad_length(part, whole).unflatten(2, (-1, size)) for part in parts]
 
@@ -224,7 +224,7 @@ def mix_in_documents(rows: FeatureRows, block: int, document: Tensor, *, causal:
 def find_documents(context: Context) -> Tensor | None:
     """Return the document of each position. Shapes: -> [B, L]; None where rows are not packed documents.
 
-    Raises `InputError` for documents in pieces, and beside a cache.
+    Raises `InputError` for documents in pieces, and together with a cache.
     """
     found = context.span.query_documents
     if found is not None:
@@ -253,7 +253,7 @@ def mix_earlier_blocks(asking: Tensor, keys: Tensor, value: Tensor, document: Te
 
 
 class Redraws:
-    """What draws the directions of attention by features anew while a model is trained."""
+    """What draws the directions of attention by features again while a model is trained."""
 
     def __init__(self, models: Iterable[nn.Module]) -> None:
         """Find everything whose config says how often that is done."""

@@ -36,7 +36,7 @@ class KeyPositions:
     """The document of each; None where rows are not packed documents."""
 
     def each(self, change: Callable[[Tensor], Tensor]) -> KeyPositions:
-        """Arrange all of it anew."""
+        """Arrange all of it again."""
         found = [None if x is None else change(x) for x in (self.real, self.document)]
         return KeyPositions(change(self.number), *found)
 
@@ -94,7 +94,7 @@ def visible_softmax(scores: Tensor, allowed: Tensor | None, context: Context) ->
 
 
 def pad_length(x: Tensor, length: int) -> Tensor:
-    """Add zeros behind the positions. Shapes: [B, H, L, E] -> [B, H, length, E]."""
+    """Add zeros after the positions. Shapes: [B, H, L, E] -> [B, H, length, E]."""
     return F.pad(x, (0, 0, 0, length - x.shape[2])) if length > x.shape[2] else x
 
 

@@ -25,7 +25,7 @@ two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 
 
 @dataclass(slots=True)
 class Scores:
-    """What enters the softmax beside query times key."""
+    """What enters the softmax in addition to query times key."""
 
     mask: Mask
     scale: float

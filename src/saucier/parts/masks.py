@@ -20,7 +20,7 @@ from saucier.errors import InputError
 MOST_REAL = 0.8
 """Rows are packed when at most this part of the batch is real tokens: below it the saved work outweighs the calls."""
 SHORT_ROWS = 64
-"""Up to this length attention pads again: its work on padding is small beside the calls that it saves."""
+"""Up to this length attention pads again: its work on padding is small next to the calls that it saves."""
 
 
 @dataclass(slots=True)

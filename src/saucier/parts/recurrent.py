@@ -74,7 +74,7 @@ class Bahdanau(nn.Module):
 
 
 class Luong(nn.Module):
-    """Step, look with the state behind the step, and give a map of both. Source: Luong et al. 2015, arXiv:1508.04025.
+    """Step, look with the state after the step, and give a map of both. Source: Luong et al. 2015, arXiv:1508.04025.
 
     With input feeding (§3.3) the last of the states is what the step before gave.
     """

@@ -90,7 +90,7 @@ def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:
 
 
 def check_recurrent_place(where: str, name: str, part: Recurrent, config: Transformer) -> None:
-    """A decoder reads ahead, and only beside an encoder is there one to look at."""
+    """A decoder reads ahead, and only with an encoder is there one to look at."""
     if name == "decoder" and not isinstance(part.direction, Ahead):
         raise InputError("a layer that reads backwards sees the future", where=f"{where}.direction",
                          remedy="use kind: ahead in a decoder")

@@ -28,7 +28,7 @@ from saucier.errors import InputError
 
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
-    """Check every sublayer, what the layers share, and that a decoder beside an encoder looks at it."""
+    """Check every sublayer, what the layers share, and that a decoder with an encoder looks at it."""
     width = config.reader_dim if name == "encoder" else config.dim
     check_layout(name, stack, width)
     for index, block in enumerate(stack.layers.distinct()):

@@ -117,7 +117,7 @@ def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Nod
 
 
 def shared_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return what stands beside the blocks: the table that their positions share."""
+    """Return what comes in addition to the blocks: the table that their positions share."""
     found = find_shared_positions(stack)
     if found is None:
         return []
@@ -140,7 +140,7 @@ def layer_position_nodes(stack: Stack, dim: int) -> list[Node]:
 
 
 def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return the convolution beside the first block."""
+    """Return the convolution next to the first block."""
     if stack.convolution is None:
         return []
     size, inputs = stack.convolution.size, dim // stack.convolution.groups

@@ -170,7 +170,7 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
 
 
 def embedding_nodes(head: EmbeddingHead, dim: int, vocab: int) -> list[Node]:
-    """Return the parts of a head that gives one vector; a language head beside it does no work."""
+    """Return the parts of a head that gives one vector; a language head next to it does no work."""
     widths = head.widths(dim)
     nodes = [count_once(linear("map", width, one.width, bias=one.bias))
              for one, width in zip(head.maps, widths, strict=False)]
@@ -219,7 +219,7 @@ def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
 
 
 def recurrent_nodes(part: Recurrent, dim: int, length: int) -> list[Node]:
-    """Return the parts of a recurrent sublayer of width `dim` beside a source of `length` tokens."""
+    """Return the parts of a recurrent sublayer of width `dim` for a source of `length` tokens."""
     first = cell_node(part, dim, fed=dim if part.fed else 0)
     nodes = [group_nodes("layer 1", part.direction.kind, [first], times=len(part.ways))]
     if part.layers > 1:
@@ -232,7 +232,7 @@ def recurrent_nodes(part: Recurrent, dim: int, length: int) -> list[Node]:
 
 
 def cell_node(part: Recurrent, dim: int, fed: int = 0) -> Node:
-    """Return one cell; `fed`: width of what enters beside the token."""
+    """Return one cell; `fed`: width of what enters in addition to the token."""
     width, gates, bias = part.width(dim), part.gates(dim), part.cell.bias
     maps = [linear("input", part.inputs(dim), gates, bias=bias),
             linear("hidden", width, gates, bias=bias and isinstance(part.cell, GRU))]

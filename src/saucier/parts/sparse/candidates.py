@@ -34,7 +34,7 @@ class RowShape:
     first: int = 0
     """Place of the first real key."""
     end: int = 0
-    """Place behind the last real key."""
+    """Place after the last real key."""
     prefix: int | None = None
     """Length of the prefix that all may see."""
     globals: tuple[int, ...] = ()

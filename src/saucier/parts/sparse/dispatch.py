@@ -29,7 +29,7 @@ known is 1.2 times faster than dense attention at 512 keys and this share, forwa
 2.3 and 5 times. With the gradient these are 1.3, 2, 2 and 4.5 times."""
 PLANNED_VISIBILITIES = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks,
                         c.RandomBlocks, c.Dilated, c.Strided, c.Columns, c.And, c.Or, c.Plus, c.Beyond, c.ByHead)
-"""Terms that candidates can be told of."""
+"""Terms that candidates can be found for."""
 
 
 PLACED_POSITIONS = (c.NoPositions, c.Rotary, c.GlobalLocal, c.T5Bias, c.Alibi)
@@ -71,7 +71,7 @@ def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) ->
 
 
 def list_stretches(attention: c.SelfAttention, context: Context, draw: Draw | None) -> list[Stretch]:
-    """Return what every row of the pass is to do; packed rows stand behind each other."""
+    """Return what every row of the pass is to do; packed rows follow each other."""
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
     tokens = list_globals(attention.visibility, span, context.rows)
@@ -105,7 +105,7 @@ def group_heads(visibility: c.Visibility, heads: int) -> list[tuple[slice, c.Vis
 
 
 def find_real_ranges(span: Span, rows: int) -> list[tuple[int, int]]:
-    """Return the place of the first real key of each row, and the place behind its last one."""
+    """Return the place of the first real key of each row, and the place after its last one."""
     if span.padding is None:
         return [(0, span.keys)] * rows
     real = span.padding.long()

@@ -51,7 +51,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class KeyRun:
-    """Keys behind each other in a tile."""
+    """Keys one after another in a tile."""
 
     places: Places
     valid: Tensor | None = None
@@ -301,7 +301,7 @@ def is_inside(places: Tensor, intervals: list[Interval]) -> Tensor:
 
 
 def list_places(keys: list[KeyRun], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return the places of all runs behind each other, and which are valid. Shapes: -> [W], or [H, W] twice."""
+    """Return the places of all runs one after another, and which are valid. Shapes: -> [W], or [H, W] twice."""
     found = [torch.arange(run.places.start, run.places.stop, run.places.step or 1, device=device)
              if isinstance(run.places, slice) else run.places for run in keys]
     heads = max((len(run) for run in found if run.dim() == 2), default=0)

@@ -18,7 +18,7 @@ from torch import Tensor
 from saucier.errors import InputError, expect, suggest_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-"""Names that `dtype=` takes beside "auto"."""
+"""Names that `dtype=` takes in addition to "auto"."""
 
 
 def choose_device(device: str | torch.device) -> torch.device:
@@ -58,7 +58,7 @@ def best_device() -> torch.device:
 def choose_dtype(dtype: str | torch.dtype, device: torch.device, names: Sequence[str] = ("auto",)) -> torch.dtype:
     """Return the number format asked for, or the one that this device multiplies fastest, which the last of `names` is.
 
-    Raises `InputError` for an unknown name; `names`: those that the caller takes beside the formats.
+    Raises `InputError` for an unknown name; `names`: those that the caller takes in addition to the formats.
     """
     expect(dtype, (str, torch.dtype), "dtype", f"give one of {', '.join([*names, *DTYPES])}")
     if isinstance(dtype, torch.dtype):

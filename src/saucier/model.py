@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.questions import list_key_widths, reads_first_token, reads_padding
+from saucier.config.questions import list_key_widths, reads_padding
 from saucier.errors import InputError, suggest_name
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.context import Context
@@ -187,7 +187,8 @@ class Transformer(nn.Module):
         output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
                         hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
-        read = whole if reads_first_token(self.config) else hidden
+        head = self.config.head
+        read = whole if isinstance(head, c.ClassificationHead) and isinstance(head.pick, c.First) else hidden
         return self.finish(output, Reading(read, None, known_ids(side), None, side.text_mask, side.inputs, choices),
                            wanted)
 

@@ -7,6 +7,7 @@ from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
 from saucier.config.blocks import Bottleneck as Bottleneck
 from saucier.config.blocks import Cycle as Cycle
+from saucier.config.blocks import Funnel as Funnel
 from saucier.config.blocks import ReadsNarrow as ReadsNarrow
 from saucier.config.blocks import ReadsShared as ReadsShared
 from saucier.config.blocks import ReadsWide as ReadsWide
@@ -42,7 +43,6 @@ from saucier.config.embedding import ProjectUndropped as ProjectUndropped
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
-from saucier.config.funnel import Funnel as Funnel
 from saucier.config.heads import AdaptiveHead as AdaptiveHead
 from saucier.config.heads import BidirectionalHead as BidirectionalHead
 from saucier.config.heads import ChoiceHead as ChoiceHead
@@ -111,7 +111,6 @@ from saucier.config.norms import Norm as Norm
 from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
 from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.nystrom import Nystrom as Nystrom
-from saucier.config.pooled_distances import PooledDistances as PooledDistances
 from saucier.config.pooling import Chosen as Chosen
 from saucier.config.pooling import DenseMap as DenseMap
 from saucier.config.pooling import EndToken as EndToken
@@ -193,6 +192,7 @@ from saucier.config.recurrent import StateReadout as StateReadout
 from saucier.config.relative_positions import Alibi as Alibi
 from saucier.config.relative_positions import GlobalLocal as GlobalLocal
 from saucier.config.relative_positions import MusicTransformer as MusicTransformer
+from saucier.config.relative_positions import PooledDistances as PooledDistances
 from saucier.config.relative_positions import RelativeKey as RelativeKey
 from saucier.config.relative_positions import RelativeKeyQuery as RelativeKeyQuery
 from saucier.config.relative_positions import Shaw as Shaw

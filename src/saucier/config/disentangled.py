@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import AttentionParts, PositionsInAttention
+from saucier.config.attention_slots import AttentionParts, PositionsInAttention, Projection
 from saucier.config.base import Config
 from saucier.config.counting import Node, linear
 from saucier.config.norms import Norm, Probability
-from saucier.config.projection import Projection
 from saucier.errors import InputError
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.attention_slots import Projection as Projection
 from saucier.config.base import Config
 from saucier.config.kernels import Kernel, Softmax
 from saucier.config.norms import LayerNorm as LayerNorm
@@ -13,7 +14,6 @@ from saucier.config.norms import Norm as Norm
 from saucier.config.norms import Probability as Probability
 from saucier.config.norms import RMSNorm as RMSNorm
 from saucier.config.positions import AttentionPositions, NoPositions
-from saucier.config.projection import Projection as Projection
 from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import Full, Visibility
 

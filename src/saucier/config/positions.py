@@ -10,16 +10,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import AttentionParts, PositionsInAttention
+from saucier.config.attention_slots import AttentionParts, PositionsInAttention, Projection
 from saucier.config.base import Config
 from saucier.config.counting import Node
 from saucier.config.disentangled import Disentangled
-from saucier.config.pooled_distances import PooledDistances
-from saucier.config.projection import Projection
 from saucier.config.relative_positions import (
     Alibi,
     GlobalLocal,
     MusicTransformer,
+    PooledDistances,
     RelativeKey,
     RelativeKeyQuery,
     Shaw,

@@ -27,7 +27,7 @@ from saucier.config.layers import (
     Skip,
 )
 from saucier.config.model import Transformer
-from saucier.config.pooling import Chosen, First, Last, LastToken, MeanAll, Pooled
+from saucier.config.pooling import Chosen, Last, LastToken, MeanAll, Pooled
 from saucier.config.positions import EmbeddingPositions, InOrder, NoPositions, RealTokens, Rotary, SkipPadding
 from saucier.config.recurrent import Apart, Recurrent
 from saucier.config.relative_positions import MusicTransformer, RelativeKey, RelativeKeyQuery, T5Bias, TransformerXL
@@ -172,11 +172,6 @@ def packs_pairs(config: Transformer) -> bool:
         for one in inner)
 
 
-def reads_first_token(config: Transformer) -> bool:
-    """Say whether the head labels a text by its first vector."""
-    return isinstance(config.head, ClassificationHead) and isinstance(config.head.pick, First)
-
-
 def reads_pooled(config: Transformer) -> bool:
     """Say whether the head reads what the pooler gives."""
     match config.head:
@@ -232,11 +227,6 @@ def list_recurrent_parts(stack: Stack | None) -> list[Recurrent]:
     """Return the recurrent sublayers of a stack in the order they are applied."""
     blocks = stack.blocks() if stack else []
     return [one.inner for block in blocks for one in block.sublayers if isinstance(one.inner, Recurrent)]
-
-
-def recurrence_reads_encoder(stack: Stack) -> bool:
-    """Say whether a recurrent sublayer of a stack looks at an encoder."""
-    return any(part.reads_encoder for part in list_recurrent_parts(stack))
 
 
 def list_layerwise_kernels(stack: Stack) -> list[LowRank]:

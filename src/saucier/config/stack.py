@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.blocks import Block, Cycle, Repeat, Share
+from saucier.config.blocks import Block, Cycle, Funnel, Repeat, Share
 from saucier.config.embedding import AfterToken as AfterToken
 from saucier.config.embedding import FirstSegment as FirstSegment
 from saucier.config.embedding import LanguageTable as LanguageTable
@@ -18,7 +18,6 @@ from saucier.config.embedding import OneSegment as OneSegment
 from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
 from saucier.config.embedding import SegmentTokens as SegmentTokens
-from saucier.config.funnel import Funnel
 from saucier.config.layers import Activation, SelfAttention
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned

@@ -70,7 +70,9 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
-    chosen = resolve_options(choose_strategy(model.config, options), model.provenance.generation)
+    if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
+        options["strategy"] = MaskPredict()
+    chosen = resolve_options(options, model.provenance.generation)
     match chosen.decoding:
         case MaskPredict() as strategy:
             return mask_predict(model, input_ids, attention_mask, chosen, strategy)
@@ -93,13 +95,6 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
                          cached=chosen.use_cache)
         ids = decode(feed, make_search(decoding, prompt.ids, rules, ends=len(chosen.ends)), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
-
-
-def choose_strategy(config: c.Transformer, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the call's options with the strategy that the model is made for, where the call names none."""
-    if options.get("strategy") is None and isinstance(prediction_kind(config), c.WholeText):
-        return options | {"strategy": MaskPredict()}
-    return options
 
 
 def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,

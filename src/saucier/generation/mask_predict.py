@@ -100,8 +100,10 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
         prompt = read_prompt(model, ids, mask, options=options)
         output = model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, compute_logits=False)
         longest = options.new_tokens(1) if options.max_new_tokens or options.max_length else None
-        lengths = predict_lengths(model, output.pooler_output, strategy, longest)
-        count = lengths.shape[1]
+        assert model.head is not None, "find_mask_token refuses any but a LengthHead"
+        likely: Tensor = model.head.lengths(output.pooler_output)[:, 1:][:, :longest]  # type: ignore[operator]
+        count = min(strategy.length_candidates, likely.shape[1])
+        lengths = likely.topk(count).indices + 1  # [B, N]
         real = mark_real_tokens(lengths.flatten(), int(lengths.max()))
         feed = TargetFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
                           None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0),
@@ -125,13 +127,6 @@ def find_mask_token(config: c.Transformer, options: GenerationOptions) -> int:
         raise InputError("mask_predict takes the likeliest tokens, and writes one text",
                          where="do_sample" if options.do_sample else "num_return_sequences", remedy="leave it out")
     return head.language.predicts.mask
-
-
-def predict_lengths(model: Transformer, pooled: Tensor, strategy: MaskPredict, limit: int | None) -> Tensor:
-    """Return the likeliest lengths, at least 1 and at most the limit. Shapes: pooled [B, D] -> [B, N]."""
-    assert model.head is not None, "looked at by the caller"
-    scores: Tensor = model.head.lengths(pooled)[:, 1:][:, :limit]  # type: ignore[operator]
-    return scores.topk(min(strategy.length_candidates, scores.shape[1])).indices + 1
 
 
 def mark_real_tokens(lengths: Tensor, width: int) -> Tensor:

@@ -127,11 +127,6 @@ class PackedHead(nn.Module):
         return {"logits": self(reading.hidden)}
 
 
-def copy_packed(model: Model) -> Model:
-    """Return a copy that shares all parameters and has every linear map packed."""
-    return copy_modules(model, pack_module)
-
-
 def pack_module(module: nn.Module) -> nn.Module | None:
     """Return the packed form of a linear map or language head; None of other modules."""
     match module:
@@ -158,4 +153,4 @@ def use_packed_weights(model: Transformer) -> Transformer:
     """Return the model to decode with: its packed twin where that is faster, otherwise itself."""
     if not is_packable(model):
         return model
-    return TWINS.get(model, "packed", lambda: copy_packed(model))
+    return TWINS.get(model, "packed", lambda: copy_modules(model, pack_module))

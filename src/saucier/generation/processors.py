@@ -27,11 +27,6 @@ def forbid_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
     return scores.index_fill(1, torch.tensor(tokens, device=scores.device), NEVER)
 
 
-def force_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
-    """Give all but these tokens no chance. Shapes: [R, V] -> [R, V]."""
-    return torch.full_like(scores, NEVER).index_fill_(1, torch.tensor(tokens, device=scores.device), 0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class RepetitionPenalty:
     """Divides positive scores of tokens that are already there by the penalty, and multiplies negative ones.
@@ -133,7 +128,9 @@ class ForceAt:
 
     def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
         """Shapes: ids [R, L], scores [R, V] -> [R, V]."""
-        return force_tokens(scores, self.tokens) if ids.shape[1] == self.length else scores
+        if ids.shape[1] != self.length:
+            return scores
+        return torch.full_like(scores, NEVER).index_fill_(1, torch.tensor(self.tokens, device=scores.device), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

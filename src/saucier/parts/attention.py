@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import draws_blocks
-from saucier.parts.attention_slots import MIXERS, build_attention_positions
+from saucier.parts.attention_slots import MIXERS, POSITIONS
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
 from saucier.parts.hashing import apply_unpacked
@@ -57,7 +57,7 @@ def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, 
     """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
 
     Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
-    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows behind each other when packed.
+    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows one after another when packed.
     """
     query, key, value = heads
     if layout is None or memory_layout is None:
@@ -99,7 +99,8 @@ class SelfAttention(nn.Module):
         self.qkv = build_qkv(config, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
-        self.positions = build_attention_positions(config, dim)
+        positions = POSITIONS.get(type(config.positions))
+        self.positions = positions and positions(config.positions, config.projection, dim)
         self.mixer = MIXERS[type(config.kernel)]
         setattr(self, self.mixer.name, self.mixer.weights(config))
         self.reads_past = True

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.context import KernelCall
 from saucier.parts.favor import attend_by_features
+from saucier.parts.funnel import PooledDistances
 from saucier.parts.hashing import HashedAttention, attend_in_chunks
 from saucier.parts.kernels import attend_to_mixtures, build_mixtures
 from saucier.parts.nystrom import attend_by_landmarks, build_filter
-from saucier.parts.pooled_distances import PooledDistances
 from saucier.parts.relative_positions import (
     DisentangledPositions,
     GlobalLocalPositions,
@@ -70,12 +70,6 @@ POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]
 }
 """Positions of which each attention has trained tables -> their module.
 
-Such a module is called as `(query, key, scale, context)` and returns what is added to the scaled scores, [B, H, Q, K];
-Shaw's positions, which enter the values too, have their own way.
+The others have none. Such a module is called as `(query, key, scale, context)` and returns what is added to
+the scaled scores, [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
 """
-
-
-def build_attention_positions(config: c.SelfAttention, dim: int) -> nn.Module | None:
-    """Return the tables of an attention's positions, where it has any of its own."""
-    built = POSITIONS.get(type(config.positions))
-    return None if built is None else built(config.positions, config.projection, dim)

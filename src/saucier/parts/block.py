@@ -163,7 +163,7 @@ class FromNorm(nn.Module):
 
 
 class Parallel(nn.Module):
-    """`y + dropout(inner(norm(x)))` beside a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
+    """`y + dropout(inner(norm(x)))` next to a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
 
     def __init__(self, config: c.Parallel, dim: int) -> None:
         """Build the sublayer, and the norm where it has its own."""
@@ -173,7 +173,7 @@ class Parallel(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, normed: Tensor, context: Context) -> Tensor:
-        """What it adds, given what the pre-norm sublayer reads, and that behind its norm. Shapes: [B, L, D] each."""
+        """What it adds, given what the pre-norm sublayer reads, and that after its norm. Shapes: [B, L, D] each."""
         return self.dropout(self.inner(normed if self.norm is None else self.norm(x), context))  # type: ignore[no-any-return]
 
 
@@ -211,18 +211,13 @@ RESIDUALS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
 """Residual -> what builds it for a width."""
 
 
-def build_residual(config: c.Residual, dim: int) -> nn.Module:
-    """Return the module for a residual config."""
-    return RESIDUALS[type(config)](config, dim)
-
-
 class NarrowBlock(nn.Module):
     """A block inside a bottleneck. Source: Sun et al. 2020 (MobileBERT), §3.1, arXiv:2004.02984."""
 
     def __init__(self, config: c.Block, dim: int) -> None:
         """Build the bottleneck, and the block of its width; attentions get maps from what they read."""
         super().__init__()
-        assert config.bottleneck is not None, "build_block asks only then"
+        assert config.bottleneck is not None, "a block without a bottleneck is a Block"
         self.bottleneck = Bottleneck(config.bottleneck, dim)
         self.inside = Block(config, config.bottleneck.width)
         for residual in self.inside.values():
@@ -240,11 +235,6 @@ class NarrowBlock(nn.Module):
         return self.bottleneck.widen(x, stream)
 
 
-def build_block(config: c.Block, dim: int) -> nn.Module:
-    """Return the module for a block config."""
-    return NarrowBlock(config, dim) if config.bottleneck else Block(config, dim)
-
-
 class Block(nn.ModuleDict):
     """Residual sublayers by name (`attention`, `cross`, `feed_forward`), in the order of the config."""
 
@@ -254,7 +244,7 @@ class Block(nn.ModuleDict):
         for residual in config.sublayers:
             name = sublayer_name(residual.inner)
             taken = sum(key.split("_")[0] == name.split("_")[0] for key in self)
-            self[f"{name}_{taken + 1}" if taken else name] = build_residual(residual, dim)
+            self[f"{name}_{taken + 1}" if taken else name] = RESIDUALS[type(residual)](residual, dim)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
@@ -266,7 +256,7 @@ class Block(nn.ModuleDict):
 
 
 def group_parallel(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
-    """Put parallel sublayers behind the one that they stand beside."""
+    """Put parallel sublayers after the one whose input they read."""
     found: list[list[nn.Module]] = []
     for sublayer in sublayers:
         if isinstance(sublayer, Parallel):

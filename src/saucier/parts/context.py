@@ -121,11 +121,11 @@ class Context:
 
     @property
     def asking(self) -> int:
-        """Rows of the second stream, which stand behind the text."""
+        """Rows of the second stream, which come after the text."""
         return 0 if self.asked is None else self.asked.shape[1]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` gave the first time this key was asked for in this pass."""
+        """Return what `make` gave the first time this key was used in this pass."""
         if torch.compiler.is_compiling():  # the tracer cannot hash configs, and merges equal operations itself
             return make()
         if key not in self.made:
@@ -173,7 +173,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """What a kernel gets beside queries, keys and values."""
+    """What a kernel gets in addition to queries, keys and values."""
 
     config: c.SelfAttention
     """The attention that it is a part of."""

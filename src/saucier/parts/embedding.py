@@ -173,7 +173,8 @@ class Embedding(nn.Module):
             case c.SegmentScores():
                 return x
             case _:
-                refuse_segments(segments)
+                if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
+                    raise InputError("this model knows no segments", where="token_type_ids", remedy="leave them out")
                 return x
 
     def add_languages(self, x: Tensor, side: Side) -> Tensor:
@@ -182,7 +183,8 @@ class Embedding(nn.Module):
         if languages is None:
             return x
         if self.languages is None:
-            refuse_languages(languages)
+            if not torch.compiler.is_compiling() and bool(languages.any()):
+                raise InputError("this model knows no languages", where="langs", remedy="leave them out")
             return x
         return x + self.languages(side.packed(languages))  # type: ignore[no-any-return]
 
@@ -210,15 +212,3 @@ def default_segments(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tens
     if isinstance(otherwise, c.AfterToken) and side.vectors is None:
         question = find_question(side.ids, side.inputs, otherwise.token)
     return side.packed(torch.zeros_like(side.ids) if question is None else (~question).long())
-
-
-def refuse_segments(segments: Tensor | None) -> None:
-    """Raise `InputError` for a second segment that the model could not tell from the first."""
-    if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
-        raise InputError("this model knows no segments", where="token_type_ids", remedy="leave them out")
-
-
-def refuse_languages(languages: Tensor) -> None:
-    """Raise `InputError` for a second language that the model could not tell from the first."""
-    if not torch.compiler.is_compiling() and bool(languages.any()):
-        raise InputError("this model knows no languages", where="langs", remedy="leave them out")

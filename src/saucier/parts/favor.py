@@ -19,7 +19,7 @@ from saucier import config as c
 from saucier.config.kernels import advance_draws
 from saucier.errors import InputError
 from saucier.parts.context import Context, KernelCall
-from saucier.parts.hashing import find_key_positions, pad_length
+from saucier.parts.hashing import find_key_positions, pad_length, widen_format
 from saucier.parts.kernels import repeat_heads
 from saucier.parts.masks import refuse_split_documents
 
@@ -34,7 +34,7 @@ RANDOM_STREAM = 37
 LEAST_SUM = 1e-30
 """Sums of weights below this are taken for nothing: each key is far from every direction."""
 NO_STEP = 2**62
-"""A step behind any training."""
+"""A step after any training."""
 NO_DOCUMENT = -1
 """The document of positions that are in none."""
 
@@ -55,11 +55,6 @@ def draw_directions(kernel: c.Favor, width: int, layer: int) -> np.ndarray:
     return np.concatenate(found)[:kernel.features]
 
 
-def random_directions(kernel: c.Favor, like: Tensor, layer: int) -> Tensor:
-    """Return the directions of a layer where `like` is. Shapes: like [..., E] -> [M, E]."""
-    return torch.from_numpy(draw_directions(kernel, like.shape[-1], layer)).to(like.device, like.dtype)
-
-
 def exponents(x: Tensor, ways: Tensor, shift: Tensor) -> Tensor:
     """Return `w·x + shift` for each direction, in one product. Shapes: [..., E], [M, E], [..., 1] -> [..., M]."""
     return torch.cat([x, shift], dim=-1) @ F.pad(ways, (0, 1), value=1.0).T
@@ -71,15 +66,6 @@ def half_squared_norms(x: Tensor) -> Tensor:
     Source: Choromanski et al. 2021, lemma 1.
     """
     return x.square().sum(-1, keepdim=True) / -2
-
-
-def query_features(query: Tensor, ways: Tensor) -> Tensor:
-    """Return features, each query's largest being 1: what they are scaled by, weights are divided by again.
-
-    Shapes: [..., E] -> [..., M].
-    """
-    found = query @ ways.T
-    return found.sub_(found.detach().amax(-1, keepdim=True)).exp_()  # in place: these are the largest tensors here
 
 
 def key_features(key: Tensor, ways: Tensor, real: Tensor | None) -> Tensor:
@@ -110,8 +96,13 @@ class FeatureRows:
     """[M, E]"""
 
     def asking(self, part: slice = slice(None)) -> Tensor:
-        """Return the features of queries. Shapes: -> [B, H, P, M]."""
-        return query_features(self.query[:, :, part], self.ways)
+        """Return the features of queries, each query's largest being 1: the weights are divided by the scale again.
+
+        Shapes: -> [B, H, P, M].
+        """
+        found = self.query[:, :, part] @ self.ways.T
+        largest = found.detach().amax(-1, keepdim=True)
+        return found.sub_(largest).exp_()  # in place: these are the largest tensors here
 
     def keys(self, part: slice = slice(None)) -> Tensor:
         """Return the features of keys. Shapes: -> [B, H, P, M]."""
@@ -137,7 +128,8 @@ def attend_by_features(query: Tensor, key: Tensor, value: Tensor, call: KernelCa
     real = find_key_positions(context, start + length).real
     with torch.autocast(query.device.type, enabled=False):
         query, key, value_ = (widen_format(x) for x in (query * call.scale**0.5, key * call.scale**0.5, value))
-        ways = random_directions(kernel, query, context.self_attentions - 1)
+        drawn = draw_directions(kernel, query.shape[-1], context.self_attentions - 1)
+        ways = torch.from_numpy(drawn).to(query.device, query.dtype)
         rows = FeatureRows(query, repeat_heads(key, heads), repeat_heads(F.pad(value_, (0, 1), value=1.0), heads),
                            None if real is None else real[..., start:], ways)
         document = find_documents(context)
@@ -147,7 +139,7 @@ def attend_by_features(query: Tensor, key: Tensor, value: Tensor, call: KernelCa
             sums = mix_in_documents(rows, kernel.block, document, causal=causal)
         else:
             sums = (mix_in_order if causal else mix_unordered)(rows, kernel.block, context)
-        return normalize_sums(sums).to(value.dtype)
+        return (sums[..., :-1] * invert_sums(sums[..., -1:])).to(value.dtype)
 
 
 def mix_unordered(rows: FeatureRows, block: int, context: Context) -> Tensor:
@@ -177,7 +169,7 @@ def mix_in_order(rows: FeatureRows, block: int, context: Context) -> Tensor:
 
 
 def split_into_blocks(size: int, *parts: Tensor) -> list[Tensor]:
-    """Cut positions into blocks, zeros behind the last. Shapes: [B, H, L, ...] -> [B, H, N, C, ...] each."""
+    """Cut positions into blocks, zeros after the last. Shapes: [B, H, L, ...] -> [B, H, N, C, ...] each."""
     whole = -(-parts[0].shape[2] // size) * size
     return [pad_length(part, whole).unflatten(2, (-1, size)) for part in parts]
 
@@ -194,16 +186,6 @@ def store_sums(sums: Tensor, context: Context) -> None:
     """Let a cache hold the sums over all keys so far. Shapes: sums [B, H, M, E + 1]."""
     if context.cache is not None:
         context.cache.states[context.recurrent_slot()] = (sums,)
-
-
-def widen_format(x: Tensor) -> Tensor:
-    """Return numbers of 32 bits at least: sums of exponents are made in no fewer."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def normalize_sums(sums: Tensor) -> Tensor:
-    """Divide by the last column; a query that finds nothing gets zeros. Shapes: [..., E + 1] -> [..., E]."""
-    return sums[..., :-1] * invert_sums(sums[..., -1:])
 
 
 def invert_sums(total: Tensor) -> Tensor:
@@ -242,7 +224,7 @@ def mix_in_documents(rows: FeatureRows, block: int, document: Tensor, *, causal:
 def find_documents(context: Context) -> Tensor | None:
     """Return the document of each position. Shapes: -> [B, L]; None where rows are not packed documents.
 
-    Raises `InputError` for documents in pieces, and beside a cache.
+    Raises `InputError` for documents in pieces, and together with a cache.
     """
     found = context.span.query_documents
     if found is not None:
@@ -271,7 +253,7 @@ def mix_earlier_blocks(asking: Tensor, keys: Tensor, value: Tensor, document: Te
 
 
 class Redraws:
-    """What draws the directions of attention by features anew while a model is trained."""
+    """What draws the directions of attention by features again while a model is trained."""
 
     def __init__(self, models: Iterable[nn.Module]) -> None:
         """Find everything whose config says how often that is done."""

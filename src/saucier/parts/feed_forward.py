@@ -95,7 +95,8 @@ class Experts(nn.Module):
         flat = x.flatten(0, 1)
         scores = self.router(flat)
         if context.inputs.get("output_router_logits"):
-            context.router_logits.append(unpack_scores(scores, x, context))
+            layout = context.layout  # zeros at padding where rows are packed: [B·L, E]
+            context.router_logits.append(scores if layout is None else layout.unpack(scores[None]).flatten(0, 1))
         experts, weights = choose_experts(self.config.router, scores)
         return self.mixed(flat, experts, weights, context).view_as(x)
 
@@ -154,11 +155,6 @@ def rank_in_expert(experts: Tensor, sequence: Tensor) -> Tensor:
     ordered, order = wanted.sort(stable=True)
     found = torch.arange(len(wanted), device=wanted.device) - torch.searchsorted(ordered, ordered)
     return torch.empty_like(found).index_copy(0, order, found)
-
-
-def unpack_scores(scores: Tensor, x: Tensor, context: Context) -> Tensor:
-    """Return scores for every place of the batch, zeros at padding where rows are packed. Shapes: -> [B·L, E]."""
-    return scores if context.layout is None else context.layout.unpack(scores[None]).flatten(0, 1)
 
 
 def measure_imbalance(scores: Tensor, mask: Tensor | None = None, *, top: int = 1) -> Tensor:

@@ -81,7 +81,7 @@ def publish_weights(visibility: c.Visibility, context: Context) -> None:
     """Bring the last recorded weights into the form that a sliding window with global tokens is published in.
 
     Local weights become [B, H, L, N + 2W + 1]: first those on global keys, then those on the neighbours from W before
-    to W behind, without the global ones; rows of global tokens are zero there, and stand in `global_attentions`,
+    to W after, without the global ones; rows of global tokens are zero there, and stand in `global_attentions`,
     [B, H, L, N], by key. L is then a multiple of the widest window, and a row that lacks a token has equal weights.
     Other visibilities keep [B, H, L, L].
     """

@@ -36,7 +36,7 @@ class KeyPositions:
     """The document of each; None where rows are not packed documents."""
 
     def each(self, change: Callable[[Tensor], Tensor]) -> KeyPositions:
-        """Arrange all of it anew."""
+        """Arrange all of it again."""
         found = [None if x is None else change(x) for x in (self.real, self.document)]
         return KeyPositions(change(self.number), *found)
 
@@ -94,7 +94,7 @@ def visible_softmax(scores: Tensor, allowed: Tensor | None, context: Context) ->
 
 
 def pad_length(x: Tensor, length: int) -> Tensor:
-    """Add zeros behind the positions. Shapes: [B, H, L, E] -> [B, H, length, E]."""
+    """Add zeros after the positions. Shapes: [B, H, L, E] -> [B, H, length, E]."""
     return F.pad(x, (0, 0, 0, length - x.shape[2])) if length > x.shape[2] else x
 
 
@@ -161,6 +161,11 @@ def hash_vectors(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) 
     return found
 
 
+def widen_format(x: Tensor) -> Tensor:
+    """Return numbers of 32 bits at least: sums of exponents are made in no fewer."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def normalize_keys(x: Tensor) -> Tensor:
     """Vectors of length 1. Shapes: [..., E] -> the same. Source: Kitaev et al. 2020, §2, shared-QK."""
     size = torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) / math.sqrt(x.shape[-1])
@@ -169,8 +174,7 @@ def normalize_keys(x: Tensor) -> Tensor:
 
 def shared_scores(query: Tensor, vectors: Tensor, asking: KeyPositions, known: KeyPositions, *, causal: bool) -> Tensor:
     """Scores of queries for keys of length 1. Shapes: query [..., Q, E], vectors [..., K, E] -> [..., Q, K]."""
-    scores = query @ normalize_keys(vectors).transpose(-1, -2)
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    scores = widen_format(query @ normalize_keys(vectors).transpose(-1, -2))
     allowed = mask_keys(asking, known, causal=causal)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, HIDDEN)

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.questions import list_layerwise_kernels
 from saucier.errors import InputError
 from saucier.parts.context import Context, KernelCall, Mixtures
 from saucier.parts.masks import Mask, document_starts, positions_in_document, refuse_split_documents
@@ -26,7 +25,7 @@ two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 
 
 @dataclass(slots=True)
 class Scores:
-    """What enters the softmax beside query times key."""
+    """What enters the softmax in addition to query times key."""
 
     mask: Mask
     scale: float
@@ -114,12 +113,6 @@ def build_mixtures(attention: c.SelfAttention) -> Mixtures | None:
     """Return the maps that an attention has of its own, if it has any."""
     kernel = attention.kernel
     return Mixtures(kernel, kernel.maps) if isinstance(kernel, c.LowRank) and kernel.maps else None
-
-
-def build_shared_mixtures(stack: c.Stack) -> Mixtures | None:
-    """Return the map that all layers of a stack share, if they do."""
-    found = list_layerwise_kernels(stack)
-    return Mixtures(found[0], 1) if found else None
 
 
 def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:

@@ -98,7 +98,7 @@ def onednn_pays() -> bool:
 
 @cache
 def emulates_bfloat16() -> bool:
-    """Say whether this processor has no instructions for bfloat16 products, or oneDNN was told to use none of them."""
+    """Say whether this processor has no instructions for bfloat16 products, or oneDNN is set to use none of them."""
     has = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return not (has and onednn_takes_bfloat16())
 

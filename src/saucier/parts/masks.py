@@ -20,7 +20,7 @@ from saucier.errors import InputError
 MOST_REAL = 0.8
 """Rows are packed when at most this part of the batch is real tokens: below it the saved work outweighs the calls."""
 SHORT_ROWS = 64
-"""Up to this length attention pads again: its work on padding is small beside the calls that it saves."""
+"""Up to this length attention pads again: its work on padding is small next to the calls that it saves."""
 
 
 @dataclass(slots=True)
@@ -174,15 +174,12 @@ class Mask:
         if not self.causal and self.allowed is None:
             return None
         if dtype not in self.made:
-            allowed = causal_triangle(keys, self.device) if self.allowed is None else self.allowed
+            allowed = self.allowed
+            if allowed is None:
+                allowed = torch.ones(keys, keys, dtype=torch.bool, device=self.device).tril()
             self.made[dtype] = torch.zeros(allowed.shape, dtype=dtype,
                                            device=allowed.device).masked_fill_(~allowed, float("-inf"))
         return self.made[dtype]
-
-
-def causal_triangle(length: int, device: torch.device | None) -> Tensor:
-    """The causal triangle. Shapes: -> [L, L]."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def finds_a_key(span: Span) -> bool:

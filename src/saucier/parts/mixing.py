@@ -59,7 +59,7 @@ def gather_neighbours(x: Tensor, reach: int, documents: Tensor | None) -> Tensor
 
 
 class Convolution(nn.Module):
-    """A convolution beside a stack's first block. Source: He et al. 2021, DeBERTa-v2's code release."""
+    """A convolution next to a stack's first block. Source: He et al. 2021, DeBERTa-v2's code release."""
 
     def __init__(self, config: c.Convolution, dim: int) -> None:
         """Build the kernel [D, D / groups, N], its bias, and the norm."""

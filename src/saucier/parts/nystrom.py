@@ -55,7 +55,7 @@ class SeparateTexts:
         """[T, N], True where a token is."""
 
     def split(self, x: Tensor) -> Tensor:
-        """Shapes: [B, H, L, E] -> [T, H, N, E], zeros behind each text."""
+        """Shapes: [B, H, L, E] -> [T, H, N, E], zeros after each text."""
         tokens = x.transpose(1, 2)[self.real]
         rows = tokens.new_zeros(self.count * self.longest, *tokens.shape[1:]).index_copy(0, self.slot, tokens)
         full: Tensor = rows.unflatten(0, (self.count, self.longest))

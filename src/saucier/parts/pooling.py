@@ -102,7 +102,7 @@ def last_token_vector(hidden: Tensor, ids: Tensor | None, padding: int | None) -
 
 
 def end_token_vector(hidden: Tensor, ids: Tensor | None, token: int) -> Tensor:
-    """The last position that holds the token; a decoder beside an encoder is read where the source has it.
+    """The last position that holds the token; a decoder with an encoder is read where the source has it.
 
     Shapes: -> [B, D].
     """
@@ -129,7 +129,7 @@ class EmbeddingHead(nn.Module):
     """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
 
     def __init__(self, config: c.EmbeddingHead, dim: int, language: nn.Module | None = None) -> None:
-        """Build the maps and the norm, with the language head that stands beside."""
+        """Build the maps and the norm, with the language head next to them."""
         super().__init__()
         self.config = config
         widths = config.widths(dim)

@@ -149,7 +149,7 @@ class ReversibleRun:
     turns: list[AppliedSublayer] = field(default_factory=list)
 
     def learned(self) -> list[Tensor]:
-        """Return the tensors beside `x` that a gradient may be asked for: what the pass made before, and weights."""
+        """Return what else than `x` may get a gradient: what the pass made before, and weights."""
         weights = [weight for part in self.sublayers for weight in part.parameters()]
         return list_distinct([*self.beside(), *weights])
 
@@ -241,7 +241,7 @@ class GradientSums:
 def run_reversible(x: Tensor, blocks: Sequence[nn.Module], context: Context, shared: Sequence[nn.Module]) -> Tensor:
     """Apply blocks as `run_two_streams` does, and keep for the backward pass only what the last ones give.
 
-    What stood before a sublayer is computed from what stands behind it. `shared` are parts of the stack that its blocks
+    What came before a sublayer is computed from what comes after it. `shared` are parts of the stack that its blocks
     read. Shapes: x [B, L, D] -> [B, L, 2D].
     Source: Gomez et al. 2017, §3.2, arXiv:1707.04585; Kitaev et al. 2020, §3, eq 10.
     """

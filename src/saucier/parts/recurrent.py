@@ -74,7 +74,7 @@ class Bahdanau(nn.Module):
 
 
 class Luong(nn.Module):
-    """Step, look with the state behind the step, and give a map of both. Source: Luong et al. 2015, arXiv:1508.04025.
+    """Step, look with the state after the step, and give a map of both. Source: Luong et al. 2015, arXiv:1508.04025.
 
     With input feeding (§3.3) the last of the states is what the step before gave.
     """
@@ -150,7 +150,9 @@ class Recurrent(nn.Module):
 
     def read(self, x: Tensor, context: Context) -> Tensor:
         """Read rows from the states that they begin with, and keep those that they end in. Shapes: [B, L, D]."""
-        steps = find_steps(find_real_tokens(x, context), context.span.query_documents)
+        real = context.real_keys()
+        steps = find_steps(None if real is None else real[:, real.shape[1] - x.shape[1]:],
+                           context.span.query_documents)
         cache, slot = context.cache, context.recurrent_slot()
         states = self.first(x, context) if cache is None or slot not in cache.states else cache.states[slot]
         if self.looking is None:
@@ -220,12 +222,6 @@ def split_by_layer(states: State, config: c.Recurrent) -> list[State]:
         mine = states[layer * ways * each:(layer + 1) * ways * each]
         found.append(tuple(torch.cat(mine[part::each], dim=-1) if ways > 1 else mine[part] for part in range(each)))
     return found
-
-
-def find_real_tokens(x: Tensor, context: Context) -> Tensor | None:
-    """Return which of these positions are no padding; None when all are. Shapes: x [B, L, D] -> [B, L]."""
-    real = context.real_keys()
-    return None if real is None else real[:, real.shape[1] - x.shape[1]:]
 
 
 def find_text_positions(x: Tensor, context: Context, steps: Steps) -> Tensor:

@@ -20,14 +20,14 @@ from saucier.parts.linear import Linear
 from saucier.parts.norms import Dropout
 
 State = tuple[Tensor, ...]
-"""What a cell keeps: its output [B, W], and an LSTM's memory [B, N] behind it."""
+"""What a cell keeps: its output [B, W], and an LSTM's memory [B, N] after it."""
 
 
 class Cell(nn.Module):
     """One cell: maps from its input and from its own output to the sums of its gates."""
 
     def __init__(self, config: c.Recurrent, dim: int, *, inputs: int, fed: int = 0) -> None:
-        """`inputs`: width of what it reads; `fed`: that of the vector beside it, 0 where there is none."""
+        """`inputs`: width of what it reads; `fed`: that of the vector next to it, 0 where there is none."""
         super().__init__()
         self.config, self.widths = config.cell, config.states(dim)
         gates = config.gates(dim)
@@ -77,7 +77,7 @@ def step_gru(sums: Tensor, own: Tensor, output: Tensor) -> Tensor:
 
 @dataclass(slots=True)
 class Steps:
-    """Where in each row a state rests, and where it begins anew."""
+    """Where in each row a state rests, and where it begins again."""
 
     real: Tensor | None = None
     """[B, L], True where a token is real; None: everywhere."""
@@ -95,7 +95,7 @@ class Steps:
         return tuple(part * keep for part in state)
 
     def after(self, place: int, old: State, new: State) -> State:
-        """Return the state behind a step: the old one at padding."""
+        """Return the state after a step: the old one at padding."""
         if self.real is None:
             return new
         real = self.real[:, place, None]
@@ -126,7 +126,7 @@ class Layer(nn.Module):
     """The cells of one layer: one way or both."""
 
     def __init__(self, config: c.Recurrent, dim: int, *, fed: int = 0) -> None:
-        """`fed`: width of what enters beside the token."""
+        """`fed`: width of what enters in addition to the token."""
         super().__init__()
         self.apart = isinstance(config.direction, c.Apart)
         cells = {way: Cell(config, dim, inputs=config.inputs(dim), fed=fed) for way in config.ways}
@@ -152,7 +152,7 @@ class Layers(nn.Module):
     """Layers one above the other. States stand in one flat tuple, the first layer's first."""
 
     def __init__(self, config: c.Recurrent, dim: int) -> None:
-        """Build them; the first one takes what is fed beside the token."""
+        """Build them; the first one takes what is fed in addition to the token."""
         super().__init__()
         self.stack = nn.ModuleList(Layer(config, dim, fed=dim if config.fed and not number else 0)
                                    for number in range(config.layers))

@@ -93,13 +93,13 @@ class QueryVector(nn.Module):
         self.weight = nn.Parameter(torch.empty(dim))
 
     def forward(self, x: Tensor, count: int) -> Tensor:
-        """Put so many rows behind the text. Shapes: x [B, L, D] -> [B, L + P, D]."""
+        """Put this number of rows after the text. Shapes: x [B, L, D] -> [B, L + P, D]."""
         rows = self.weight.to(x.dtype).expand(len(x), count, -1)
         return torch.cat([x, dropout(rows, self.rate) if self.training else rows], dim=1)
 
 
 def refuse_unused_inputs(stack: c.Stack, hidden: Tensor | None, mapping: Tensor | None) -> None:
-    """Raise `InputError` for hidden keys or asked places that no part of the stack reads."""
+    """Raise `InputError` for hidden keys or queried places that no part of the stack reads."""
     inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
     if hidden is not None and not any(isinstance(part, c.SelfAttention) and c.hides_keys(part.visibility)
                                       for part in inner):

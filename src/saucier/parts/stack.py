@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.questions import find_shared_biases, find_shared_positions
-from saucier.parts.block import build_block
-from saucier.parts.context import Context, RelativeBiases
+from saucier.config.questions import draws_blocks, find_shared_biases, find_shared_positions, list_layerwise_kernels
+from saucier.parts.block import Block, NarrowBlock
+from saucier.parts.context import Context, Mixtures, RelativeBiases
 from saucier.parts.embedding import Embedding
 from saucier.parts.funnel import run_funnel
-from saucier.parts.kernels import build_shared_mixtures
 from saucier.parts.linear import Linear
 from saucier.parts.mixing import Convolution
 from saucier.parts.norms import Dropout, build_norm
@@ -24,7 +23,7 @@ from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recomputation import is_reversible_pass, recompute_block, run_reversible, run_two_streams
 from saucier.parts.relative_positions import DistanceTable
 from saucier.parts.segment_memory import QueryVector, next_memory
-from saucier.parts.sparse.dispatch import list_placed_visibilities, reads_all_pairs
+from saucier.parts.sparse.dispatch import PLACED_POSITIONS, is_worth_planning
 
 
 def build_shared_positions(config: c.Stack, dim: int) -> nn.Module | None:
@@ -38,28 +37,31 @@ def build_shared_positions(config: c.Stack, dim: int) -> nn.Module | None:
             return None
 
 
-def build_layer_tables(config: c.Stack, dim: int) -> nn.ModuleList | None:
-    """Return a table of positions for each block, if the blocks have such."""
-    if config.layer_positions is None:
-        return None
-    return nn.ModuleList(LearnedPositions(config.layer_positions, dim) for _ in config.blocks())
-
-
 class Stack(nn.Module):
     """Blocks in a row, the positions they share, and the norm after the last."""
 
     def __init__(self, config: c.Stack, dim: int) -> None:
         """Build as many blocks as have weights of their own."""
         super().__init__()
-        self.config, self.multiple, self.packs = config, find_widest_window(config), may_pack(config)
+        self.config, attentions = config, config.attentions()
+        windows = [2 * reach for one in attentions if (reach := c.sliding_reach(one.visibility))]
+        self.multiple = max(windows, default=1)
+        """The most neighbours that a sliding window with global tokens spans; 1 without any."""
+        self.packs = (config.memory is None and config.queries is None and not c.mixes_padding(config)
+                      and not any(one.positions.reads_rows for one in attentions))
+        """Whether rows may be packed without padding: nothing looks at a row's number or place in it."""
         self.shared = build_shared_positions(config, dim)
         """Positions that all layers share."""
-        self.seen = list_placed_visibilities(config)
-        self.positions = build_layer_tables(config, dim)
+        self.seen = frozenset((one.visibility, isinstance(one.positions, PLACED_POSITIONS)) for one in attentions)
+        """What the self-attentions see, and whether tiles can take in their positions."""
+        layered = config.layer_positions
+        self.positions = (nn.ModuleList(LearnedPositions(layered, dim) for _ in config.blocks())
+                          if layered is not None else None)
         """Positions that each block adds to what it reads."""
         self.convolution = Convolution(config.convolution, dim) if config.convolution else None
         self.order = config.layers.order()
-        self.blocks = nn.ModuleList(build_block(block, dim) for block in config.layers.stored())
+        self.blocks = nn.ModuleList((NarrowBlock if block.bottleneck else Block)(block, dim)
+                                    for block in config.layers.stored())
         width = config.stream_width(dim)
         self.final_norm = build_norm(config.final_norm, width) if config.final_norm else None
         self.narrow = Linear(width, config.narrow, bias=False) if config.narrow else None
@@ -68,12 +70,18 @@ class Stack(nn.Module):
         found_biases = find_shared_biases(config)
         self.biases = None if found_biases is None else RelativeBiases(found_biases.heads, found_biases.widths(dim)[2])
         """Transformer-XL's biases, where all layers share them."""
-        self.mixtures = build_shared_mixtures(config)
+        layerwise = list_layerwise_kernels(config)
+        self.mixtures = Mixtures(layerwise[0], 1) if layerwise else None
         """The map along the text, where all layers share it."""
         self.queries = QueryVector(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
         self.reversible = isinstance(config.residual, c.Reversible)
-        self.repeatable = is_repeatable(config)
+        self.repeatable = not any(isinstance(one.inner, c.Experts | c.Recurrent)
+                                  for block in config.blocks() for one in block.sublayers)
+        """Whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
+
+        The buckets of hashed attention jump too, and are kept. Recurrent layers hand on their states as well.
+        """
         self.activations: c.Activations = c.KeepActivations()
         """What is kept for the backward pass, as the training says."""
 
@@ -87,7 +95,9 @@ class Stack(nn.Module):
         context.multiple = self.multiple
         if self.shared is not None:
             context.shared = self.shared(context)
-        if isinstance(self.shared, T5BiasTable) and reads_all_pairs(self.seen, context, learning=self.training):
+        if isinstance(self.shared, T5BiasTable) and not all(
+                placed and is_worth_planning(visibility, context, self.training and draws_blocks(visibility))
+                for visibility, placed in self.seen):  # some self-attention reads all pairs
             context.bias = self.shared.of_pairs(context)
         context.biases, context.mixtures = self.biases, self.mixtures
         x = self.zeroed(x, context)
@@ -156,34 +166,11 @@ def record_streams(record: list[Tensor] | None, x: Tensor, context: Context) -> 
         record += x.split([x.shape[1] - context.asking, context.asking], dim=1) if context.asking else [x]
 
 
-def may_pack(config: c.Stack) -> bool:
-    """Say whether the stack's rows may be packed without padding: nothing looks at a row's number or place in it."""
-    inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
-    by_row = any(isinstance(part, c.SelfAttention) and part.positions.reads_rows for part in inner)
-    return config.memory is None and config.queries is None and not c.mixes_padding(config) and not by_row
-
-
-def is_repeatable(config: c.Stack) -> bool:
-    """Say whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
-
-    The buckets of hashed attention jump too, and are kept. Recurrent layers hand their states on beside what they give.
-    """
-    inner = [residual.inner for block in config.blocks() for residual in block.sublayers]
-    return not any(isinstance(part, c.Experts | c.Recurrent) for part in inner)
-
-
 def choose_activations(models: Iterable[nn.Module], activations: c.Activations) -> None:
     """Say to all stacks what they keep for the backward pass."""
     for part in (part for model in models for part in model.modules()):
         if isinstance(part, Stack):
             part.activations = activations
-
-
-def find_widest_window(config: c.Stack) -> int:
-    """Return the most neighbours that a sliding window with global tokens spans in this stack; 1 without any."""
-    found = [c.sliding_reach(residual.inner.visibility) for block in config.blocks() for residual in block.sublayers
-             if isinstance(residual.inner, c.SelfAttention)]
-    return max([2 * reach for reach in found if reach], default=1)
 
 
 OWN_POSITIONS = "inner.positions"

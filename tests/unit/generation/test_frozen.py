@@ -13,9 +13,10 @@ import saucier
 from saucier.generation import compiled_step
 from saucier.generation.packed_weights import (
     MadeFromWeights,
-    copy_packed,
+    copy_modules,
     fingerprint_weights,
     is_packable,
+    pack_module,
     use_packed_weights,
 )
 from saucier.model import Transformer
@@ -36,7 +37,7 @@ def test_packed_logits_are_the_models(family: str) -> None:
     """bfloat16 has 8 bits: the order of a sum moves the last of them. The float32 model says how far both may be."""
     exact = small(family)
     model = small(family).to(torch.bfloat16)
-    twin, ids = copy_packed(model), prompt()
+    twin, ids = copy_modules(model, pack_module), prompt()
     given = {"decoder_input_ids": ids} if model.config.encoder is not None else {}
     with torch.inference_mode():
         want, plain, packed = (one(ids, **given).logits.float() for one in (exact, model, twin))

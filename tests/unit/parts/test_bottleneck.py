@@ -9,7 +9,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.model import Transformer, build
-from saucier.parts.block import NarrowBlock, build_block
+from saucier.parts.block import NarrowBlock
 from saucier.parts.context import Context
 from saucier.parts.masks import Span
 
@@ -29,7 +29,7 @@ def block(reads: c.ReadsNarrow | c.ReadsShared | c.ReadsWide) -> NarrowBlock:
     norm = c.NoNorm()
     inside = (c.PostNorm(inner=ATTENTION, norm=norm), c.PostNorm(inner=c.FeedForward(hidden=7), norm=norm))
     config = c.Block(sublayers=inside, bottleneck=c.Bottleneck(width=WIDTH, reads=reads, norm=norm))
-    built = noisy(build_block(config, DIM))
+    built = noisy(NarrowBlock(config, DIM))
     assert isinstance(built, NarrowBlock)
     return built
 

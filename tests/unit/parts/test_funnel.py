@@ -13,8 +13,7 @@ from saucier import InputError
 from saucier import config as c
 from saucier.families.funnel import funnel
 from saucier.model import Transformer, build
-from saucier.parts.funnel import pool_rows, repeat_rows, take_rows
-from saucier.parts.pooled_distances import Places, PooledDistances, QueriesAndKeys
+from saucier.parts.funnel import Places, PooledDistances, QueriesAndKeys, pool_rows, repeat_rows, take_rows
 
 LENGTHS = (3, 7, 8, 15, 16)
 

@@ -75,8 +75,10 @@ def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:
     for index, block in enumerate(stack.layers.distinct()):
         for residual in block.sublayers:
             if isinstance(residual.inner, Recurrent):
-                where = f"{name}.blocks.{index}.recurrent"
-                check_recurrent_width(where, residual.inner, block.width(config.dim))
+                where, width = f"{name}.blocks.{index}.recurrent", block.width(config.dim)
+                if width % len(residual.inner.ways):
+                    raise InputError(f"two directions do not share a width of {width}", where=f"{where}.direction",
+                                     remedy="use an even dim, or kind: ahead")
                 check_recurrent_place(where, name, residual.inner, config)
     if not (parts := list_recurrent_parts(stack)):
         return
@@ -87,15 +89,8 @@ def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:
         check_initial_states(parts, config)
 
 
-def check_recurrent_width(where: str, part: Recurrent, dim: int) -> None:
-    """Two directions share the width."""
-    if dim % len(part.ways):
-        raise InputError(f"two directions do not share a width of {dim}", where=f"{where}.direction",
-                         remedy="use an even dim, or kind: ahead")
-
-
 def check_recurrent_place(where: str, name: str, part: Recurrent, config: Transformer) -> None:
-    """A decoder reads ahead, and only beside an encoder is there one to look at."""
+    """A decoder reads ahead, and only with an encoder is there one to look at."""
     if name == "decoder" and not isinstance(part.direction, Ahead):
         raise InputError("a layer that reads backwards sees the future", where=f"{where}.direction",
                          remedy="use kind: ahead in a decoder")

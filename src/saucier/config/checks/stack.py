@@ -20,7 +20,7 @@ from saucier.config.layers import (
 )
 from saucier.config.model import Transformer
 from saucier.config.positions import NoPositions, Rotary
-from saucier.config.questions import hides_keys, list_layerwise_kernels, mixes_padding, recurrence_reads_encoder
+from saucier.config.questions import hides_keys, list_layerwise_kernels, list_recurrent_parts, mixes_padding
 from saucier.config.relative_positions import T5Bias, TransformerXL
 from saucier.config.stack import FromZeros, OneStream, Reversible, Stack
 from saucier.config.visibility import Full
@@ -28,7 +28,7 @@ from saucier.errors import InputError
 
 
 def check_stack(name: str, stack: Stack, config: Transformer) -> None:
-    """Check every sublayer, what the layers share, and that a decoder beside an encoder looks at it."""
+    """Check every sublayer, what the layers share, and that a decoder with an encoder looks at it."""
     width = config.reader_dim if name == "encoder" else config.dim
     check_layout(name, stack, width)
     for index, block in enumerate(stack.layers.distinct()):
@@ -38,7 +38,8 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
         check_sublayer(path, name, inner, dim)
     check_shared_scores({path: inner for path, inner in found.items() if isinstance(inner, SelfAttention)})
     crossed = any(isinstance(inner, CrossAttention) for inner in found.values())
-    if name == "decoder" and config.encoder and not crossed and not recurrence_reads_encoder(stack):
+    if name == "decoder" and config.encoder and not crossed and not any(
+            part.reads_encoder for part in list_recurrent_parts(stack)):
         raise InputError("this decoder never looks at the encoder", where="decoder",
                          remedy="add a cross_attention sublayer, or remove the encoder")
 
@@ -88,7 +89,9 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
     check_plain(name, stack)
     check_shared_map(name, stack)
     check_convolution(name, stack, dim)
-    check_mixing(name, stack)
+    if name == "decoder" and mixes_padding(stack):
+        raise InputError("a transform over all tokens sees the future", where=f"{name}.layers",
+                         remedy="use it in an encoder")
     check_parallel(name, stack)
 
 
@@ -98,13 +101,6 @@ def check_plain(name: str, stack: Stack) -> None:
     if not stack.layers.plain and (any(other) or not isinstance(stack.residual, OneStream) or name != "encoder"):
         raise InputError(f"layers of kind {stack.layers.kind} are those of a plain encoder", where=f"{name}.layers",
                          remedy="leave out memory, queries, convolution, layer_positions, zero_padding and streams")
-
-
-def check_mixing(name: str, stack: Stack) -> None:
-    """A transform over all tokens sees the future, which a decoder must not."""
-    if name == "decoder" and mixes_padding(stack):
-        raise InputError("a transform over all tokens sees the future", where=f"{name}.layers",
-                         remedy="use it in an encoder")
 
 
 def check_parallel(name: str, stack: Stack) -> None:
@@ -270,24 +266,18 @@ def check_memory(name: str, stack: Stack, config: Transformer) -> None:
                          where=f"{name}.layer_positions" if stack.layer_positions else "embed.positions",
                          remedy="use relative positions: kind: transformer_xl")
     for index, block in enumerate(stack.blocks()):
-        if not begins_with_attention(block):
+        places = [place for place, residual in enumerate(block.sublayers)
+                  if isinstance(residual.inner, SelfAttention | CrossAttention)]
+        attention = block.sublayers[0].inner
+        if places != [0] or not isinstance(attention, SelfAttention):
             raise InputError("a block with a memory begins with its only attention", where=f"{name}.blocks.{index}",
                              remedy="put one attention first, or remove memory")
-        attention = block.sublayers[0].inner
-        assert isinstance(attention, SelfAttention), "begins_with_attention has looked"
         if not attention.kernel.exact:
             raise InputError(f"kernel {attention.kernel.kind} reads no memory",
                              where=f"{name}.blocks.{index}.attention", remedy="use kernel softmax, or remove memory")
         if isinstance(attention.positions, Rotary) or attention.global_maps:
             raise InputError("a memory goes neither with rotated keys nor with maps for global tokens",
                              where=f"{name}.blocks.{index}.attention", remedy="use kind: transformer_xl")
-
-
-def begins_with_attention(block: Block) -> bool:
-    """Say whether the first sublayer is the block's only attention."""
-    return [index for index, residual in enumerate(block.sublayers)
-            if isinstance(residual.inner, SelfAttention | CrossAttention)] == [0] and isinstance(
-                block.sublayers[0].inner, SelfAttention)
 
 
 def check_second_stream(name: str, attentions: list[SelfAttention]) -> None:

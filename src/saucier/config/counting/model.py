@@ -2,8 +2,7 @@
 
 Letters: B batch, L length, D dim. FLOPs are forward, per token, one multiply-add = 2; a backward pass costs twice as
 much. Only matrix products are counted, as is usual (Kaplan et al. 2020, §2.1, arXiv:2001.08361). Memory is that
-of our
-own training loop: 32-bit master weights, activations in the chosen number format.
+of our own training loop: 32-bit master weights, activations in the chosen number format.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from functools import singledispatch
 from saucier.config.base import Config
 from saucier.config.blocks import Block, Bottleneck, ReadsShared
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
-from saucier.config.counting.heads import embedding_node, head_node, mix_node
-from saucier.config.counting.layers import attention_nodes, kept_values, recurrent_nodes
+from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
 from saucier.config.disentangled import Disentangled
 from saucier.config.layers import (
     CrossAttention,
@@ -80,12 +78,6 @@ def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
 sublayer_nodes.register(Recurrent, recurrent_nodes)
 
 
-def projection_detail(projection: Projection) -> str:
-    """Say in words which heads an attention has."""
-    kv = projection.kv_heads or projection.heads
-    return f"{projection.heads} heads" + ("" if kv == projection.heads else f", {kv} for keys and values")
-
-
 def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
     """Return one node for each sublayer of a block, its norms included."""
     wide, dim = dim, block.width(dim)
@@ -95,10 +87,11 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
         norms = [norm_node("norm", residual.norm, dim)] if residual.norm else []
         if residual.kind == "sandwich":
             norms.append(norm_node("norm_after", residual.norm, dim))
-        detail = projection_detail(inner.projection) if isinstance(inner, SelfAttention | CrossAttention) else ""
         plain = residual.kind in ("parallel", "from_norm", "skip", "chain")
-        kind = residual.kind.replace("_", " ") if plain else f"{residual.kind}-norm"
-        detail = kind + (f", {detail}" if detail else "")
+        detail = residual.kind.replace("_", " ") if plain else f"{residual.kind}-norm"
+        if isinstance(inner, SelfAttention | CrossAttention):
+            heads, kv = inner.projection.heads, inner.projection.kv_heads or inner.projection.heads
+            detail += f", {heads} heads" + ("" if kv == heads else f", {kv} for keys and values")
         parts = sublayer_nodes(inner, dim, length)
         if isinstance(inner, SelfAttention) and block.bottleneck:
             parts[0] = split_node(block.bottleneck.attention_inputs(wide), inner.projection, dim)
@@ -124,7 +117,7 @@ def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Nod
 
 
 def shared_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return what stands beside the blocks: the table that their positions share."""
+    """Return what comes in addition to the blocks: the table that their positions share."""
     found = find_shared_positions(stack)
     if found is None:
         return []
@@ -147,7 +140,7 @@ def layer_position_nodes(stack: Stack, dim: int) -> list[Node]:
 
 
 def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return the convolution beside the first block."""
+    """Return the convolution next to the first block."""
     if stack.convolution is None:
         return []
     size, inputs = stack.convolution.size, dim // stack.convolution.groups
@@ -203,7 +196,9 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
         parts.append(stack_node("decoder", config.decoder, dim, length, lender))
     if config.mix:
         layers = sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)  # check(): one stack
-        parts.append(mix_node(config.mix, config.width, layers + 1))
+        scalars = Node("weights", "mix", "and a scale", f"{layers + 1} + 1", layers + 2)
+        norms = [norm_node("norm", config.mix.norm, config.width)] if config.mix.norm else []
+        parts.append(group_nodes("mix", "mix", [scalars, *norms]))
     if config.pooler:
         width = config.encoder_dim or config.width
         pooler = linear("pooler", width, width, bias=True) if config.pooler.dense else Node("pooler", "first token")
@@ -237,7 +232,8 @@ def cache_bytes(
             elif isinstance(residual.inner, CrossAttention):
                 values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
             elif isinstance(residual.inner, Recurrent):
-                values += kept_values(residual.inner, config.dim, source_length)
+                read = config.dim + residual.inner.keys(config.dim) if residual.inner.attention else 0
+                values += sum(residual.inner.kept(config.dim)) + source_length * read
     return batch * (values * bytes_per_value + sums)
 
 

@@ -34,7 +34,7 @@ class RowShape:
     first: int = 0
     """Place of the first real key."""
     end: int = 0
-    """Place behind the last real key."""
+    """Place after the last real key."""
     prefix: int | None = None
     """Length of the prefix that all may see."""
     globals: tuple[int, ...] = ()
@@ -114,11 +114,6 @@ def unite_intervals(intervals: list[Interval]) -> list[Interval]:
     return found
 
 
-def intersect_intervals(first: list[Interval], second: list[Interval]) -> list[Interval]:
-    """Return the places that are in both."""
-    return [(max(a, x), min(b, y)) for a, b in first for x, y in second if max(a, x) < min(b, y)]
-
-
 def find_seen(term: c.Visibility, first: int, last: int, row: RowShape) -> list[Interval]:
     """Return the places that some query from `first` to `last` may see by one term.
 
@@ -161,6 +156,7 @@ def find_candidates(alternatives: tuple[Conjunction, ...], first: int, last: int
     for terms in alternatives:
         kept = [(row.first, row.end)]
         for term in terms:
-            kept = intersect_intervals(kept, find_seen(term, first, last, row))
+            seen = find_seen(term, first, last, row)
+            kept = [(max(a, x), min(b, y)) for a, b in kept for x, y in seen if max(a, x) < min(b, y)]
         found += kept
     return unite_intervals(found)

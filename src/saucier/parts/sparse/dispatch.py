@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.config.counting.visible_keys import visible_keys
-from saucier.config.questions import counts_repeats, differs_by_head, draws_blocks, list_terms
+from saucier.config.questions import counts_repeats, differs_by_head, list_terms
 from saucier.parts.context import Context
 from saucier.parts.masks import Draw, Span
 from saucier.parts.positions import alibi_slopes
@@ -29,7 +29,7 @@ known is 1.2 times faster than dense attention at 512 keys and this share, forwa
 2.3 and 5 times. With the gradient these are 1.3, 2, 2 and 4.5 times."""
 PLANNED_VISIBILITIES = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks,
                         c.RandomBlocks, c.Dilated, c.Strided, c.Columns, c.And, c.Or, c.Plus, c.Beyond, c.ByHead)
-"""Terms that candidates can be told of."""
+"""Terms that candidates can be found for."""
 
 
 PLACED_POSITIONS = (c.NoPositions, c.Rotary, c.GlobalLocal, c.T5Bias, c.Alibi)
@@ -49,19 +49,6 @@ def plan_sparse_work(attention: c.SelfAttention, context: Context, *, scale: flo
     return SparseWork(stretches, scale, dropout, by_head)
 
 
-def list_placed_visibilities(stack: c.Stack) -> frozenset[tuple[c.Visibility, bool]]:
-    """Return what the self-attentions of a stack see, and whether tiles can tell of their positions."""
-    inner = (residual.inner for block in stack.blocks() for residual in block.sublayers)
-    return frozenset((one.visibility, isinstance(one.positions, PLACED_POSITIONS)) for one in inner
-                     if isinstance(one, c.SelfAttention))
-
-
-def reads_all_pairs(seen: frozenset[tuple[c.Visibility, bool]], context: Context, *, learning: bool) -> bool:
-    """Say whether some self-attention that sees so takes dense attention in this pass."""
-    return not all(placed and is_worth_planning(visibility, context, learning and draws_blocks(visibility))
-                   for visibility, placed in seen)
-
-
 def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) -> bool:
     """Say whether the plan of a visibility is faster than dense attention, and can be made."""
     span = context.span
@@ -72,7 +59,8 @@ def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) ->
     if span.visible is not None or span.targets is not None or not all(isinstance(term, PLANNED_VISIBILITIES)
                                                                        for term in terms):
         return False
-    if visible_keys(visibility, span.keys) + 2 * count_named(visibility, span) > LARGEST_SHARE * span.keys:
+    named = int(span.named.sum(1).max()) if span.named is not None and c.global_terms(visibility) else 0
+    if visible_keys(visibility, span.keys) + 2 * named > LARGEST_SHARE * span.keys:
         return False
     unknown = span.prefix is None and any(isinstance(term, c.Prefix) for term in terms)
     several = span.named is None and len(set(c.global_terms(visibility))) > 1
@@ -82,13 +70,8 @@ def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) ->
                 or (gaps and counts_repeats(visibility)))
 
 
-def count_named(visibility: c.Visibility, span: Span) -> int:
-    """Return the most tokens of a row that the batch names global, where that matters."""
-    return 0 if span.named is None or not c.global_terms(visibility) else int(span.named.sum(1).max())
-
-
 def list_stretches(attention: c.SelfAttention, context: Context, draw: Draw | None) -> list[Stretch]:
-    """Return what every row of the pass is to do; packed rows stand behind each other."""
+    """Return what every row of the pass is to do; packed rows follow each other."""
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
     tokens = list_globals(attention.visibility, span, context.rows)
@@ -122,7 +105,7 @@ def group_heads(visibility: c.Visibility, heads: int) -> list[tuple[slice, c.Vis
 
 
 def find_real_ranges(span: Span, rows: int) -> list[tuple[int, int]]:
-    """Return the place of the first real key of each row, and the place behind its last one."""
+    """Return the place of the first real key of each row, and the place after its last one."""
     if span.padding is None:
         return [(0, span.keys)] * rows
     real = span.padding.long()

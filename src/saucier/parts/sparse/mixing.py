@@ -118,7 +118,7 @@ def exact_format(x: Tensor) -> torch.dtype:
 
 
 def group_queries(x: Tensor, groups: int) -> Tensor:
-    """Put the queries of a group's heads behind each other. Shapes: [H, Q, E] -> [G, N·Q, E]."""
+    """Put the queries of a group's heads one after another. Shapes: [H, Q, E] -> [G, N·Q, E]."""
     return x if len(x) == groups else x.reshape(groups, -1, x.shape[-1])
 
 
@@ -166,7 +166,7 @@ def attend_sparsely(query: Tensor, key: Tensor, value: Tensor, work: SparseWork,
 
 
 class SparseAttention(torch.autograd.Function):
-    """The attention and its gradient, which computes the weights anew."""
+    """The attention and its gradient, which computes the weights again."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, met: Tensor | None, work: SparseWork) -> Tensor:

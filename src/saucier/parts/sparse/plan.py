@@ -51,7 +51,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class KeyRun:
-    """Keys behind each other in a tile."""
+    """Keys one after another in a tile."""
 
     places: Places
     valid: Tensor | None = None
@@ -231,10 +231,12 @@ class Planner:
 
     def labels(self, asking: Tensor, keys: list[KeyRun]) -> Tensor | None:
         """Return the labels of pairs, the same tensor as that of the tile before where they are equal."""
-        if self.row.related is None:
+        positions = self.row.related
+        if positions is None:
             return None
-        places, _ = list_places(keys, self.device)
-        found = relate_pairs(self.row.related, asking[:, None], places[..., None, :]).to(torch.int16)
+        queries, places = asking[:, None], list_places(keys, self.device)[0][..., None, :]
+        found = (find_t5_bucket(positions, places - queries) if isinstance(positions, c.T5Bias) else
+                 label_pairs(positions, queries, places)).to(torch.int16)
         found = found if found.dim() == 3 else found[None]
         if self.known is None or not torch.equal(found, self.known):
             self.known = found
@@ -299,7 +301,7 @@ def is_inside(places: Tensor, intervals: list[Interval]) -> Tensor:
 
 
 def list_places(keys: list[KeyRun], device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return the places of all runs behind each other, and which are valid. Shapes: -> [W], or [H, W] twice."""
+    """Return the places of all runs one after another, and which are valid. Shapes: -> [W], or [H, W] twice."""
     found = [torch.arange(run.places.start, run.places.stop, run.places.step or 1, device=device)
              if isinstance(run.places, slice) else run.places for run in keys]
     heads = max((len(run) for run in found if run.dim() == 2), default=0)
@@ -323,12 +325,6 @@ def document_extents(documents: Tensor | None) -> tuple[Tensor, Tensor] | None:
     ends = torch.zeros(int(number.max()) + 1, dtype=torch.long, device=documents.device)
     return (ends.scatter_reduce(0, number, places, "amin", include_self=False)[number],
             ends.scatter_reduce(0, number, places, "amax", include_self=False)[number])
-
-
-def relate_pairs(positions: c.GlobalLocal | c.T5Bias, queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the label of each pair. Shapes: queries [Q, 1], keys [1, W] or [H, 1, W] -> [Q, W] or [H, Q, W]."""
-    return find_t5_bucket(positions, keys - queries) if isinstance(positions, c.T5Bias) else \
-        label_pairs(positions, queries, keys)
 
 
 def log_counts(counts: Tensor) -> Tensor | None:

@@ -1,4 +1,7 @@
-"""The anatomy of embeddings and heads: what their tables and maps hold and cost."""
+"""The anatomy of a model's parts: what embeddings, heads, attentions and recurrent layers hold and cost.
+
+FLOPs are forward, per token, one multiply-add = 2, matrix products alone.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,20 @@ from saucier.config.heads import (
     TokenHead,
     Transform,
 )
-from saucier.config.pooling import LayerMix
+from saucier.config.layers import SelfAttention
 from saucier.config.positions import Axial, Learned
+from saucier.config.recurrent import (
+    GRU,
+    Bahdanau,
+    ConcatScore,
+    DeepOutput,
+    FromLastLayer,
+    FromMean,
+    GeneralScore,
+    LocalPredictive,
+    Luong,
+    Recurrent,
+)
 
 
 def character_node(network: CharacterNetwork, width: int) -> Node:
@@ -155,7 +170,7 @@ def language_nodes(head: LanguageHead, dim: int, vocab: int) -> list[Node]:
 
 
 def embedding_nodes(head: EmbeddingHead, dim: int, vocab: int) -> list[Node]:
-    """Return the parts of a head that gives one vector; a language head beside it does no work."""
+    """Return the parts of a head that gives one vector; a language head next to it does no work."""
     widths = head.widths(dim)
     nodes = [count_once(linear("map", width, one.width, bias=one.bias))
              for one, width in zip(head.maps, widths, strict=False)]
@@ -192,7 +207,64 @@ def count_once(node: Node) -> Node:
     return replace(node, flops=0.0, detail="once a sequence")
 
 
-def mix_node(mix: LayerMix, dim: int, layers: int) -> Node:
-    """Return the weights of the layers and their common scale, and the norm before them."""
-    weights = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1)
-    return group_nodes("mix", "mix", [weights, *([norm_node("norm", mix.norm, dim)] if mix.norm else [])])
+def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
+    """Return the parts of a self-attention in a sequence of `length` tokens."""
+    query, key, _ = part.projection.widths(dim)
+    nodes = [*part.kernel.map_nodes(part, dim), *part.positions.nodes(part.projection, dim)]
+    if part.global_maps:  # their keys and values are made of all tokens, their queries of few
+        maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
+        nodes.append(replace(maps, flops=4.0 * dim * key))
+    return [*nodes, *part.kernel.nodes(part, dim, length),
+            linear("out", query, dim, bias=part.projection.output_bias)]
+
+
+def recurrent_nodes(part: Recurrent, dim: int, length: int) -> list[Node]:
+    """Return the parts of a recurrent sublayer of width `dim` for a source of `length` tokens."""
+    first = cell_node(part, dim, fed=dim if part.fed else 0)
+    nodes = [group_nodes("layer 1", part.direction.kind, [first], times=len(part.ways))]
+    if part.layers > 1:
+        rest = group_nodes("layer", part.direction.kind, [cell_node(part, dim)], times=len(part.ways))
+        nodes.append(group_nodes("layers above", part.direction.kind, [rest], times=part.layers - 1))
+    if isinstance(part.start, FromLastLayer | FromMean):
+        begin = linear("begin", dim, sum(part.all_states(dim)), bias=True)
+        nodes.append(replace(begin, flops=0.0, detail="once a sequence"))
+    return nodes + (alignment_nodes(part.attention, dim, length) if part.attention else [])
+
+
+def cell_node(part: Recurrent, dim: int, fed: int = 0) -> Node:
+    """Return one cell; `fed`: width of what enters in addition to the token."""
+    width, gates, bias = part.width(dim), part.gates(dim), part.cell.bias
+    maps = [linear("input", part.inputs(dim), gates, bias=bias),
+            linear("hidden", width, gates, bias=bias and isinstance(part.cell, GRU))]
+    maps += [linear("feed", fed, gates, bias=False)] if fed else []
+    maps += [linear("project", part.cells(dim), width, bias=False)] if part.projected else []
+    return group_nodes("cell", part.cell.kind, maps, detail=f"{part.cells(dim)} units")
+
+
+def alignment_nodes(attention: Bahdanau | Luong, dim: int, length: int) -> list[Node]:
+    """Return the attention of a recurrent sublayer; what is made of the source is counted for each of its tokens."""
+    nodes: list[Node] = []
+    match attention.score:
+        case ConcatScore(width=width):
+            wide = width or dim
+            nodes += [linear("query", dim, wide, bias=False), linear("source", dim, wide, bias=False),
+                      Node("weigh", "linear", f"{length} places a token", f"{wide} → 1", wide, 2.0 * length * wide)]
+        case GeneralScore():
+            nodes += [linear("query", dim, dim, bias=False), score_node(dim, length)]
+        case _:
+            nodes.append(score_node(dim, length))
+    nodes.append(Node("mix", attention.kind, f"{length} places a token", flops=2.0 * length * dim))
+    match attention:
+        case Bahdanau(readout=DeepOutput()):
+            nodes.append(linear("combine", 3 * dim, 2 * dim, bias=True))
+        case Luong(reach=reach):
+            nodes.append(linear("combine", 2 * dim, dim, bias=False))
+            if isinstance(reach, LocalPredictive):
+                wide = reach.width or dim
+                nodes += [linear("centre up", dim, wide, bias=False), linear("centre down", wide, 1, bias=False)]
+    return nodes
+
+
+def score_node(dim: int, length: int) -> Node:
+    """Return inner products with every place of the source."""
+    return Node("scores", "dot", f"{length} places a token", flops=2.0 * length * dim)

@@ -19,7 +19,7 @@ from rich.text import Text
 from saucier.errors import InputError, suggest_name
 from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
-from saucier.tasks.metrics.classes import ClassScore
+from saucier.tasks.metrics.labels import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
 from saucier.tasks.prediction_files import Golds, read_golds, read_predictions
 from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored

@@ -25,7 +25,7 @@ def attention_map(run: Run, source: Source, target: Target = None, *, out: Pictu
                   as_json: AsJson = False) -> None:
     """Draw which tokens of a source a model looks at while it writes each token of a target."""
     from saucier.jobs.run.language_pairs import read_direction
-    from saucier.jobs.writing.attention_map import attention_map as mapped
+    from saucier.jobs.writing.writer import attention_map as mapped
     from saucier.lens import heat_map
     from saucier.opened import open_model
 

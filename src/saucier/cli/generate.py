@@ -134,10 +134,12 @@ def read_strategy_option(opened: OpenModel, generation_settings: GenerationSetti
 
 def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> None:
     """Write the texts of all sources into a file, or to the screen; say what was cut."""
-    from saucier.jobs.writing.batches import write_lines
-
     if out is not None:
-        write_lines(out, written)
+        from saucier.files import write_text
+        from saucier.jobs.writing.batches import refuse_existing
+
+        refuse_existing(out)
+        write_text(out, written.lines)
     if as_json:
         from saucier.jobs.run.console import print_json
 

@@ -44,7 +44,7 @@ def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = 
           vocab: Vocab = 8000) -> None:
     """Train a tokenizer and save it as transformers reads it."""
     from saucier.errors import InputError
-    from saucier.jobs.tokenizers import train_tokenizer_on_files
+    from saucier.text.tokenizer.training import train_tokenizer_on_files
 
     if out.exists() and any(out.iterdir() if out.is_dir() else [out]):
         raise InputError("is not empty", where=str(out), remedy="give a new folder with --out")
@@ -57,9 +57,11 @@ def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = 
 def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> None:
     """Show how a tokenizer splits a text: its tokens, their ids, and bytes a token."""
     from saucier.jobs.run.console import print_json, print_table
-    from saucier.jobs.tokenizers import open_tokenizer, split_text
+    from saucier.opened import run_folder_of
+    from saucier.text.tokenizer.tokenizer import load_tokenizer
+    from saucier.text.tokenizer.training import split_text
 
-    found = open_tokenizer(folder)
+    found = load_tokenizer(run_folder_of(folder))
     text = " ".join(texts) if texts else sys.stdin.read()
     split = split_text(found, text)
     if as_json:

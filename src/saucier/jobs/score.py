@@ -18,8 +18,8 @@ from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
 from saucier.table import Table
-from saucier.tasks.matching import MatchedRows, PairedRow, as_kind, group_rows, guess_kind, match
-from saucier.tasks.metrics.classes import ClassScore
+from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
+from saucier.tasks.metrics.labels import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
 from saucier.tasks.prediction_files import Golds, read_golds, read_predictions
 from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored
@@ -128,7 +128,7 @@ def score_files(asked: ScoreRequest) -> ScoreReport:
     kind = asked.kind or ("rankings" if asked.group else guess_kind(found[0]))
     if kind not in KINDS:
         raise InputError(f"no kind of task {kind!r}", where="--kind", remedy=suggest_name(kind, list(KINDS)))
-    found = [as_kind(one, kind) for one in found]
+    found = [replace(one, rows=tuple(convert_row(row, kind) for row in one.rows)) for one in found]
     return build_report(asked, kind, found, golds)
 
 

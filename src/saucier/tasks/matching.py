@@ -188,15 +188,11 @@ def _kind_name(value: Any) -> str:
     return names.get(type(value), f"the number {value}")
 
 
-def as_kind(found: MatchedRows, kind: str) -> MatchedRows:
-    """Check every value and make it what its kind wants.
+def convert_row(row: PairedRow, kind: str) -> PairedRow:
+    """Check both values and make them what their kind wants.
 
-    Errors: `InputError` with file and line for a value of another kind, and tags that are not as many as the golds'.
+    Errors: `InputError` with file and line for a value of another kind, and tags that are not as many as the gold's.
     """
-    return replace(found, rows=tuple(_as_kind(row, kind) for row in found.rows))
-
-
-def _as_kind(row: PairedRow, kind: str) -> PairedRow:
     taken = []
     for side, take, value in zip(("gold", "prediction"), TAKES[kind], (row.gold, row.prediction), strict=True):
         try:

@@ -125,11 +125,6 @@ def load_modules(modules: Modules, folder: Path) -> None:
         fill_weights(module, folder / name / "model.safetensors" if whole else folder / f"{name}.safetensors")
 
 
-def holds_module(folder: Path, name: str) -> bool:
-    """Whether a checkpoint has the weights of an objective's module."""
-    return (folder / f"{name}.safetensors").is_file() or (folder / name / "model.safetensors").is_file()
-
-
 def refuse_other_recipe(then: Json, now: Json, where: Path) -> None:
     """Raise `InputError`, naming the first key that differs, when a run was begun with another recipe."""
     found = first_difference(then, now)

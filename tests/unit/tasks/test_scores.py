@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from saucier.errors import InputError
 from saucier.tasks.metrics import bleu, chrf, rouge
-from saucier.tasks.metrics.classes import entity_macro_f1, entity_score, entity_types, f1_of, macro_f1
+from saucier.tasks.metrics.labels import (
+    MEAN_ABSOLUTE_ERROR,
+    entity_macro_f1,
+    entity_score,
+    entity_types,
+    f1_of,
+    macro_f1,
+    standardize,
+)
 from saucier.tasks.metrics.metric import (
     Metric,
     Ranks,
@@ -26,7 +34,6 @@ from saucier.tasks.metrics.metric import (
     interval,
     row_ranks,
 )
-from saucier.tasks.metrics.numbers import MEAN_ABSOLUTE_ERROR, standardize
 from saucier.tasks.scores import KINDS, metrics_for, per_class, score, score_difference, scored
 from saucier.tasks.tag_schemes import read_bioes, read_iob2, read_lenient
 
@@ -77,7 +84,7 @@ def test_classes_are_golden(labelling: dict[str, Any], number: int) -> None:
 
 @pytest.mark.parametrize("number", range(4))
 def test_matthews_of_any_number_of_classes_is_golden(labelling: dict[str, Any], number: int) -> None:
-    from saucier.tasks.metrics.classes import matthews
+    from saucier.tasks.metrics.labels import matthews
 
     case = labelling["classification"][number]
     golds, predictions = case["y_true"], case["y_pred"]

@@ -77,7 +77,13 @@ def cleaning_remarks(report: CleaningReport) -> Iterator[str]:
 
 def cleaning_page(report: CleaningReport) -> str:
     """Return the whole page."""
-    return html_document("Cleaning", _headline(report), _rules(report), _examples(report), _origin(report))
+    blocks = [part for kind, tally in report.tally.rules.items() if tally.examples
+              for part in (element("h3", kind), *_quotes(tally))]
+    examples = section("Examples", *blocks) if blocks else Html()
+    text = yaml.safe_dump(report.cleaning.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    origin = section("Rules", element("details", element("summary", "All rules, as rules.yaml has them"),
+                                      element("pre", text)))
+    return html_document("Cleaning", _headline(report), _rules(report), examples, origin)
 
 
 def _headline(report: CleaningReport) -> Html:
@@ -99,21 +105,13 @@ def _cells(found: Amount) -> list[str]:
 
 
 def _rules(report: CleaningReport) -> Html:
-    most = max((tally.documents for tally in report.tally.rules.values()), default=0)
-    rows = [[kind, *rule_columns(tally), _share(tally.documents, most)] for kind, tally in report.tally.rules.items()]
+    most = max([1, *(tally.documents for tally in report.tally.rules.values())])
+    rows = [[kind, *rule_columns(tally),
+             element("span", element("i", style=f"width:{100 * tally.documents / most:.1f}%"), class_="share")]
+            for kind, tally in report.tally.rules.items()]
     note = "Rules of lines and documents run from top to bottom, each on what those above it left."
     return section("What each rule took", table(Table(("rule", *HEADS, ""), rows, numbers=range(1, 5))),
                    element("p", note, class_="note"))
-
-
-def _share(count: int, most: int) -> Html:
-    return element("span", element("i", style=f"width:{100 * count / max(1, most):.1f}%"), class_="share")
-
-
-def _examples(report: CleaningReport) -> Html:
-    shown = [(kind, tally) for kind, tally in report.tally.rules.items() if tally.examples]
-    blocks = [part for kind, tally in shown for part in (element("h3", kind), *_quotes(tally))]
-    return section("Examples", *blocks) if blocks else Html()
 
 
 def _quotes(tally: RuleTally) -> Iterator[Html]:
@@ -121,9 +119,3 @@ def _quotes(tally: RuleTally) -> Iterator[Html]:
         reason = [element("footer", example.reason)] if example.reason else []
         yield element("blockquote", element("header", f"{example.source}, line {example.line}"),
                       element("pre", example.text), *reason)
-
-
-def _origin(report: CleaningReport) -> Html:
-    text = yaml.safe_dump(report.cleaning.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    return section("Rules", element("details", element("summary", "All rules, as rules.yaml has them"),
-                                    element("pre", text)))

@@ -20,11 +20,12 @@ from saucier.cost.workload import Workload
 from saucier.errors import InputError, SaucierError
 from saucier.files import write_atomically, write_text
 from saucier.jobs.comparison.experiment import Classification, Experiment, Judge, Tagging
-from saucier.jobs.comparison.judging import FinishedTrial, check_tagged, read_scores, score_trial
+from saucier.jobs.comparison.judging import FinishedTrial, judge_files, read_scores, score_trial
 from saucier.jobs.comparison.outcome import OUTCOME_FILE, Outcome, summarize_trials
 from saucier.jobs.comparison.preparation import Trial, prepare_trials
 from saucier.jobs.comparison.report import write_comparison_report
 from saucier.jobs.comparison.transfer import check_labelled
+from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import open_run
@@ -32,6 +33,8 @@ from saucier.machine import count_cores
 from saucier.opened import RunFolder
 from saucier.plain import format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.tasks import definitions as tasks
+from saucier.tasks.build import build_task
 from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 
@@ -132,7 +135,7 @@ def check_judge_files(judge: Judge) -> None:
         case Classification():
             check_labelled(judge)
         case Tagging():
-            check_tagged(judge)
+            read_splits(build_task(tasks.Tagging()), judge_files(judge))
 
 
 def measure_step_seconds(recipe: Recipe, work: Workload, *, threads: int) -> float:

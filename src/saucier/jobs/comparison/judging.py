@@ -23,7 +23,6 @@ from saucier.folders.load import load
 from saucier.jobs.comparison.experiment import Adaptation, Classification, HeldOutLoss, Judge, Tagging
 from saucier.jobs.comparison.preparation import Trial
 from saucier.jobs.comparison.transfer import score_classification
-from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
 from saucier.jobs.pretraining.batching import make_evaluator
@@ -33,8 +32,6 @@ from saucier.jobs.pretraining.held_out import load_objectives, scores_whole_text
 from saucier.jobs.run.folder import open_run
 from saucier.opened import OpenModel, RunFolder
 from saucier.recipes import Recipe
-from saucier.tasks import definitions as tasks
-from saucier.tasks.build import build_task
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.config import PairData
 from saucier.text.rows.store import PairStore, TokenStore
@@ -139,11 +136,6 @@ class TaggedSentences:
 def judge_files(judge: Tagging) -> LabelledFiles:
     """Return the files of a judge."""
     return LabelledFiles(train=(judge.train,), held_out=(judge.dev,), limit=judge.limit)
-
-
-def check_tagged(judge: Tagging) -> None:
-    """Read both files. Raises `InputError` for what cannot be used, such as a tag that is never learned."""
-    read_splits(build_task(tasks.Tagging()), judge_files(judge))
 
 
 def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:

@@ -307,8 +307,10 @@ def _draw_scores(figure: Figure, found: Outcome) -> None:
 def write_comparison_report(found: Outcome, done: Sequence[FinishedTrial], folder: Path) -> Path:
     """Write `report.html`, and return its path; without matplotlib it says how to get the curves."""
     target = folder / REPORT_FILE
+    note = "FLOPs are counted part by part; 6·N·D is the rule of thumb, six for each parameter and token."
+    spending = section("What each one spent", table(arms_table(found)), element("p", note, class_="note"))
     write_text(target, html_document(found.experiment.name, comparison_title(found), scores_section(found),
-                                     verdicts_section(found), spending_section(found), curves_section(found, done),
+                                     verdicts_section(found), spending, curves_section(found, done),
                                      section("What was compared",
                                              record_table(found.experiment.model_dump(mode="json")))))
     return target
@@ -338,13 +340,6 @@ def verdicts_section(found: Outcome) -> Html:
         return Html()
     return section("Differences", table(pairs_table(found)),
                    element("p", measure_footnote(found), class_="note"))
-
-
-def spending_section(found: Outcome) -> Html:
-    """Show what each arm spent."""
-    note = "FLOPs are counted part by part; 6·N·D is the rule of thumb, six for each parameter and token."
-    return section("What each one spent", table(arms_table(found)),
-                   element("p", note, class_="note"))
 
 
 def curves_section(found: Outcome, done: Sequence[FinishedTrial]) -> Html:

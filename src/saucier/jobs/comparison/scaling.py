@@ -250,12 +250,6 @@ def finished_runs(folders: Sequence[Path]) -> list[Path]:
 
 def read_points(runs: Sequence[Path]) -> list[Point]:
     """Read runs. Raises `InputError` where their losses are not of the same text, tokens and objective."""
-    refuse_unlike_losses(runs)
-    return [read_point(run) for run in runs]
-
-
-def refuse_unlike_losses(runs: Sequence[Path]) -> None:
-    """Refuse runs whose losses have no common yardstick."""
     seen = []
     for run in runs:
         data = read_passport(run).data
@@ -265,6 +259,7 @@ def refuse_unlike_losses(runs: Sequence[Path]) -> None:
         if found is not None:
             raise InputError(f"has another {found[0].split('.')[0]} than {runs[0]}", where=str(run),
                              remedy="leave it out; losses of one text, one tokenizer and one objective go together")
+    return [read_point(run) for run in runs]
 
 
 def read_point(run: Path) -> Point:
@@ -303,7 +298,7 @@ def scaling_table(found: Fit) -> Table:
     """Return a line for each run: those fitted, then those predicted."""
     rows = []
     for run, one in [*((run, None) for run in found.runs), *((one.run, one) for one in found.predictions)]:
-        name, law, gap = shorten_path(run), "", ""
+        name, law, gap = "/".join(Path(run.name).parts[-2:]), "", ""  # tells it from the others of its comparison
         if one is not None:
             name, law = f"{name} (left out)", f"{one.predicted:.4f} ({one.low:.4f} … {one.high:.4f})"
             gap = f"{100 * (one.predicted / run.loss - 1):+.1f} %".replace("-", "−")
@@ -311,11 +306,6 @@ def scaling_table(found: Fit) -> Table:
                      format_quantity(run.six), f"{run.six / run.flops:.2f}" if run.flops else "", f"{run.loss:.4f}",
                      law, gap))
     return Table(RUN_HEADINGS, rows, numbers=range(1, len(RUN_HEADINGS)), folded=(0,), cut_words=True)
-
-
-def shorten_path(run: Point) -> str:
-    """Return the end of a run's path, which tells it from the others of its comparison."""
-    return "/".join(Path(run.name).parts[-2:])
 
 
 def render_fit(found: Fit) -> RenderableType:

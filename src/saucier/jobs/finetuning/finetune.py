@@ -26,8 +26,7 @@ from saucier.jobs.finetuning.results import (
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, open_start
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import open_or_create, write_settings
-from saucier.jobs.run.job import Job, start_job
+from saucier.jobs.run.folder import Job, open_or_create, start_job, write_settings
 from saucier.jobs.run.passport import file_digest
 from saucier.model import Transformer
 from saucier.opened import room

@@ -204,14 +204,11 @@ def headline_bars(found: SplitScores) -> list[Html]:
 def scores_table(found: SplitScores) -> Html:
     """Show every score with its interval, ours and those of simple methods."""
     sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.baselines]]
-    rows = [[score.name, *(format_score_cell(scores.get(score.name)) for _, scores in sides),
-             f"{score.count:,} {score.unit}"] for score in found.scores]
+    cells = [{name: f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
+              for name, score in scores.items()} for _, scores in sides]
+    rows = [[score.name, *(column.get(score.name, "") for column in cells), f"{score.count:,} {score.unit}"]
+            for score in found.scores]  # a simple method of another task of a mixture has no such score
     return table(Table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2)))
-
-
-def format_score_cell(score: Score | None) -> str:
-    """Write a score with its interval; nothing for a simple method of another task of a mixture."""
-    return "" if score is None else f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
 
 
 def class_parts(task: Task, found: SplitScores) -> list[Html]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from saucier.config import remembered_tokens
 from saucier.errors import InputError
 from saucier.jobs.pretraining.data import Store
-from saucier.jobs.run.language_pairs import pair_repeats, written_token_ids
+from saucier.jobs.run.language_pairs import pair_languages, written_token_ids
 from saucier.objectives.base import ObjectiveInputs
 from saucier.objectives.build import BuiltObjective, build_objectives, join_objectives, plan_turns
 from saucier.objectives.masked import ParallelCorruption
@@ -20,7 +20,15 @@ from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
 from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, list_languages
-from saucier.text.languages import LanguageBatches, LanguageMember, LanguageStore, compute_sampling_shares, set_language
+from saucier.text.languages import (
+    LanguageBatches,
+    LanguageMember,
+    LanguageStore,
+    compute_sampling_shares,
+    count_repeats,
+    read_directions,
+    set_language,
+)
 from saucier.text.rows.batch import Batches
 from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, PairEvaluation, TextEnds
 from saucier.text.rows.kinds import RowKind
@@ -170,6 +178,13 @@ def cut_sentences(cutter: RowCutter, store: TokenStore, batch: int) -> SentenceB
     return SentenceBatches(store, cutter.built.config.rows_read, batch=batch, **cutter.sentences)
 
 
+def cut_pairs(cutter: RowCutter, store: PairStore, _: int) -> BucketedPairs:
+    """Return pairs of similar length; those of several languages come as often as their direction's share says."""
+    languages = pair_languages(cutter.recipe)
+    times = None if languages is None else count_repeats(read_directions(store), languages.alpha)
+    return BucketedPairs(store, cutter.limits, seed=cutter.seed, times=times)
+
+
 def cut_running_evaluation(cutter: RowCutter, store: TokenStore, whole: bool) -> PackedEvaluation:
     """Return rows of running text, which overlap where the recipe says so and every token is a target."""
     evaluation, running = cutter.recipe.evaluation, cutter.running
@@ -209,8 +224,7 @@ ROWS: Mapping[RowKind, tuple[Train, Measure]] = {
     "full_sentences": SENTENCES,
     "document_sentences": SENTENCES,
     "text_pairs": (
-        lambda cutter, store, _: BucketedPairs(store, cutter.limits, seed=cutter.seed,
-                                               times=pair_repeats(cutter.recipe, store)),
+        cut_pairs,
         lambda cutter, store, _: PairEvaluation(store, cutter.limits)),
 }
 """How each kind of rows is cut: to learn from, without an end, and to be measured on."""

@@ -43,15 +43,16 @@ from saucier.jobs.pretraining.samples import (
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import (
     PRETRAINING,
+    Job,
     RunState,
     copy_input,
     copy_path,
     essential_settings,
     is_standard_input,
     open_run,
+    start_job,
     with_copied_input,
 )
-from saucier.jobs.run.job import Job, start_job
 from saucier.jobs.run.language_pairs import written_token_ids
 from saucier.jobs.run.passport import (
     Passport,

@@ -62,11 +62,6 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
     return found
 
 
-def load_collocations(recipe: Recipe, folder: RunFolder) -> Collocations | None:
-    """Read what a run counted; None where its recipe needs none."""
-    return None if find_pmi_masking(recipe.objective) is None else read_collocations(folder.path / COLLOCATIONS_FILE)
-
-
 def count_collocations(how: c.PMIMasking, tokenizer: Tokenizer, store: TokenStore) -> Collocations:
     """Count over the whole store."""
     special = np.array(tokenizer.special_ids, dtype=np.int64)

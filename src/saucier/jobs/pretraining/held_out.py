@@ -26,11 +26,12 @@ from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import MaskPredict
 from saucier.jobs.pretraining.batching import RowCutter, build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.data import (
+    COLLOCATIONS_FILE,
     Store,
     iterate_held_out,
-    load_collocations,
     open_corpus,
     open_store,
+    read_collocations,
     write_token_store,
 )
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
@@ -44,6 +45,7 @@ from saucier.objectives.config import (
     ObjectiveConfig,
     SequenceToSequence,
     ShuffledRows,
+    find_pmi_masking,
     list_single_objectives,
 )
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
@@ -146,8 +148,10 @@ def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator
 
 def load_objectives(opened: OpenModel) -> OpenModel:
     """Return a model of a run with what it has learned; modules of the objectives' own have their trained weights."""
-    recipe, folder = opened.own_recipe, RunFolder(run_folder_of(opened.path))
-    objectives = build_run_objectives(recipe, opened.tokenizer, load_collocations(recipe, folder))
+    recipe = opened.own_recipe
+    counted = None if find_pmi_masking(recipe.objective) is None else \
+        read_collocations(run_folder_of(opened.path) / COLLOCATIONS_FILE)
+    objectives = build_run_objectives(recipe, opened.tokenizer, counted)
     _, objective = join_objectives(objectives, recipe.training.seed)
     objective.bind(opened.model)
     load_modules(objective.modules, find_model_folder(resolve_folder(opened.path)))

@@ -35,7 +35,7 @@ from saucier.recipes.source import Source, apply_overrides
 from saucier.text.tokenizer.language_tokens import frames_with_language
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer, load_tokenizer
 from saucier.text.tokenizer.vocabulary import spell_new_tokens
-from saucier.training.resume import holds_module, load_modules
+from saucier.training.resume import load_modules
 
 LENGTH = 256
 """Tokens in a row, where the model can take more."""
@@ -69,10 +69,13 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
         else choose_objective_and_data(model, tokenizer, folder)
     model = model if source_layers is None else with_source_encoder(model, source_layers, vocab=tokenizer.vocab_size)
     words = re.sub(r"[^a-z0-9._-]+", "-", start.absolute().name.lower()).strip("-._")
+    optimizer = TRAINING["optimizer"]
+    tuning = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
+    rate = {"learning_rate": RATES.get(tuning, optimizer["learning_rate"])}  # suits what of the model learns
     values: dict[str, Any] = {"name": f"{words or 'model'}-continued", "about": f"Goes on from {start.name}",
                               "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
                               "objective": learned,
-                              "training": continued_training(overrides) | {"length": room(model, LENGTH)}}
+                              "training": TRAINING | {"length": room(model, LENGTH), "optimizer": optimizer | rate}}
     source = Source(f"what follows from {start}", values)
     apply_overrides(source, overrides)
     enlarge_vocabulary(source.values)
@@ -81,13 +84,6 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
         embed = source.values["model"]["source"]["embed"]  # the new encoder has the vocabulary that the recipe says
         embed["vocab"] = source.values["tokenizer"].get("vocab", embed["vocab"])
     return build_recipe(source)
-
-
-def continued_training(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return how the model is trained, at a rate that suits what of it learns."""
-    kind = next((word.partition("=")[2] for word in overrides if word.startswith("tuning.kind=")), "")
-    optimizer = TRAINING["optimizer"]
-    return TRAINING | {"optimizer": optimizer | {"learning_rate": RATES.get(kind, optimizer["learning_rate"])}}
 
 
 def language_model_config(folder: Path) -> c.Transformer:
@@ -262,7 +258,8 @@ def load_start_modules(modules: Mapping[str, nn.Module], start: Path, recipe: Re
     same = read_learned_objective(start) == recipe.objective.model_dump(mode="json")
     fits = same and load_tokenizer(start).vocab_size == tokenizer.vocab_size
     for name, module in modules.items():
-        if fits and holds_module(folder, name):
+        weights = (folder / f"{name}.safetensors", folder / name / "model.safetensors")
+        if fits and any(path.is_file() for path in weights):
             load_modules({name: module}, folder)
         else:
             console.say(f"{name} begins anew")

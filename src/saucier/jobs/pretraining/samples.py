@@ -30,7 +30,7 @@ from saucier.objectives.config import (
     TranslationMasked,
 )
 from saucier.objectives.permutation import read_memory
-from saucier.objectives.prediction import AuxiliaryLoss, Prediction, select_model_inputs
+from saucier.objectives.prediction import Prediction, select_model_inputs
 from saucier.objectives.replaced_tokens import ReplacedTokens
 from saucier.opened import OpenModel
 from saucier.report.results import Sample
@@ -154,12 +154,6 @@ def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[
                      source=Path(document.source).name, reference=true)
 
 
-def describe_auxiliary_predictions(found: OpenModel) -> tuple[AuxiliaryLoss, ...]:
-    """Return what is learned in addition to the tokens."""
-    objective = found.objectives[0].objective
-    return objective.auxiliary if isinstance(objective, Prediction) else ()
-
-
 def sample_masked_pairs(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
     """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
     """
@@ -175,8 +169,10 @@ def sample_masked_pairs(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]
 def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
     """Let the model fill in the first row of a batch."""
     labels, tokenizer = batch.pop("labels")[0], found.tokenizer
+    objective = found.objectives[0].objective
+    auxiliary = objective.auxiliary if isinstance(objective, Prediction) else ()
     with torch.no_grad():
-        logits = found.model(**select_model_inputs(batch, describe_auxiliary_predictions(found))).logits
+        logits = found.model(**select_model_inputs(batch, auxiliary)).logits
     count = int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
     given, labels, best = (one[:count]
                            for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))

@@ -36,7 +36,7 @@ from saucier.jobs.prompting.questions import (
     read_questions,
 )
 from saucier.jobs.score import figures_table, format_interval, format_score
-from saucier.tasks.metrics.classes import accuracy
+from saucier.tasks.metrics.labels import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
 from saucier.tasks.scores import Score, metrics_for, score
@@ -340,17 +340,16 @@ def prompt_baselines(task: PromptTask, questions: Sequence[Question], train: Seq
     return Score("chance", chance, chance, chance, len(golds), "rows"), majority
 
 
-def describe_cuts(one: ShotScores) -> str:
-    """Say what did not fit."""
-    lost = ((one.dropped, "examples did not fit"), (one.cut, "questions were cut"))
-    return ", ".join(f"{count:,} {what}" for count, what in lost if count)
-
-
 def render_prompting(found: PromptOutcome) -> RenderableType:
     """Lay an outcome out for a person."""
-    rows = [(f"{one.shots}-shot {result.name}", format_score(result.value), format_interval(result.low, result.high),
-             str(one.draws), "" if place or one.spread is None else format_score(one.spread),
-             "" if place else describe_cuts(one)) for one in found.settings for place, result in enumerate(one.scores)]
+    rows = []
+    for one in found.settings:
+        lost = ((one.dropped, "examples did not fit"), (one.cut, "questions were cut"))
+        cuts = ", ".join(f"{count:,} {what}" for count, what in lost if count)
+        rows += [(f"{one.shots}-shot {result.name}", format_score(result.value),
+                  format_interval(result.low, result.high), str(one.draws),
+                  "" if place or one.spread is None else format_score(one.spread), "" if place else cuts)
+                 for place, result in enumerate(one.scores)]
     rows += [(result.name, format_score(result.value),
               "" if result.low == result.high else format_interval(result.low, result.high), "", "", "no model")
              for result in found.baselines]

@@ -157,7 +157,9 @@ def read_questions(task: PromptTask, name: str, limit: int | None = None) -> lis
     """
     [source] = find_sources([name])
     found: list[Question] = []
-    named = named_columns(task)
+    own = [task.gold, *([task.choices] if isinstance(task.choices, str) else [])]
+    named = {"template": template_names(task.template), "answer": template_names(task.answer) - {"answer"},
+             "gold and choices": {*own}}
     for row in read_rows(source, None):
         check_columns(named, list(row.cells), f"{name}, line {row.line}" if found else name)
         found.append(word_question(task, row.cells, f"{Path(name).name}:{row.line}", f"{name}, line {row.line}"))
@@ -166,13 +168,6 @@ def read_questions(task: PromptTask, name: str, limit: int | None = None) -> lis
     if not found:
         raise InputError("holds no rows", where=name, remedy="give a labelled file")
     return found
-
-
-def named_columns(task: PromptTask) -> Mapping[str, set[str]]:
-    """Return the columns that a task names, by where it does. Raises `InputError` for a template that is broken."""
-    own = [task.gold, *([task.choices] if isinstance(task.choices, str) else [])]
-    return {"template": template_names(task.template), "answer": template_names(task.answer) - {"answer"},
-            "gold and choices": {*own}}
 
 
 def check_columns(named: Mapping[str, set[str]], columns: Sequence[str], where: str) -> None:

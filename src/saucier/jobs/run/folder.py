@@ -1,4 +1,5 @@
-"""Who may write into a run folder, and its copy of standard input. No run ever overwrites another.
+"""A job and its folder: who may write into it, its copy of standard input, and the job under way in it. No run ever
+overwrites another.
 
 Standard input can be read once only: a run keeps a copy of it, so that it can be resumed and repeated.
 """
@@ -6,6 +7,7 @@ Standard input can be read once only: a run keeps a copy of it, so that it can b
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +18,17 @@ import yaml
 
 from saucier.errors import InputError
 from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
+from saucier.jobs.run.console import Console
+from saucier.jobs.run.passport import Passport, start_passport, utc_now
 from saucier.lens.subject import DESCRIPTIVE
 from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
 from saucier.text.reading.sources import find_sources
+from saucier.training.hyperparameters import Training
+from saucier.training.processes import Processes
+from saucier.training.progress import Reporter, choose_screen
 
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
@@ -177,3 +184,42 @@ def copy_input(recipe: Recipe, out: Path) -> None:
         target = copy_path(name, out)
         if is_standard_input(name) and not target.is_file():
             write_atomically(target, partial(shutil.copyfile, find_sources([name])[0].path))
+
+
+@dataclass(slots=True)
+class Job:
+    """A job of any kind; what only one kind has is next to it."""
+
+    path: Path
+    kind: JobKind[Any]
+    console: Console
+    processes: Processes
+    passport: Passport
+
+    def note(self, **found: Any) -> None:
+        """Put something into the passport, in memory."""
+        self.passport = self.passport.model_copy(update=found)
+
+    def record_seconds(self, stage: str, seconds: float) -> None:
+        """Put the time of a stage into the passport, and write that where the job has begun in its folder."""
+        self.passport = self.passport.timed(stage, seconds)
+        if self.processes.first and self.kind.has_begun(self.path):
+            self.passport.write(self.path)
+
+    def close(self, **found: Any) -> None:
+        """Write the passport of a job that has ended."""
+        self.note(**found, ended=utc_now())
+        self.passport.write(self.path)
+
+    def reporters(self, training: Training) -> list[Reporter]:
+        """Return what shows the training: the first process's screen, and in silence only a bar on a terminal."""
+        shown = self.processes.first and (sys.stderr.isatty() or not self.console.silent)
+        return [choose_screen(training.steps, training.log_every)] if shown else []
+
+
+def start_job(path: Path, kind: JobKind[Any], console: Console, processes: Processes, *, name: str,
+              seeds: dict[str, int], start: Path | None) -> Job:
+    """Begin a job, or go on with the one in the folder: its passport counts another part."""
+    job = Job(path, kind, console, processes, start_passport(path, name, seeds, start))
+    console.on_stage_end = job.record_seconds
+    return job

@@ -68,12 +68,6 @@ def check_language_tokens(tokenizer: Tokenizer, corpus: object) -> None:
         tokens.language(name, "data.languages")
 
 
-def pair_repeats(recipe: Recipe, store: PairStore) -> NDArray[np.int64] | None:
-    """Return how often each pair comes in an epoch; None: once. Shapes: -> [N]."""
-    languages = pair_languages(recipe)
-    return None if languages is None else count_repeats(read_directions(store), languages.alpha)
-
-
 def count_directions(recipe: Recipe, train: object, held_out: object,
                      tokenizer: Tokenizer) -> tuple[LanguageCounts, ...]:
     """Count the pairs of each direction, and say how often it comes."""

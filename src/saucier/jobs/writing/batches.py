@@ -85,12 +85,6 @@ def write_in_batches(writer: Writer, sources: Sequence[str], how: GenerationSett
     return WrittenTexts(list(sources), texts, cut)
 
 
-def write_lines(path: Path, written: WrittenTexts) -> None:
-    """Write one line for each text. Raises `InputError` for a file that is there."""
-    refuse_existing(path)
-    write_text(path, written.lines)
-
-
 def refuse_existing(path: Path) -> None:
     """Raise `InputError` for a file that is there."""
     if path.exists():

@@ -25,12 +25,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from saucier.errors import InputError, suggest_name
-from saucier.tasks.metrics.classes import (
+from saucier.tasks.metrics.labels import (
     EXACT_SETS,
+    MEAN_ABSOLUTE_ERROR,
+    MEAN_AVERAGE_PRECISION,
+    MEAN_RECIPROCAL_RANK,
+    PEARSON,
+    RECIPROCAL_RANKS,
+    ROOT_MEAN_SQUARED_ERROR,
+    SPEARMAN,
     ClassScore,
     Side,
     accuracy,
     class_scores,
+    cut_at,
     entity_macro_f1,
     entity_score,
     entity_statistics,
@@ -46,16 +54,6 @@ from saucier.tasks.metrics.classes import (
     tag_accuracy,
 )
 from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval, one_hot
-from saucier.tasks.metrics.numbers import (
-    MEAN_ABSOLUTE_ERROR,
-    MEAN_AVERAGE_PRECISION,
-    MEAN_RECIPROCAL_RANK,
-    PEARSON,
-    RECIPROCAL_RANKS,
-    ROOT_MEAN_SQUARED_ERROR,
-    SPEARMAN,
-    cut_at,
-)
 from saucier.tasks.metrics.statistics import Difference
 from saucier.tasks.metrics.texts import (
     BLEU,

@@ -12,10 +12,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
+from pydantic import TypeAdapter, ValidationError
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Backend
 
-from saucier.errors import InputError
+from saucier.errors import InputError, suggest_name
 from saucier.text.config import (
     BPE,
     ByteBPE,
@@ -23,11 +24,13 @@ from saucier.text.config import (
     Characters,
     Ready,
     SpecialTokens,
+    TextData,
     TokenizerConfig,
     Unigram,
     WordPiece,
     Words,
 )
+from saucier.text.reading.corpus import TextCorpus
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer
 
 DECIMALS = 3
@@ -290,3 +293,35 @@ TRAINERS: Mapping[type, Callable[[Any, Iterable[str]], Backend]] = {
     Words: _words,
 }
 """What makes the backend of each kind."""
+
+
+CHOSEN_KINDS = ("byte_bpe", "bpe", "wordpiece", "unigram", "bytes", "characters")
+FIXED_KINDS = ("bytes", "characters")
+"""Kinds whose vocabulary is not chosen."""
+
+
+def train_tokenizer_on_files(kind: str, vocab: int, files: list[str]) -> Tokenizer:
+    """Train a tokenizer of a kind on files, or on Python's documentation.
+
+    Raises `InputError` for an unknown kind, and for text that cannot be read.
+    """
+    if kind not in CHOSEN_KINDS:
+        raise InputError(f"no kind of tokenizer has the name {kind!r}", where="--kind",
+                         remedy=suggest_name(kind, list(CHOSEN_KINDS)))
+    values = {"kind": kind} | ({} if kind in FIXED_KINDS else {"vocab": vocab})
+    try:
+        config: TokenizerConfig = TypeAdapter(TokenizerConfig).validate_python(values)
+    except ValidationError as error:
+        raise InputError(error.errors()[0]["msg"], where="--vocab") from error
+    corpus = TextCorpus(TextData(files=tuple(files)))
+    return train_tokenizer(config, (document.text for view in (corpus.train, corpus.held_out) for document in view))
+
+
+def split_text(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
+    """Return (id, token) of a text; a token is shown as what it spells, or by its own name where that is not whole."""
+    found = []
+    for number in tokenizer.encode(text):
+        spelled = tokenizer.decode([number])
+        unclear = not spelled or "\N{REPLACEMENT CHARACTER}" in spelled
+        found.append((number, str(tokenizer.id_to_token(number)) if unclear else spelled))
+    return found

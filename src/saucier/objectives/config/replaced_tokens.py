@@ -12,8 +12,8 @@ from pydantic import Field
 from saucier import config as c
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective
 from saucier.objectives.config.masked import Masked, check_inner_masking
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting, SingleObjective
 from saucier.text.rows.kinds import RowRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]

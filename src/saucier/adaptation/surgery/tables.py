@@ -26,6 +26,7 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
     """Tile every table of learned positions. Raises `InputError` where there is none, and for fewer than there are.
 
     The rows before the first token's (RoBERTa's two) are kept once; texts as long as before give the same numbers.
+    Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
     """
     found = {name: embed for name in POSITION_TABLES if (embed := getattr(shape.config, name)) is not None
              and isinstance(embed.positions, c.Learned)}
@@ -40,22 +41,14 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
             raise InputError(f"{by.length} positions are fewer than the {room} that there are", where="--positions",
                              remedy=f"give {room} or more")
         ahead = table.length - room
-        weights[POSITION_TABLES[name]] = tile_rows(weights[POSITION_TABLES[name]], ahead, by.length)
+        fixed, rows = weights[POSITION_TABLES[name]].tensor_split([ahead])
+        weights[POSITION_TABLES[name]] = torch.cat([fixed, rows.repeat(-(-by.length // len(rows)), 1)[:by.length]])
         longer = table.model_copy(update={"length": ahead + by.length})
         config = config.model_copy(update={name: embed.model_copy(update={"positions": longer})})
         rooms.append(room)
     if isinstance(config.head, c.EmbeddingHead) and config.head.length is not None:
         config = config.model_copy(update={"head": config.head.model_copy(update={"length": by.length})})
     return shape.put(config, weights, same=min(rooms))
-
-
-def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
-    """Repeat the rows after the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
-
-    Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
-    """
-    rows = table[ahead:]
-    return torch.cat([table[:ahead], rows.repeat(-(-length // len(rows)), 1)[:length]])
 
 
 def count_past_padding(shape: ModelState) -> ModelState:
@@ -115,18 +108,13 @@ def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
     Raises `InputError` for a model whose tables are not one row a token.
     """
     vocab, rows = shape.config.embed.vocab, by.first + len(by.pieces)
-    wide = list_token_tables(shape, "--new-tokens", highest=by.first - 1)
-    weights = {name: extend_table(weight, max(vocab, rows), by) if name in wide else weight
-               for name, weight in shape.weights.items()}
+    weights = dict(shape.weights)
+    for name in list_token_tables(shape, "--new-tokens", highest=by.first - 1):
+        old = weights[name]
+        weights[name] = torch.cat([old, old.new_zeros(max(vocab, rows) - len(old), *old.shape[1:])])
+        starting_weights.fill_token_rows(weights[name], old, starting_weights.AddedTokens(by.first, by.pieces))
     return shape.put(rewrite_config(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
                                     if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
-
-
-def extend_table(table: Tensor, rows: int, by: NewTokens) -> Tensor:
-    """Return a table with the new rows in it. Shapes: [V, D] or [V] -> [rows, D] or [rows]."""
-    made = torch.cat([table, table.new_zeros(rows - len(table), *table.shape[1:])])
-    starting_weights.fill_token_rows(made, table, starting_weights.AddedTokens(by.first, by.pieces))
-    return made
 
 
 def list_token_tables(shape: ModelState, option: str, *, highest: int) -> set[str]:

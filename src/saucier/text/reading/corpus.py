@@ -38,7 +38,10 @@ class SplitPoint:
     at: int
 
     def documents(self, documents: Iterator[Document], part: Part) -> Iterator[Document]:
-        """Give the documents before or after the cut; one that it goes through is parted at a line end."""
+        """Give the documents before or after the cut; one that it goes through is parted at a line end.
+
+        Without a line end it is parted at a blank, and without a blank at the very place.
+        """
         end = 0
         renumber = 0
         for document in documents:
@@ -48,7 +51,8 @@ class SplitPoint:
                 if part == "train":
                     yield document
                 continue
-            place = _line_end(document.text, self.at - start) if start < self.at else 0
+            cut, text = max(self.at - start, 0), document.text
+            place = text.rfind("\n", 0, cut) + 1 or text.rfind(" ", 0, cut) + 1 or cut
             if part == "train":
                 if place:
                     yield replace(document, text=document.text[:place])
@@ -56,11 +60,6 @@ class SplitPoint:
             if place < len(document.text):
                 yield replace(document, text=document.text[place:], part=renumber)
                 renumber += 1
-
-
-def _line_end(text: str, place: int) -> int:
-    """Find the line end (or else the blank) at or before `place`; without one, `place` itself."""
-    return max(text.rfind("\n", 0, place), -1) + 1 or text.rfind(" ", 0, place) + 1 or place
 
 
 def choose_split(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,

@@ -21,8 +21,13 @@ from saucier.adaptation.surgery.operations import (
     MixedKeys,
     Windows,
 )
-from saucier.adaptation.surgery.shape import ModelState, check_full_attention, take_only_encoder
-from saucier.adaptation.surgery.tables import count_from_zero, count_past_padding
+from saucier.adaptation.surgery.tables import (
+    ModelState,
+    check_full_attention,
+    count_from_zero,
+    count_past_padding,
+    take_only_encoder,
+)
 from saucier.config import longest_input
 from saucier.config.base import rewrite_config
 from saucier.config.blocks import arrange_blocks

@@ -193,9 +193,9 @@ class TextCorpus(SplitData[Document]):
 class PairCorpus(SplitData[Pair]):
     """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
 
-    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those of
-    one side; `how` says in words what is held out. Where languages are told, `train` and `held_out` have each pair both
-    ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
+    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those
+    of one side; `how` says in words what is held out. Where languages are named, `train` and `held_out` have each
+    pair both ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
     """
 
     def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
@@ -222,7 +222,7 @@ class PairCorpus(SplitData[Pair]):
         return pairs, pairs
 
     def languages(self, part: Part) -> tuple[str, ...]:
-        """Return the languages of the tables of a part, as their columns are called; none where they are not told."""
+        """Return the languages of the tables of a part, as their columns are called; none where they are not named."""
         if self.data.languages is None:
             return ()
         held_out = self.data.held_out
@@ -256,7 +256,7 @@ class PairCorpus(SplitData[Pair]):
 
     @cached_property
     def _measured(self) -> frozenset[bytes]:
-        """The texts that are held out, where languages are told: other tables may hold them, too."""
+        """The texts that are held out, where languages are named: other tables may hold them, too."""
         if self.data.languages is None:
             return frozenset()
         return frozenset(_fingerprint(text) for pair in self._own("held_out", Counts(), ways=False)

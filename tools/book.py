@@ -23,7 +23,7 @@ from saucier.families import FAMILIES, LAYOUTS
 from saucier.lens.layouts import ANY, own_rulings
 from saucier.objectives import config as c
 from saucier.objectives.checks import find_mismatches
-from saucier.objectives.config.base import ObjectiveSetting
+from saucier.objectives.config.single_objective import ObjectiveSetting
 from saucier.recipes import Recipe, names, recipe
 from saucier.text.config import Data, LanguageData, PairData, SpecialTokens, TextData, WordPiece
 

@@ -68,14 +68,9 @@ def quantize(weight: Tensor, store: NormalFloat) -> PackedWeight:
     scales, scale_scales, mean = quantize_scales(largest, store.scale_block)
     packed = PackedWeight(scales, scales, scale_scales, mean)
     used = dequantize_scales(packed, store)
-    codes = nearest_level(blocks / used.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).view(-1, 2)
+    scaled, levels = blocks / used.clamp(min=torch.finfo(torch.float32).tiny)[:, None], nf4_levels().to(weight.device)
+    codes = torch.bucketize(scaled, (levels[1:] + levels[:-1]) / 2).to(torch.uint8).view(-1, 2)  # the nearest levels
     return PackedWeight(codes[:, 0] * 16 + codes[:, 1], scales, scale_scales, mean)
-
-
-def nearest_level(values: Tensor) -> Tensor:
-    """Return the number of the nearest level. Shapes: any -> the same, uint8."""
-    table = nf4_levels().to(values.device)
-    return torch.bucketize(values, (table[1:] + table[:-1]) / 2).to(torch.uint8)
 
 
 def quantize_scales(largest: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -237,24 +237,22 @@ def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str
 
 
 def make_lora_document(products: Mapping[str, Product], maps: Mapping[str, PublishedMap]) -> dict[str, Any]:
-    """Return the fields of a LoRA adapter; ranks and alphas that differ from the most common stand in patterns."""
+    """Return the fields of a LoRA adapter; ranks and alphas that differ from the most common are in patterns.
+
+    The modules are named by the last words of their names, where these mean no other module.
+    """
     ranks = {name: len(product.down) for name, product in products.items()}
     alphas = {name: product.alpha for name, product in products.items()}
     rank, alpha = (max(set(found.values()), key=[*found.values()].count) for found in (ranks, alphas))
+    words = {name.rsplit(".", 1)[-1] for name in products}
+    meant = {name for name in maps if name.rsplit(".", 1)[-1] in words}
     return {
         "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "bias": "none", "use_rslora": False,
         "rank_pattern": {re.escape(name): found for name, found in ranks.items() if found != rank},
         "alpha_pattern": {re.escape(name): found for name, found in alphas.items() if found != alpha},
-        "target_modules": name_target_modules(products, maps),
+        "target_modules": sorted(words) if meant == set(products) else sorted(products),
         "fan_in_fan_out": any(maps[name].turned for name in products), "init_lora_weights": True,
     }
-
-
-def name_target_modules(products: Mapping[str, Product], maps: Mapping[str, PublishedMap]) -> list[str]:
-    """Return the last words of the names, where these mean no other module; otherwise the whole names."""
-    words = {name.rsplit(".", 1)[-1] for name in products}
-    meant = {name for name in maps if name.rsplit(".", 1)[-1] in words}
-    return sorted(words) if meant == set(products) else sorted(products)
 
 
 LANGUAGE = {"LMHeadModel": "CAUSAL_LM", "ForCausalLM": "CAUSAL_LM", "ForConditionalGeneration": "SEQ_2_SEQ_LM"}

@@ -251,15 +251,12 @@ def find_keys(fault: str, keys: Sequence[Key]) -> list[Key]:
 
 def rate_key(key: Key, place: Sequence[str]) -> int:
     """Say how well the paths of a key fit a place: by every word on the way 3, at both ends 2, at the last word 1."""
-    ways = ([word for word in path.split(".") if word != "*"] for path in key.paths)
-    return max((1 + (way[0] == place[0]) + is_subsequence(way, place) for way in ways if way[-1] == place[-1]),
-               default=0)
-
-
-def is_subsequence(words: Sequence[str], places: Sequence[str]) -> bool:
-    """Say whether words stand among others in their order."""
-    rest = iter(places)
-    return all(word in rest for word in words)
+    best = 0
+    for path in key.paths:
+        way, rest = [word for word in path.split(".") if word != "*"], iter(place)
+        if way[-1] == place[-1]:
+            best = max(best, 1 + (way[0] == place[0]) + all(word in rest for word in way))
+    return best
 
 
 UsualFields = Mapping[str, tuple[str, Any]]

@@ -76,7 +76,7 @@ def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, in
 
 def measure_lengths(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
     """Measure growing lengths."""
-    from saucier.lens.growth import growth_as_json, growth_table, measure_growth, read_lengths, save_growth
+    from saucier.lens.growth import fit_exponents, growth_table, measure_growth, read_lengths, save_growth
 
     wanted = read_lengths(lengths)
     points = []
@@ -85,6 +85,7 @@ def measure_lengths(found: Subject, lengths: str, out: Path | None, *, training:
         points.append(one)
     if out is not None:
         save_growth(points, found.name, out)
-    print_found(lambda: growth_as_json(points), lambda: growth_table(points), as_json=as_json)
+    print_found(lambda: {"points": [one.as_json() for one in points], "exponents": fit_exponents(points)},
+                lambda: growth_table(points), as_json=as_json)
     if len(points) < len(wanted):
         typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

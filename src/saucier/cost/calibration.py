@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.cost.workload import Workload, save_workload
+from saucier.cost.workload import Workload
 from saucier.errors import WorkError
 from saucier.recipes import Recipe
 
@@ -74,7 +74,7 @@ def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, devic
     """Measure a recipe on this machine. Raises `WorkError` when the measuring process fails."""
     with TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.npz"
-        save_workload(workload, rows)
+        workload.save(rows)
         job = CalibrationJob(recipe=recipe.as_dict(), rows=str(rows), ids=workload.ids, seconds=seconds, device=device,
                              threads=threads)
         return Calibration.model_validate_json(run_probe(job))

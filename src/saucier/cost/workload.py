@@ -45,6 +45,12 @@ class Workload:
     seconds: float = 0.0
     """What it took to read a batch from the data."""
 
+    def save(self, path: Path) -> None:
+        """Write the batches as plain arrays, named `0.tokens` and so on."""
+        arrays = {f"{index}.{field.name}": value for index, rows in enumerate(self.batches) for field in fields(rows)
+                  if (value := getattr(rows, field.name)) is not None}
+        np.savez(path, **arrays)
+
 
 def count_batch_tokens(rows: Rows | PairRows) -> int:
     """Count the real tokens of a batch, source and target together."""
@@ -142,13 +148,6 @@ def make_pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> P
     sides = ((source, vocab), (target, recipe.target_vocab or vocab))
     tokens = [random.integers(size // 2, size=(rows, int(lengths.max()))) + size // 4 for lengths, size in sides]
     return PairRows(tokens[0], tokens[1], source, target, numbers, numbers)
-
-
-def save_workload(workload: Workload, path: Path) -> None:
-    """Write the batches as plain arrays, named `0.tokens` and so on."""
-    arrays = {f"{index}.{field.name}": value for index, rows in enumerate(workload.batches) for field in fields(rows)
-              if (value := getattr(rows, field.name)) is not None}
-    np.savez(path, **arrays)
 
 
 def load_workload(path: Path) -> tuple[Rows | PairRows, ...]:

@@ -132,19 +132,16 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
         case SentenceFolder(body=body):
-            model = build_published(body, Weights(body.path), published=body_class(body), dtype=dtype, device=device)
+            saved, classes = body.document.get("architectures"), body.layout.classes
+            bare = [*(name for name in classes if name.endswith("Model") and isinstance(saved, list) and name in saved),
+                    *(name for name, one in classes.items() if one.base == "")]  # the saved one first
+            model = build_published(body, Weights(body.path), published=bare[0] if bare else None, dtype=dtype,
+                                    device=device)
             return put_head(model, kind.head, kind.maps)
         case AdapterFolder() if kind.is_own or kind.settings.get("peft_type") in LEARNED_INPUTS:
             return open_apart(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
-
-
-def body_class(folder: PublishedFolder) -> str | None:
-    """Return the class of a folder's body alone: the one that was saved, or else one without a head."""
-    saved, classes = folder.document.get("architectures"), folder.layout.classes
-    named = [name for name in classes if name.endswith("Model") and isinstance(saved, list) and name in saved]
-    return next(iter([*named, *(name for name, one in classes.items() if one.base == "")]), None)
 
 
 def merge_if_possible(model: Transformer) -> Transformer:

@@ -72,7 +72,9 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
         if tokenizer is not None and tokenizer.is_dir():
             copy_tokenizer(tokenizer, temporary)
 
-    for candidate in () if layout == "own" else list_layouts(model, layout):
+    came_from = model.provenance.model_type
+    candidates = [one for one in LAYOUTS.values() if layout not in LAYOUTS or one is LAYOUTS[layout]]
+    for candidate in () if layout == "own" else sorted(candidates, key=lambda one: one.model_type != came_from):
         try:
             check_expressible(candidate, model)
         except InputError as error:
@@ -80,7 +82,6 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
             continue
         write_published(model, candidate, target, write_more)
         return candidate.model_type
-    came_from = model.provenance.model_type
     if layout not in ("auto", "own"):
         raise refusals.get(layout) or InputError(
             refusals[came_from].what if came_from in refusals else "no published layout can express this model",
@@ -107,13 +108,6 @@ def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
         raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
                          remedy="merge it first (saucier merge), or use auto")
     return save_adapter(model, target, layout=meant[layout])
-
-
-def list_layouts(model: Transformer, layout: str) -> list[Layout]:
-    """Return the layouts to try, the one that the model came from first."""
-    if layout in LAYOUTS:
-        return [LAYOUTS[layout]]
-    return sorted(LAYOUTS.values(), key=lambda one: one.model_type != model.provenance.model_type)
 
 
 def check_expressible(layout: Layout, model: Transformer) -> None:

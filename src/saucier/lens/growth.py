@@ -146,11 +146,6 @@ def fit_exponents(points: Sequence[GrowthPoint]) -> dict[str, float | None]:
             "memory_bytes": fit_exponent(lengths, [float(one.memory) for one in points])}
 
 
-def growth_as_json(points: Sequence[GrowthPoint]) -> dict[str, Any]:
-    """Return plain values."""
-    return {"points": [one.as_json() for one in points], "exponents": fit_exponents(points)}
-
-
 def growth_table(points: Sequence[GrowthPoint]) -> Table:
     """Return a line for each length, and the exponents below."""
     rows = [(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention:,.1f}",

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.config import Transformer
 from saucier.errors import InputError
 from saucier.files import is_file, read_object
 from saucier.recipes import Recipe, recipe
 
-OUR_TYPE = "saucier"
-"""`model_type` of a model in our own layout."""
 DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
 """Keys that tell a person about a recipe; they change nothing of what is cooked."""
 
@@ -51,7 +50,7 @@ def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
     if overrides:
         raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
     document, where = read_object(path / "config.json"), str(path / "config.json")
-    if document.get("model_type") == OUR_TYPE:
+    if document.get("model_type") == MODEL_TYPE:
         from saucier.checkpoints.own_folder import read_config
 
         return Subject(str(path), read_config(path))

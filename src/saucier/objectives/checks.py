@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from saucier import config as architecture
 from saucier.objectives import config as c
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting
 from saucier.text.config import Data, LanguageData, PairData, Ready, Tail, TokenizerConfig, list_languages
 
 

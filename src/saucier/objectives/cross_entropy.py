@@ -168,16 +168,11 @@ def draw_token_sample(vocab: int, samples: int, device: torch.device) -> tuple[T
     while len(first) < samples:
         more = torch.exp(torch.rand(4 * samples, dtype=torch.float64) * math.log(vocab + 1)).long() - 1
         drawn = torch.cat([drawn, more.clamp(0, vocab - 1)])
-        first = find_first_places(drawn, vocab)
+        seen = torch.full((vocab,), len(drawn), dtype=torch.long)
+        seen.scatter_reduce_(0, drawn, torch.arange(len(drawn)), reduce="amin")
+        first = seen[seen < len(drawn)].sort().values  # where each token comes first, in order
     places = first[:samples]
     return drawn[places].to(device), int(places[-1]) + 1
-
-
-def find_first_places(drawn: Tensor, vocab: int) -> Tensor:
-    """Return where each token comes first, in order. Shapes: [N] -> [different tokens]."""
-    seen = torch.full((vocab,), len(drawn), dtype=torch.long)
-    seen.scatter_reduce_(0, drawn, torch.arange(len(drawn)), reduce="amin")
-    return seen[seen < len(drawn)].sort().values
 
 
 def compute_inclusion(ids: Tensor, vocab: int, tries: int) -> Tensor:

@@ -308,11 +308,11 @@ def join_sides(rows: PairRows) -> Rows:
     """
     first, second = rows.source_lengths[:, None], rows.target_lengths[:, None]
     place = np.arange(int((first + second).max(initial=1)))
-    behind = np.broadcast_to(place - first, (len(rows), len(place)))
-    own, other = behind < 0, (behind >= 0) & (behind < second)
-    tokens = np.where(other, take_tokens(rows.target, behind),
-                      take_tokens(rows.source, np.broadcast_to(place, behind.shape)))
-    return make_single_text_rows(np.where(own | other, tokens, 0), own | other, np.where(other, behind, place),
+    offset = np.broadcast_to(place - first, (len(rows), len(place)))
+    own, other = offset < 0, (offset >= 0) & (offset < second)
+    tokens = np.where(other, take_tokens(rows.target, offset),
+                      take_tokens(rows.source, np.broadcast_to(place, offset.shape)))
+    return make_single_text_rows(np.where(own | other, tokens, 0), own | other, np.where(other, offset, place),
                                  other * 1, (rows.row, rows.item))
 
 

@@ -131,12 +131,12 @@ class ReplacedTokens(Objective):
     @property
     def figures(self) -> Mapping[str, str]:
         """How good both are."""
-        told = {} if isinstance(self.config.learns, c.Originals) else {
+        more = {} if isinstance(self.config.learns, c.Originals) else {
             "replaced_found": "share of replaced tokens that are found",
             "flags_right": "share of flagged tokens that were replaced"}
         return {"generator_loss": "the generator's loss, nats",
                 "generator_correct": "share of hidden tokens that the generator knows",
-                "replaced_share": "share of all tokens that are replaced"} | told
+                "replaced_share": "share of all tokens that are replaced"} | more
 
     @property
     def loss_factor(self) -> float:

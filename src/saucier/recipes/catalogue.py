@@ -16,7 +16,7 @@ from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import path_exists
 from saucier.objectives.checks import check_mixed_row_order, find_mismatches
 from saucier.objectives.config import Mixture, SequenceToSequence, list_single_objectives
-from saucier.objectives.config.base import ObjectiveSetting
+from saucier.objectives.config.single_objective import ObjectiveSetting
 from saucier.recipes.recipe import Recipe, vocab_size_of
 from saucier.recipes.source import KeyPath, Source, apply_overrides, join_path, read_yaml
 from saucier.recipes.validation import validate_config

@@ -226,13 +226,13 @@ def read_directions(store: PairStore) -> Ints:
     return np.stack([side.tokens[side.offsets[:-1]].astype(np.int64) for side in (store.source, store.target)], axis=1)
 
 
-def count_repeats(told: Ints, alpha: float) -> Ints:
+def count_repeats(pairs: Ints, alpha: float) -> Ints:
     """Return how often each pair comes in a round, so that directions come by their shares. Shapes: [N, 2] -> [N].
 
     Every pair comes once at least; where a direction is wanted some broken number of times, the pairs that come once
     more are spread evenly over it. Source: Arivazhagan et al. 2019, arXiv:1907.05019, with alpha = 1 / T.
     """
-    _, which, sizes = np.unique(told, axis=0, return_inverse=True, return_counts=True)
+    _, which, sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     wanted = compute_sampling_shares(sizes, alpha) / sizes
     times = (wanted / wanted.min())[which]

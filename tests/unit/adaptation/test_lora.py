@@ -11,9 +11,8 @@ from torch import Tensor
 
 from saucier import InputError
 from saucier.adaptation import tuning as a
-from saucier.adaptation.bottleneck_adapters import BottleneckAdapter
 from saucier.adaptation.lora import list_named_pairs, merge, unmerge
-from saucier.adaptation.rewrite import list_trainable, rewrite, share, unrewrite
+from saucier.adaptation.rewrite import BottleneckAdapter, list_trainable, rewrite, share, unrewrite
 from saucier.adaptation.target_modules import select_targets
 from saucier.model import Transformer, build
 

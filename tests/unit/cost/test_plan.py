@@ -167,7 +167,7 @@ def test_what_is_too_large_is_measured_in_parts(free: int, note: str, monkeypatc
 
     def here(one: Recipe, work: workload.Workload, *, seconds: float) -> Calibration:
         with TemporaryDirectory() as folder:
-            workload.save_workload(work, Path(folder) / "rows.npz")
+            work.save(Path(folder) / "rows.npz")
             rows = str(Path(folder) / "rows.npz")
             return probe.measure_job(calibration.CalibrationJob(recipe=one.as_dict(), rows=rows, ids=work.ids,
                                                                 seconds=seconds))
@@ -195,7 +195,7 @@ def test_memory_that_grows_goes_on_growing_ever_more_slowly() -> None:
 
 def test_batches_survive_being_written(tmp_path: Path) -> None:
     work = workload.make_workload(small(), 300)
-    workload.save_workload(work, tmp_path / "rows.npz")
+    work.save(tmp_path / "rows.npz")
     again = workload.load_workload(tmp_path / "rows.npz")
     assert len(again) == len(work.batches) == workload.count_trial_batches(small())
     for one, two in zip(work.batches, again, strict=True):

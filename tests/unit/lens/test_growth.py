@@ -6,7 +6,7 @@ import pytest
 
 import saucier
 from saucier.errors import InputError
-from saucier.lens.growth import GrowthPoint, fit_exponent, growth_as_json, measure_growth, read_lengths
+from saucier.lens.growth import GrowthPoint, fit_exponent, fit_exponents, measure_growth, read_lengths
 
 
 def test_the_exponent_of_a_power_is_found() -> None:
@@ -21,7 +21,7 @@ def test_lengths_beyond_the_table_of_positions_are_measured() -> None:
     found = list(measure_growth(saucier.recipe("bert-nano").model, [256, 32]))
     assert [one.length for one in found] == [32, 256]
     assert all(0 < one.attention < one.seconds for one in found)
-    assert set(growth_as_json(found)["exponents"]) == {"seconds", "attention_seconds", "memory_bytes"}
+    assert set(fit_exponents(found)) == {"seconds", "attention_seconds", "memory_bytes"}
 
 
 def test_no_time_left_stops() -> None:
@@ -47,5 +47,5 @@ def test_what_is_no_length_is_refused(text: str) -> None:
 def test_exponents_of_points() -> None:
     """Each cost has its own."""
     points = [GrowthPoint(length, length * 1e-3, length**2 * 1e-6, length * 1000) for length in (64, 128, 256)]
-    found = growth_as_json(points)["exponents"]
+    found = fit_exponents(points)
     assert found == pytest.approx({"seconds": 1.0, "attention_seconds": 2.0, "memory_bytes": 1.0})

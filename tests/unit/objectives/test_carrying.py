@@ -18,7 +18,7 @@ from saucier.objectives import config as o
 from saucier.objectives.base import Batch, Objective, ObjectiveInputs
 from saucier.objectives.build import build_objective
 from saucier.objectives.checks import find_mismatches
-from saucier.objectives.config.base import ObjectiveSetting
+from saucier.objectives.config.single_objective import ObjectiveSetting
 from saucier.recipes import recipe
 from saucier.text.config import ByteBPE, LanguageData, TextData
 

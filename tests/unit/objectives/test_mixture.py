@@ -16,8 +16,7 @@ from torch import nn
 from saucier.checkpoints.steps import latest_checkpoint
 from saucier.objectives import config as c
 from saucier.objectives.base import Batch, Loss, LossPart, Objective, ObjectiveInputs
-from saucier.objectives.build import build_objectives, join_objectives
-from saucier.objectives.mixture import MixedBatches, Turns
+from saucier.objectives.build import MixedBatches, Turns, build_objectives, join_objectives
 from saucier.objectives.prediction import Prediction
 from saucier.training.loop import train
 from saucier.training.update import TrainingData

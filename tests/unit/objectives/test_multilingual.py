@@ -15,7 +15,7 @@ from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
 from saucier.objectives.checks import find_mismatches
-from saucier.objectives.config.base import ObjectiveSetting
+from saucier.objectives.config.single_objective import ObjectiveSetting
 from saucier.text.config import LanguageData, SpecialTokens, TextData, Unigram
 
 MBART = FAMILIES["mbart"](16, 1, heads=2, vocab=100, length=64, dropout=0.0)

@@ -15,7 +15,7 @@ from saucier.objectives import config as c
 from saucier.objectives.base import IGNORED, ObjectiveInputs
 from saucier.objectives.build import build_objective
 from saucier.objectives.checks import find_mismatches
-from saucier.objectives.config.base import ObjectiveSetting
+from saucier.objectives.config.single_objective import ObjectiveSetting
 from saucier.objectives.masked import join_sides, separate_sides
 from saucier.text.config import PairData, SpecialTokens, TextData, Unigram
 from saucier.text.rows.batch import PADDING

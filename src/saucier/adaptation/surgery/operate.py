@@ -20,7 +20,6 @@ from saucier.adaptation.surgery.operations import (
     Tokens,
     Windows,
 )
-from saucier.adaptation.surgery.shape import ModelState
 from saucier.adaptation.surgery.stacks import (
     change_hashes,
     group_heads,
@@ -29,7 +28,7 @@ from saucier.adaptation.surgery.stacks import (
     use_mixed_keys,
     use_windows,
 )
-from saucier.adaptation.surgery.tables import add_tokens, extend_positions, keep_tokens, renumber_defaults
+from saucier.adaptation.surgery.tables import ModelState, add_tokens, extend_positions, keep_tokens, renumber_defaults
 from saucier.errors import InputError
 from saucier.model import Transformer
 

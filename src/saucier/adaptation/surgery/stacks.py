@@ -21,8 +21,13 @@ from saucier.adaptation.surgery.operations import (
     MixedKeys,
     Windows,
 )
-from saucier.adaptation.surgery.shape import ModelState, check_full_attention, take_only_encoder
-from saucier.adaptation.surgery.tables import count_from_zero, count_past_padding
+from saucier.adaptation.surgery.tables import (
+    ModelState,
+    check_full_attention,
+    count_from_zero,
+    count_past_padding,
+    take_only_encoder,
+)
 from saucier.config import longest_input
 from saucier.config.base import rewrite_config
 from saucier.config.blocks import arrange_blocks
@@ -123,7 +128,9 @@ def use_mixed_keys(shape: ModelState, by: MixedKeys) -> ModelState:
     config = shape.attentions(lambda attention: attention.model_copy(update={
         "kernel": c.LowRank(length=room, rank=by.rank, dropout=getattr(attention.kernel, "dropout", 0.0))}))
     like = shape.weights["embed.tokens.weight"]
-    maps = count_neighbours(by.rank, room).to(like)
+    group = torch.arange(room) * by.rank // room
+    members = (torch.arange(by.rank)[:, None] == group).float()
+    maps = (members / members.sum(dim=1, keepdim=True)).to(like)
     own = {f"{match[1]}mixtures.{name}": maps.clone() for weight in shape.weights
            if (match := LOCAL.fullmatch(weight)) and match[2] == "weight" for name in ("keys", "values")}
     return shape.put(config, {**shape.weights, **own}, same=0)
@@ -153,13 +160,6 @@ def change_hashes(shape: ModelState, by: Hashes) -> ModelState:
         return attention.model_copy(update={"kernel": new})
 
     return shape.put(shape.attentions(changed), same=min(by.chunk, *hashing))
-
-
-def count_neighbours(rank: int, length: int) -> torch.Tensor:
-    """Return maps that take the mean of neighbours, of about as many each. Shapes: -> [rank, length]."""
-    group = torch.arange(length) * rank // length
-    found = (torch.arange(rank)[:, None] == group).float()
-    return found / found.sum(dim=1, keepdim=True)
 
 
 MAPS = re.compile(r"(?:encoder|decoder)\.blocks\.\d+\.\w+\.inner\.(qkv|kv|global_qkv)\.(?:weight|bias)")

@@ -1,10 +1,12 @@
-"""Tables with a row a position or a token: longer, shorter, renumbered, with the ids that the config knows."""
+"""`ModelState`, a model between two operations, and its tables with a row a position or a token: longer, shorter,
+renumbered, with the ids that the config knows.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,11 +15,57 @@ from torch import Tensor
 from saucier import config as c
 from saucier.adaptation import starting_weights
 from saucier.adaptation.surgery.operations import NewTokens, Positions, Tokens
-from saucier.adaptation.surgery.shape import ModelState
 from saucier.config import longest_input
 from saucier.config.base import Config, rewrite_config
 from saucier.errors import InputError
 from saucier.model import Transformer
+
+STACKS = ("encoder", "decoder")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """A config and its weights by name, between two operations."""
+
+    config: c.Transformer
+    weights: Mapping[str, Tensor]
+    pad: int = 0
+    """The padding id."""
+    same: float = float("inf")
+    """Up to how many tokens a text gives the numbers that it gave before the first operation."""
+
+    def put(self, config: c.Transformer, weights: Mapping[str, Tensor] | None = None, *,
+            same: float = float("inf")) -> ModelState:
+        """Return another config, and other weights; `same`: up to how many tokens the numbers stay."""
+        return replace(self, config=config, weights=self.weights if weights is None else weights,
+                       same=min(self.same, same))
+
+    def stacks(self) -> dict[str, c.Stack]:
+        """Return the stacks that there are, by name."""
+        return {name: stack for name in STACKS if (stack := getattr(self.config, name)) is not None}
+
+    def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention]) -> c.Transformer:
+        """Return the config with every self-attention changed."""
+        stacks = {name: rewrite_config(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
+                  for name, stack in self.stacks().items()}
+        return self.config.model_copy(update=stacks)
+
+
+def take_only_encoder(shape: ModelState, option: str) -> c.Stack:
+    """Return the encoder of a model that is nothing else. Raises `InputError` for other models."""
+    if shape.config.encoder is None or shape.config.decoder is not None:
+        raise InputError("only an encoder alone, such as BERT or RoBERTa, can be changed so", where=option,
+                         remedy="a decoder takes window:N")
+    return shape.config.encoder
+
+
+def check_full_attention(stack: c.Stack, option: str) -> None:
+    """Raise `InputError` for attention that is not full already."""
+    for attention in stack.attentions():
+        if not isinstance(attention.visibility, c.Full):
+            raise InputError(f"the attention is of kind {attention.visibility.kind} already", where=option,
+                             remedy="begin with a model whose tokens all see each other")
+
 
 POSITION_TABLES = {"embed": "embed.positions.weight", "decoder_embed": "decoder_embed.positions.weight"}
 
@@ -26,6 +74,7 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
     """Tile every table of learned positions. Raises `InputError` where there is none, and for fewer than there are.
 
     The rows before the first token's (RoBERTa's two) are kept once; texts as long as before give the same numbers.
+    Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
     """
     found = {name: embed for name in POSITION_TABLES if (embed := getattr(shape.config, name)) is not None
              and isinstance(embed.positions, c.Learned)}
@@ -40,22 +89,14 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
             raise InputError(f"{by.length} positions are fewer than the {room} that there are", where="--positions",
                              remedy=f"give {room} or more")
         ahead = table.length - room
-        weights[POSITION_TABLES[name]] = tile_rows(weights[POSITION_TABLES[name]], ahead, by.length)
+        fixed, rows = weights[POSITION_TABLES[name]].tensor_split([ahead])
+        weights[POSITION_TABLES[name]] = torch.cat([fixed, rows.repeat(-(-by.length // len(rows)), 1)[:by.length]])
         longer = table.model_copy(update={"length": ahead + by.length})
         config = config.model_copy(update={name: embed.model_copy(update={"positions": longer})})
         rooms.append(room)
     if isinstance(config.head, c.EmbeddingHead) and config.head.length is not None:
         config = config.model_copy(update={"head": config.head.model_copy(update={"length": by.length})})
     return shape.put(config, weights, same=min(rooms))
-
-
-def tile_rows(table: Tensor, ahead: int, length: int) -> Tensor:
-    """Repeat the rows after the first `ahead`. Shapes: [ahead + N, D] -> [ahead + length, D].
-
-    Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
-    """
-    rows = table[ahead:]
-    return torch.cat([table[:ahead], rows.repeat(-(-length // len(rows)), 1)[:length]])
 
 
 def count_past_padding(shape: ModelState) -> ModelState:
@@ -115,18 +156,13 @@ def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
     Raises `InputError` for a model whose tables are not one row a token.
     """
     vocab, rows = shape.config.embed.vocab, by.first + len(by.pieces)
-    wide = list_token_tables(shape, "--new-tokens", highest=by.first - 1)
-    weights = {name: extend_table(weight, max(vocab, rows), by) if name in wide else weight
-               for name, weight in shape.weights.items()}
+    weights = dict(shape.weights)
+    for name in list_token_tables(shape, "--new-tokens", highest=by.first - 1):
+        old = weights[name]
+        weights[name] = torch.cat([old, old.new_zeros(max(vocab, rows) - len(old), *old.shape[1:])])
+        starting_weights.fill_token_rows(weights[name], old, starting_weights.AddedTokens(by.first, by.pieces))
     return shape.put(rewrite_config(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
                                     if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
-
-
-def extend_table(table: Tensor, rows: int, by: NewTokens) -> Tensor:
-    """Return a table with the new rows in it. Shapes: [V, D] or [V] -> [rows, D] or [rows]."""
-    made = torch.cat([table, table.new_zeros(rows - len(table), *table.shape[1:])])
-    starting_weights.fill_token_rows(made, table, starting_weights.AddedTokens(by.first, by.pieces))
-    return made
 
 
 def list_token_tables(shape: ModelState, option: str, *, highest: int) -> set[str]:

@@ -14,9 +14,8 @@ from saucier.errors import InputError
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import pair_languages, written_token_ids
 from saucier.objectives.base import ObjectiveInputs
-from saucier.objectives.build import BuiltObjective, build_objectives, join_objectives, plan_turns
+from saucier.objectives.build import BuiltObjective, MixedBatches, build_objectives, join_objectives, plan_turns
 from saucier.objectives.masked import ParallelCorruption
-from saucier.objectives.mixture import MixedBatches
 from saucier.recipes import Recipe
 from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, list_languages

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import Mismatch, SingleObjective
+from saucier.objectives.config.single_objective import Mismatch, SingleObjective
 from saucier.text.rows.kinds import RowRequest
 
 

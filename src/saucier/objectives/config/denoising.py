@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting, SingleObjective
 from saucier.text.config import LanguageData, list_languages
 from saucier.text.rows.kinds import RowRequest
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from saucier import config as architecture
 from saucier.config.base import Config
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
 from saucier.text.config import Bytes, Characters, list_languages
 from saucier.text.rows.kinds import MaskedRows, RowRequest, RunningRows, SegmentPairs, SentencePairs
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from saucier import config as architecture
 from saucier.config.base import Config
 from saucier.config.questions import packs_pairs
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting, SingleObjective, name_stacks
 from saucier.text.config import Ready
 from saucier.text.rows.kinds import RowRequest
 

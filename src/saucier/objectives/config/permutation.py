@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from saucier import config as architecture
-from saucier.objectives.config.base import Mismatch, SingleObjective
+from saucier.objectives.config.single_objective import Mismatch, SingleObjective
 from saucier.text.rows.kinds import ConsecutiveRows, RowRequest, RunningText, TwoPieces
 
 

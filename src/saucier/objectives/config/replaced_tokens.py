@@ -12,8 +12,8 @@ from pydantic import Field
 from saucier import config as c
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.objectives.config.base import Mismatch, ObjectiveSetting, SingleObjective
 from saucier.objectives.config.masked import Masked, check_inner_masking
+from saucier.objectives.config.single_objective import Mismatch, ObjectiveSetting, SingleObjective
 from saucier.text.rows.kinds import RowRequest
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -166,8 +166,10 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
                   if isinstance(residual.inner, c.SelfAttention))
     heads = scale_count(next((one.projection.heads for one in attentions), 1), size.width)
     dim = heads * round(body.dim * size.width / heads) if size.width < 1 else body.dim
+    width = body.embed.widths(body.dim)[0]
+    projection = None if width == dim else body.embed.projection or c.ProjectNormed(width=width)
     found = body.model_copy(update={
-        "dim": dim, "embed": narrow_embedding(body.embed, body.embed.widths(body.dim)[0], dim), "pooler": None,
+        "dim": dim, "embed": body.embed.model_copy(update={"projection": projection}), "pooler": None,
         "encoder": body.encoder.model_copy(update={"layers": body.encoder.layers.resized(
             lambda block: shrink_block(block, size), lambda times: scale_count(times, size.depth))})})
     # its words are told at the width of the token table, to which the output is tied
@@ -190,13 +192,6 @@ def refuse_other_size(objective: Replaced) -> None:
 def scale_count(count: int, share: float) -> int:
     """Return a share of a number, one at least."""
     return max(1, round(count * share))
-
-
-def narrow_embedding(embed: c.Embedding, table: int, dim: int) -> c.Embedding:
-    """Return an embedding with tables of this width before a stream of `dim`."""
-    if table == dim:
-        return embed.model_copy(update={"projection": None})
-    return embed if embed.projection else embed.model_copy(update={"projection": c.ProjectNormed(width=table)})
 
 
 def shrink_block(block: c.Block, size: Generator) -> c.Block:

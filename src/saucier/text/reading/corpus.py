@@ -38,7 +38,10 @@ class SplitPoint:
     at: int
 
     def documents(self, documents: Iterator[Document], part: Part) -> Iterator[Document]:
-        """Give the documents before or after the cut; one that it goes through is parted at a line end."""
+        """Give the documents before or after the cut; one that it goes through is parted at a line end.
+
+        Without a line end it is parted at a blank, and without a blank at the very place.
+        """
         end = 0
         renumber = 0
         for document in documents:
@@ -48,7 +51,8 @@ class SplitPoint:
                 if part == "train":
                     yield document
                 continue
-            place = _line_end(document.text, self.at - start) if start < self.at else 0
+            cut, text = max(self.at - start, 0), document.text
+            place = text.rfind("\n", 0, cut) + 1 or text.rfind(" ", 0, cut) + 1 or cut
             if part == "train":
                 if place:
                     yield replace(document, text=document.text[:place])
@@ -56,11 +60,6 @@ class SplitPoint:
             if place < len(document.text):
                 yield replace(document, text=document.text[place:], part=renumber)
                 renumber += 1
-
-
-def _line_end(text: str, place: int) -> int:
-    """Find the line end (or else the blank) at or before `place`; without one, `place` itself."""
-    return max(text.rfind("\n", 0, place), -1) + 1 or text.rfind(" ", 0, place) + 1 or place
 
 
 def choose_split(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
@@ -194,9 +193,9 @@ class TextCorpus(SplitData[Document]):
 class PairCorpus(SplitData[Pair]):
     """The pairs of a `PairData`. `train` and `held_out` are read separately and never share a pair.
 
-    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those of
-    one side; `how` says in words what is held out. Where languages are told, `train` and `held_out` have each pair both
-    ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
+    `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those
+    of one side; `how` says in words what is held out. Where languages are named, `train` and `held_out` have each
+    pair both ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
     """
 
     def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
@@ -223,7 +222,7 @@ class PairCorpus(SplitData[Pair]):
         return pairs, pairs
 
     def languages(self, part: Part) -> tuple[str, ...]:
-        """Return the languages of the tables of a part, as their columns are called; none where they are not told."""
+        """Return the languages of the tables of a part, as their columns are called; none where they are not named."""
         if self.data.languages is None:
             return ()
         held_out = self.data.held_out
@@ -257,7 +256,7 @@ class PairCorpus(SplitData[Pair]):
 
     @cached_property
     def _measured(self) -> frozenset[bytes]:
-        """The texts that are held out, where languages are told: other tables may hold them, too."""
+        """The texts that are held out, where languages are named: other tables may hold them, too."""
         if self.data.languages is None:
             return frozenset()
         return frozenset(_fingerprint(text) for pair in self._own("held_out", Counts(), ways=False)

@@ -42,11 +42,11 @@ class Pair:
     where: str
     """File and line."""
     languages: tuple[str, str] | None = None
-    """Of source and target, where they are told."""
+    """Of source and target, where they are named."""
 
     @property
     def way(self) -> str:
-        """Its direction in words; "" where the languages are not told."""
+        """Its direction in words; "" where the languages are not named."""
         return "" if self.languages is None else " → ".join(self.languages)
 
     @property
@@ -73,7 +73,7 @@ class Counts:
     duplicates: int = 0
     """Documents (or pairs) skipped because they were seen before."""
     shared: int = 0
-    """Pairs that are not learned since a text of theirs is held out (where languages are told)."""
+    """Pairs that are not learned since a text of theirs is held out (where languages are named)."""
     repaired: int = 0
     """Lone halves of surrogate pairs (from JSON escapes) replaced by U+FFFD."""
     unreadable: int = 0

@@ -150,7 +150,7 @@ class SentencePairBatches(Batches[Rows]):
         self._order = ShuffledRowOrder(len(self._chunks), batch=self._batch, seed=seed)
 
     def _cut(self) -> tuple[Ints, int]:
-        """Cut the chunks; count those of one sentence. Errors: as told above."""
+        """Cut the chunks; count those of one sentence. Errors: as said above."""
         chunks = fill_chunks(self._units, self._document_units, self._room) if self._are_segments else \
             pair_units(self._document_units)
         two = chunks[:, 1] - chunks[:, 0] > 1

@@ -278,7 +278,7 @@ def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
                 progress: Progress | None = None) -> PairStore:
     """Encode pairs, each text inside its tokenizer's template, into a store of pairs.
 
-    Where languages are told, each text begins with its own.
+    Where languages are named, each text begins with its own.
     Errors: as `write_documents`; `InputError` for a language that the tokenizer has no token of.
     """
     vocabs = tokenizer.vocab_size, tokenizer.target.vocab_size
@@ -353,14 +353,14 @@ def _add_frame(pieces: Iterable[Piece], begin: int | None, end: int | None) -> I
 
 
 def _encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[tuple[Piece, Piece]]:
-    told: LanguageTokens | None = None
+    tokens: LanguageTokens | None = None
     for group in _group_items(pairs, lambda pair: len(pair.source) + len(pair.target)):
         sources = _join_parts([pair.source for pair in group], tokenizer)
         targets = _join_parts([pair.target for pair in group], tokenizer.target)
         for pair, *sides in zip(group, sources, targets, strict=True):
             if pair.languages is not None:
-                told = told or LanguageTokens(tokenizer)
-                sides = [replace(side, ids=told.begun(side.ids, name, pair.where))
+                tokens = tokens or LanguageTokens(tokenizer)
+                sides = [replace(side, ids=tokens.replace_language(side.ids, name, pair.where))
                          for side, name in zip(sides, pair.languages, strict=True)]
             yield sides[0], sides[1]
 

@@ -98,9 +98,9 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
 def refuse_tokens_after_vocabulary(backend: Backend, settings: TokenizerSettings, added: Iterable[str]) -> None:
     """Refuse special tokens that are no part of a vocabulary after which unknown pieces have their ids."""
     known = settings.known
-    behind = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
-    if behind:
-        raise InputError(f"the special token {behind[0]!r} is not in vocab.json", where=str(settings.folder),
+    outside = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
+    if outside:
+        raise InputError(f"the special token {outside[0]!r} is not in vocab.json", where=str(settings.folder),
                          remedy="give a folder with tokenizer.json")
 
 

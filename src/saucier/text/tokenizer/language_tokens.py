@@ -70,7 +70,7 @@ NAME = re.compile(r"[a-z]{2,3}")
 
 
 def add_language_tokens(config: TokenizerConfig, names: Sequence[str]) -> TokenizerConfig:
-    """Return a tokenizer with a token for each language; a text begins with that of the first, until another is told.
+    """Return a tokenizer with a token for each language; a text begins with that of the first, until another is named.
 
     Raises `InputError` for a name that makes no token of a language.
     """
@@ -79,10 +79,10 @@ def add_language_tokens(config: TokenizerConfig, names: Sequence[str]) -> Tokeni
             raise InputError(f"the column {name!r} is not called by a language", where="data.languages",
                              remedy="call it by two or three small letters, such as en or deu")
     special, tokens = config.special, [f"__{name}__" for name in names]
-    told = special.model_copy(update={
+    marked = special.model_copy(update={
         "extra": tuple(dict.fromkeys((*special.extra, *tokens))),
         "single": f"{tokens[0]} {special.single}", "pair": f"{tokens[0]} {special.pair}"})
-    return config.model_copy(update={"special": told})
+    return config.model_copy(update={"special": marked})
 
 
 def frames_with_language(tokenizer: Tokenizer) -> bool:
@@ -109,6 +109,6 @@ class LanguageTokens:
             self._ids[name] = find_language_id(name, self._known, where)
         return self._ids[name]
 
-    def begun(self, ids: Sequence[int], name: str, where: str) -> list[int]:
-        """Return a text in its frame, begun with its own language."""
+    def replace_language(self, ids: Sequence[int], name: str, where: str) -> list[int]:
+        """Return a text in its frame with its own language at the beginning."""
         return [self.language(name, where), *ids[1:]]

@@ -55,7 +55,10 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
     Errors: `InputError` for a tokenizer of another kind, and where the texts do not have enough words worth a token.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
-    words = spell_counted_words(tokenizer.backend, count_words(tokenizer.backend, texts))
+    seen = count_words(tokenizer.backend, texts)
+    chosen = sorted(word for word, times in seen.items() if times >= RARE and LETTER.search(word))
+    words = [CountedWord(word, [token.value for token in tokenizer.backend.model.tokenize(word)], seen[word])
+             for word in chosen]
     first = tokenizer.next_id
     extend = KINDS.get(state["model"]["type"])
     if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
@@ -106,12 +109,6 @@ def count_words(backend: Backend, texts: Iterable[str]) -> Counter[str]:
         if len(words) > MOST_WORDS:
             words = Counter({word: seen for word, seen in words.items() if seen > 1})
     return words
-
-
-def spell_counted_words(backend: Backend, words: Counter[str]) -> list[CountedWord]:
-    """Spell each word of letters that comes often enough; in the order of the alphabet."""
-    chosen = sorted(word for word, seen in words.items() if seen >= RARE and LETTER.search(word))
-    return [CountedWord(word, [token.value for token in backend.model.tokenize(word)], words[word]) for word in chosen]
 
 
 def extend_wordpiece(state: TokenizerState, words: list[CountedWord], count: int, first: int) -> int:

@@ -4,6 +4,7 @@ needs no tokenizer. `0` is inside a word, `1` begins one, `2` ends one, `3` is a
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 
@@ -55,16 +56,11 @@ def choose_mark_rule(model: models.Model, vocab: Mapping[str, int]) -> Digit | N
 
 def mark_after_space(token: str, mark: str, spaces: str) -> int:
     """Return the digit of a token whose vocabulary marks white space before a word."""
-    if all(character in spaces or is_punctuation(character, bytewise=mark == "Ġ") for character in token):
+    highest = 127 if mark == "Ġ" else sys.maxunicode  # other characters of byte-level BPE spell a part of a character
+    if all(character in spaces or (ord(character) <= highest and unicodedata.category(character)[0] in "PSZ")
+           for character in token):
         return BEGINS | ENDS
     return BEGINS if token.startswith(mark) else INSIDE
-
-
-def is_punctuation(character: str, *, bytewise: bool) -> bool:
-    """Whether a character is no part of a word; what stands for a byte of a longer character always is one."""
-    if bytewise and ord(character) > 127:
-        return False
-    return unicodedata.category(character)[0] in "PSZ"
 
 
 def find_word_starts(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_],

@@ -127,7 +127,7 @@ def naive_commonest(words: list[str], length: int) -> int:
 @pytest.mark.parametrize("text", [PROSE, WORDS, "a b c a b c a b d e f " * 3, "x y z", " ".join("abcabcabcd" * 4)])
 @pytest.mark.parametrize("length", [2, 3, 5])
 def test_counting_repeated_runs_equals_plain_loops(text: str, length: int) -> None:
-    from saucier.text.cleaning.gopher import count_commonest, count_repeated
+    from saucier.text.cleaning.rules import count_commonest, count_repeated
 
     page = Page(text)
     assert count_repeated(page.word_hashes, page.lengths, length) == naive_repeated(page.words, length)

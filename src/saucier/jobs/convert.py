@@ -13,10 +13,10 @@ import torch
 
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
-from saucier.adaptation.surgery.tables import count_fixed_ids
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.own_folder import read_json
+from saucier.config.positions import SkipPadding
 from saucier.config.visibility import SEPARATORS
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect
@@ -150,7 +150,10 @@ def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) 
         raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
     if words is None:
         texts = (one.text for one in read_documents(asked.vocabulary))
-        fewer = trim_tokenizer(known, texts, keep_first=count_fixed_ids(model.config))
+        places = getattr(model.config.embed.positions, "places", None)
+        # positions that are counted from the id after the padding depend on the ids up to it
+        fixed = places.padding + 1 if isinstance(places, SkipPadding) else 0
+        fewer = trim_tokenizer(known, texts, keep_first=fixed)
         return ChangedTokenizer(fewer.tokenizer, Tokens(kept=fewer.kept))
     count, file = words
     more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)

@@ -197,12 +197,6 @@ def find_new_id(old: int, new: Mapping[int, int]) -> int:
     return new[old]
 
 
-def count_fixed_ids(config: c.Transformer) -> int:
-    """Return how many first ids must stay: positions that are counted from the id after the padding depend on it."""
-    places = getattr(config.embed.positions, "places", None)
-    return places.padding + 1 if isinstance(places, c.SkipPadding) else 0
-
-
 def renumber_defaults(model: Transformer, new: Mapping[int, int]) -> None:
     """Give a model's defaults of generation, and what it was published with, the new ids, in place."""
     document, generation = ({name: renumber_value(value, new) if "token_id" in name else value

@@ -29,7 +29,7 @@ def resident_memory() -> int:
 
 
 def peak_resident_memory() -> int:
-    """Return the most bytes that this process has held since its start, or since `reset_peak`."""
+    """Return the most bytes that this process has held since its start, or since `reset_peak_memory`."""
     found = read_proc_bytes(STATUS, "VmHWM")
     if found is not None:
         return found

@@ -1,6 +1,6 @@
 """`saucier diff`: what differs between two recipes or configs, and only that, by path. No torch.
 
-Two nested values go in, a list of differences comes out; `render` draws them side by side.
+Two nested values go in, a list of differences comes out; `render_diff` draws them side by side.
 """
 
 from __future__ import annotations

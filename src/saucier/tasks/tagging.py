@@ -253,7 +253,7 @@ def encode_words(examples: Sequence[Sentence], tokenizer: Tokenizer) -> list[Pie
 
 
 def frame_windows(pieces: Pieces, frame: Frame, room: int) -> Iterator[tuple[EncodedRow, list[int]]]:
-    """Yield the rows of a sentence, each with the word that every place tells the tag of (`NOWHERE`: none).
+    """Yield the rows of a sentence, each with the word that every place tells the tag of (`NO_WORD`: none).
 
     Windows overlap by half, so that each word has context; it is tagged where it has most.
     """

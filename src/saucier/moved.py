@@ -5,14 +5,13 @@ Nothing of the package imports this; `saucier/__init__` installs the finder, and
 
 from __future__ import annotations
 
-import importlib
 import sys
-import warnings
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 MOVED: dict[str, tuple[str, dict[str, str]]] = {
     "saucier.adaptation.config": ("saucier.adaptation.tuning", {}),
@@ -34,15 +33,23 @@ FOLDERS = {"saucier.inspection", "saucier.runs"}
 """Packages that are no more, in which old modules lay."""
 
 
-class MovedModules(MetaPathFinder, Loader):
-    """Finds the modules of `MOVED`; each hands out names of the new place."""
+class MovedModules:
+    """Finds the modules of `MOVED`; each hands out names of the new place.
+
+    A finder and a loader without their base classes, whose import costs `saucier --help` more than all else here.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
                   ) -> ModuleSpec | None:
         """Claim an old path; any other is somebody else's."""
         if fullname not in MOVED and fullname not in FOLDERS:
             return None
-        return ModuleSpec(fullname, self, is_package=fullname in FOLDERS)
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(fullname, cast(Any, self), is_package=fullname in FOLDERS)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to Python to make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Make the module look names up where they are now."""
@@ -54,6 +61,9 @@ def look_up(module: str, name: str) -> Any:
     """Return a name of an old module from its new place, with a warning. Raises `AttributeError` as modules do."""
     if name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    import importlib
+    import warnings
+
     place, renamed = MOVED[module]
     place, _, found = renamed.get(name, f"{place}:{name}").partition(":")
     warnings.warn(f"{module}.{name} is now {place}.{found}; the old path goes in version 0.3", DeprecationWarning,
